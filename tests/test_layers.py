@@ -63,6 +63,7 @@ ALLOWED: dict[str, set[str]] = {
         "substitution",
     },
     "cli": {"spec", "progress", "system", "load", "storage", "api"},
+    "__main__": {"cli"},
     "": {"api"},  # rbench/__init__.py
 }
 """By wing, the first name below rbench: the wings that it may import."""

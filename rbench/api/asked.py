@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -36,6 +36,8 @@ def options_of(options: Options | None, settings: Mapping[str, Any], also: Itera
     Raises:
         PlanError: there is no such option, or its value is wrong.
     """
+    if options is not None and not isinstance(options, Options):
+        raise PlanError(f"options={options!r}: expected rbench.Options; single options are given by name: limit=20")
     known = [field.name for field in dataclasses.fields(Options)]
     for name in settings:
         if name not in known:
@@ -49,12 +51,27 @@ def options_of(options: Options | None, settings: Mapping[str, Any], also: Itera
 
 def _value(name: str, value: Any) -> Any:
     if name in _PATHS or name in _LISTS:
-        several = (value,) if isinstance(value, str | os.PathLike) else tuple(value or ())
-        return tuple(Path(one).expanduser() for one in several) if name in _PATHS else several
+        several = (value,) if isinstance(value, str | os.PathLike) else value or ()
+        if not isinstance(several, Sequence | Set) or isinstance(several, bytes):
+            raise PlanError(f"{name}={value!r}: expected a list of texts")
+        if name in _PATHS:
+            return tuple(path_of(name, one).expanduser() for one in several)
+        if not all(isinstance(one, str) for one in several):
+            raise PlanError(f"{name}={value!r}: expected a list of texts")
+        return tuple(several)
     if name in _FOLDERS and value is not None:
-        return Path(value).expanduser()
+        return path_of(name, value).expanduser()
+    if name == "profile" and not (value is None or isinstance(value, str)):
+        raise PlanError(f"profile={value!r}: expected the name of one of the suite's profiles, or None")
     _check_choice(name, value)
     return value
+
+
+def path_of(name: str, value: Any) -> Path:
+    """Return a path that a call gives. Raises PlanError if it is none."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(said := os.fspath(value), str) or "\0" in said:
+        raise PlanError(f"{name}={value!r}: expected a path")
+    return Path(said)
 
 
 def _check_choice(name: str, value: Any) -> None:
@@ -74,6 +91,8 @@ def loaded(suite: Mapping[str, Any] | Suite, options: Options) -> loading.Loaded
 
     Raises SuiteError where it is wrong; the place of each error is its key.
     """
+    if not isinstance(suite, Mapping | Suite):
+        raise SuiteError(f"{suite!r} is no suite: give its name, the path of its file, a mapping, or an rbench Suite")
     data = _content(suite) if isinstance(suite, Suite) else dict(suite)
     if "name" not in data:
         data = {"name": options.out.name if options.out is not None else "suite", **data}

@@ -33,13 +33,14 @@ def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Pa
         SuiteError: the file is no YAML, or one of its claims does not fit the RUN; with file, line and column.
     """
     from rbench.storage.runs import Store
+    from rbench.storage.runs.folder import folder_path
     from rbench.tables import Results
     from rbench.verdicts.claims import judge_claims
 
-    results = Results.of(Store(Path(run)))
+    results = Results.of(Store(folder_path(run)))
     registry = Registry(include)
     ground = of_plan(results.plan, registry)
-    asked = results.plan.suite.claims if file is None else read_claims(_file(Path(file), results), ground)
+    asked = results.plan.suite.claims if file is None else read_claims(_file(folder_path(file), results), ground)
     if not asked:
         raise StoreError(
             f"{results.root}: its suite {results.plan.suite.name} had no claims when the RUN was made. Write `claims:` "

@@ -116,6 +116,8 @@ def executor_of(given: str | Executor | Mapping[str, Any] | None) -> Executor:
         return given or Executor()
     if isinstance(given, str):
         return replace(Executor(), kind=given)  # type: ignore[arg-type]
+    if not isinstance(given, Mapping):
+        raise PlanError(f"executor={given!r}: expected inline, local, slurm or ray, or a mapping of its options")
     known = [one.name for one in fields(Executor)]
     for name in given:
         if name not in known:

@@ -75,7 +75,9 @@ def read(texts: Iterable[Any], labels: Iterable[Any], columns: Sequence[str] | N
     """
     if isinstance(texts, str | Mapping):
         raise PlanError("texts is a single text; give a list of texts, and a list of their labels")
-    if isinstance(labels, str | int):
+    if not isinstance(texts, Iterable):
+        raise PlanError(f"texts is {texts!r}; give a list of texts")
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise PlanError(f"labels is {labels!r}; give a list with a label for each text")
     given, known = list(texts), list(labels)
     if not given:

@@ -22,7 +22,7 @@ from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
 from rbench.spec import CONTRAST, AttackJob, Job, Plan, Record
-from rbench.storage import texts, timeouts
+from rbench.storage import origin, texts, timeouts
 from rbench.storage.board import TeamBoard
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, errored, standing
@@ -182,6 +182,7 @@ class _Joined:
             self._progress.note(f"{store.root} is shared with {who(others)}")
         else:
             store.write_plan(plan)
+            origin.note(store.root, self.prepared.loaded.path)
         if options.retry_timeouts:
             self._retry_timeouts(plan, others)
         self.prepared = dataclasses.replace(self.prepared, plan=plan)

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rbench.errors import JobError
 from rbench.spec import Job, Record
 
 if TYPE_CHECKING:
@@ -50,17 +51,29 @@ class RunResult:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """One row for each attacked example, as `rbench.load_results` gives it."""
+        """One row for each attacked example, as `rbench.load_results` gives it. Raises JobError if every job failed."""
         from rbench.tables import results_frame
 
+        self._check_any()
         return results_frame(self._results().store)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """One row for each complete attack; see `rbench.tables.summary.summary_frame`."""
+        """One row for each complete attack; see `rbench.tables.summary.summary_frame`.
+
+        Raises JobError if every job failed.
+        """
         from rbench.tables.summary import summary_frame
 
+        self._check_any()
         return summary_frame(self._results())
+
+    def _check_any(self) -> None:
+        """Raise JobError if every job failed, or needs one that did: an empty frame would look like a result."""
+        if self.failed and not self.complete:
+            first, more = self.failed[0], len(self.failed) - 1
+            others = f", and {more} more" if more else ""
+            raise JobError(f"no job of {self.run} is complete: {first.job.name} failed ({first.reason}){others}")
 
     def table(self, metric: str = "asr", **how: Any) -> str:
         """Return a table as text; `how` are the other arguments of `rbench.table`, such as fmt="latex"."""
@@ -120,7 +133,9 @@ class RunResult:
         from rbench.api.html import examples, frame, paragraphs
         from rbench.tables.summary import for_people
 
-        if not len(self.summary):  # a suite without attacks has tables of another kind
+        if (self.failed and not self.complete) or not len(
+            self.summary
+        ):  # a suite without attacks has tables of another kind
             return paragraphs(["\n\n".join(self.tables), *self._said()])
         changed = self.frame[self.frame["status"] == "succeeded"].head(EXAMPLES)
         return frame(for_people(self.summary)) + examples(changed) + paragraphs(self._said())

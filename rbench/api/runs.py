@@ -12,6 +12,7 @@ from rbench.plan.union import union
 from rbench.storage import merge as merging
 from rbench.storage.joined import Joined, Part
 from rbench.storage.runs import Reader, Store
+from rbench.storage.runs.folder import folder_path
 from rbench.storage.team import check_still
 from rbench.tables import Results
 from rbench.tables.aggregate import plan_of
@@ -37,7 +38,10 @@ class Merged:
 
 def paths(runs: Runs) -> list[Path]:
     """Return the folders. Raises StoreError where there is none, or one is named twice."""
-    found = [Path(runs)] if isinstance(runs, Path | str) else [Path(run) for run in runs]
+    if isinstance(runs, Sequence) and not isinstance(runs, str | bytes):
+        found = [folder_path(run) for run in runs]
+    else:
+        found = [folder_path(runs)]
     if not found:
         raise StoreError("name a RUN, the folder that `rbench run` wrote")
     seen: dict[Path, Path] = {}
@@ -81,7 +85,7 @@ def merge(runs: Sequence[Path | str], out: Path | str) -> Merged:
     Raises:
         StoreError: something is damaged, or differs under one name; a RUN is being written; `out` is there.
     """
-    stores, out = [Store(path) for path in paths(runs)], Path(out)
+    stores, out = [Store(path) for path in paths(runs)], folder_path(out)
     if len(stores) < 2:
         raise StoreError("name two RUNs or more to merge")
     merging.check_out(out, stores)

@@ -13,7 +13,9 @@ from pydantic_core import from_json
 from rbench.errors import StoreError
 from rbench.spec import AttackJob, Job, Stage
 from rbench.storage.runs import Store, read_fields
+from rbench.storage.runs.folder import folder_path
 from rbench.storage.team import observed
+from rbench.storage.verify import strangers
 from rbench.system.below import SMALL
 from rbench.tables.aggregate import plan_of
 
@@ -63,6 +65,8 @@ class Status:
     unmeasured: int
     """Jobs that `hours` leaves out, because no job of their kind has ended."""
     failures: tuple[Failure, ...] = ()
+    strangers: int = 0
+    """Folders of jobs that are not in the plan. An earlier suite, or an earlier version of it, left them."""
 
     @property
     def complete(self) -> bool:
@@ -77,7 +81,7 @@ class Watcher:
     """
 
     def __init__(self, run: Path | str) -> None:
-        self._store = Store(Path(run))
+        self._store = Store(folder_path(run))
         self._plan = plan_of(self._store)
         self._observed = observed(self._store.root)
         self._speeds: dict[tuple[str, ...], tuple[float, int]] = {}
@@ -97,7 +101,15 @@ class Watcher:
             of_stage = counts.setdefault(job.stage, {"done": 0, "failed": 0, "under way": 0, "to do": 0})
             of_stage[states[job.key]] += 1
         seconds, unmeasured = self._left(states, processes)
-        return Status(self._store.root, processes, counts, seconds / 3600, unmeasured, self._failures(states))
+        return Status(
+            self._store.root,
+            processes,
+            counts,
+            seconds / 3600,
+            unmeasured,
+            self._failures(states),
+            len(strangers(self._store, self._plan)),
+        )
 
     def _failures(self, states: Mapping[str, State]) -> tuple[Failure, ...]:
         found = []

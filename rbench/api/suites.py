@@ -25,6 +25,7 @@ from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.progress.shown import shown
 from rbench.spec import Job, Outcome, Plan, Suite
+from rbench.storage import origin
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, standing
 from rbench.storage.weights import WeightCache, default_cache
@@ -116,6 +117,8 @@ def _prepared(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -
     prepared = prepared_for(suite, options)
     if not options.fresh:
         check_same_suite(prepared.run, prepared.loaded.suite.name)
+        if options.out is None:  # who names a folder has decided
+            origin.check(prepared.run, prepared.loaded.path)
     return prepared
 
 
@@ -146,7 +149,9 @@ def attack(
     suite = {"name": "attack", **victims, "tasks": [task], "attacks": [attack], "num_examples": n}
     if isinstance(task, str) and task.startswith("mini-"):
         suite["resources"] = "mini"
-    loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")
+    loaded = loading.load_mapping(
+        asked.plain(suite), registry=registry, overrides=options.overrides, origin="rbench attack"
+    )
     with scratch.folder("attack") as folder:
         prepared = prepare_loaded(loaded, dataclasses.replace(options, out=folder))
         result = run_prepared(prepared, options, progress or Silent())

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rbench.api.asked import path_of
 from rbench.api.attack_result import AttackResult
 from rbench.api.run_result import RunResult
 from rbench.api.runs import Runs, results_of
@@ -61,7 +62,7 @@ def write_textattack_csv(results: Runs | RunResult | AttackResult, path: str | o
         rows = (_row(outcome, columns) for outcome in results.outcomes)
     else:
         names, rows = NAMES, _of_run(results.run if isinstance(results, RunResult) else results)
-    where, kept = Path(path).expanduser(), list(rows)
+    where, kept = path_of("path", path).expanduser(), list(rows)
     try:
         with where.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, ("id", *names, *COLUMNS), quoting=csv.QUOTE_NONNUMERIC)

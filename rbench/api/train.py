@@ -181,6 +181,8 @@ def load_encoder(
     from rbench.encoders import load
 
     options = options_of(None, {**settings, "device": device})
+    if not isinstance(encoder, str):
+        raise PlanError(f"encoder={encoder!r}: expected the name of an encoder (`rbench list encoders`), as text")
     encoder, prepared = _prepared(encoder, Registry(options.include), options, None)
     spec, on = effective(encoder, prepared.loaded.encoders), device_of(options.device)
     root = trained_root(encoder, prepared.loaded.encoders)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
@@ -50,14 +50,17 @@ def compare(
             encoder.
     """
     from rbench.storage.runs import Store
+    from rbench.storage.runs.folder import folder_path
     from rbench.tables import Results
     from rbench.verdicts.compare import compare_encoders
     from rbench.verdicts.pairing import METRICS, Compared
 
     if metric not in get_args(Compared):
         raise StoreError(f"unknown metric {metric!r}; encoders are compared by {', '.join(METRICS)}")
-    first = Results.of(Store(Path(run)))
-    second = first if other_run is None else Results.of(Store(Path(other_run)))
+    if isinstance(between, str) or not isinstance(between, Sequence) or [type(one) for one in between] != [str, str]:
+        raise StoreError(f"between={between!r}: expected the names of two encoders")
+    first = Results.of(Store(folder_path(run)))
+    second = first if other_run is None else Results.of(Store(folder_path(other_run)))
     one, other = _label(between[0], first.plan), _label(between[1], second.plan)
     if one == other and other_run is None:
         raise StoreError(f"{one} cannot be compared with itself in one RUN; name a second RUN or encoder")

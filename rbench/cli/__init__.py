@@ -9,6 +9,9 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from typing import NoReturn
+
+from rich.console import Console
 
 # Importing these adds their verbs.
 from rbench.cli import (
@@ -49,6 +52,11 @@ __all__ = [
 ]
 
 
+def _end_quietly(console: Console | None = None) -> NoReturn:
+    silence(sys.stdout)
+    raise SystemExit(0)
+
+
 def main() -> None:
     """Run the `rbench` command. Raises SystemExit with an exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -56,8 +64,12 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError, ValueError):
                 stream.reconfigure(errors="backslashreplace")
+    # rich ends with 1 where the reader of a pipe has gone (`rbench --help | head -1`), as if something had failed.
+    Console.on_broken_pipe = _end_quietly  # type: ignore[method-assign, assignment]
     try:
         app()
+    except BrokenPipeError:
+        _end_quietly()
     except (OSError, RbenchError) as error:  # help that cannot be printed; verbs handle their own errors
         silence(sys.stdout)
         said = f"standard output cannot be written: {error.strerror}" if isinstance(error, OSError) else str(error)

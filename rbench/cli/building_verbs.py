@@ -36,7 +36,8 @@ class Only(StrEnum):
 
 @build.command(
     "adversarial",
-    epilog="Example: [bold]rbench build adversarial -e mini-bert -t mini-sentiment -a pwws -n 100 --out my-set[/bold]",
+    epilog="Example: [bold]rbench build adversarial -e mini-bert-packaged -t mini-sentiment -a pwws -n 100 "
+    "--out my-set[/bold]",
 )
 @verb("Building an adversarial set in {out}", "Run the same command again: finished examples are kept.")
 def adversarial(

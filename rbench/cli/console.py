@@ -33,8 +33,12 @@ def say(text: str = "") -> None:
         raise RbenchError(f"standard output cannot be written: {error.strerror}") from error
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
-    """Print a table that fits the terminal; elsewhere one unbroken line per row, with columns two spaces apart."""
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *, tabs: bool = False) -> None:
+    """Print a table that fits the terminal; elsewhere one unbroken line per row, with columns two spaces apart.
+
+    Args:
+        tabs: elsewhere a tab stands between columns, for `cut` and for cells of very different length.
+    """
     if is_terminal():
         table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
         for i, column in enumerate(columns):
@@ -44,6 +48,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) ->
         console().print(table)
         return
     cells = [[" ".join(str(cell).split()) for cell in row] for row in (columns, *rows)]
+    if tabs:
+        for row in cells:
+            say("\t".join(row))
+        return
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for row in cells:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -99,25 +99,34 @@ def _about(n: int) -> str:
     return f"{round(n, 2 - len(str(n))):,}" if n >= 100 else str(n)
 
 
-def result(run: RunResult) -> None:
-    """Print the suite's tables to standard output, then failures and remedies to standard error."""
+def result(run: RunResult, *, quiet: bool = False) -> None:
+    """Print the suite's tables to standard output, then failures and remedies to standard error.
+
+    Args:
+        quiet: do not say where the results are if all is well.
+    """
     try:
         for table in run.tables:
             say(table.rstrip("\n") + "\n")
         for line in run.claims:
             say(line)
     finally:
-        _ending(run)
+        if not quiet:
+            _places(run)
+        _trouble(run)
 
 
-def _ending(run: RunResult) -> None:
+def _places(run: RunResult) -> None:
     tell(f"{run.complete} jobs complete; results are in {run.run}")
-    for line in run.said_of_others():
-        tell(line)
     if run.figures:
         tell(f"figures: {', '.join(map(str, run.figures))}")
     if run.report is not None:
         tell(f"report: {run.report}")
+
+
+def _trouble(run: RunResult) -> None:
+    for line in run.said_of_others():
+        tell(line)
     for record in run.failed:
         tell(f"failed: {record.job.name}: {record.reason}")
     for line in run.said_of_skipped():
@@ -144,7 +153,7 @@ def listed(entries: Sequence[Listed]) -> None:
     rows: list[list[str | Text]] = [
         [Text(entry.name, style="bold"), entry.title, entry.reference, entry.licence, entry.origin] for entry in entries
     ]
-    print_table(["name", "title", "reference", "licence", "from"], rows)
+    print_table(["name", "title", "reference", "licence", "from"], rows, tabs=True)
 
 
 def recipes(found: Iterable[Recipe]) -> None:
@@ -183,7 +192,7 @@ def objectives(found: Sequence[ListedObjective]) -> None:
         ]
         for one in found
     ]
-    print_table(["name", "objective", "options and their defaults", "from"], rows)
+    print_table(["name", "objective", "options and their defaults", "from"], rows, tabs=True)
 
 
 def _yaml(value: Any) -> str:

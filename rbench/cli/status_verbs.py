@@ -62,6 +62,11 @@ def _show(found: Status) -> None:
         say(f"failed: {len(found.failures) - NAMED} more jobs")
     if found.failures:
         say("The same rbench run tries failed jobs again, once each.")
+    if found.strangers:
+        say(
+            f"{found.strangers} folders are of jobs of an earlier suite here: no table shows them. "
+            f"rbench verify {found.run} names them."
+        )
     say(_left(found))
 
 
@@ -84,10 +89,12 @@ def _short(moment: str | None) -> str:
 def _left(found: Status) -> str:
     if found.complete:
         return "all jobs are done"
+    jobs = "1 job" if found.unmeasured == 1 else f"{found.unmeasured} jobs"
+    if found.unmeasured and not found.hours:
+        return f"{jobs} left; how long they take is not known before one of their kind has ended"
     n = max(1, len(found.processes))
     left = f"{found.hours:.1f} h" if found.hours >= 1 else f"{60 * found.hours:.0f} min"
     said = f"about {left} left for {n} process{'es' if n > 1 else ''}"
     if found.unmeasured:
-        jobs = "1 job" if found.unmeasured == 1 else f"{found.unmeasured} jobs"
         said += f", without {jobs} of a kind that has not ended yet"
     return said

@@ -180,7 +180,7 @@ def run(
     api.check_conditions(limits, suite, options)
     with watching(quiet) as progress:
         result = api.run(suite, options, executor=executor, progress=progress)
-    show.result(result)
+    show.result(result, quiet=quiet)
     left = bool(result.left or result.elsewhere)
     if limits and (result.failed or result.skipped or left):
         tell("--fail-if was not judged, because the run is not complete")
@@ -203,7 +203,7 @@ def _attacking(said: Mapping[str, object]) -> str:
 
 @app.command(
     rich_help_panel=EXPLORE,
-    epilog="Example: [bold]rbench attack --encoder mini-bert --task mini-sentiment --attack pwws -n 3[/bold]",
+    epilog="Example: [bold]rbench attack --encoder mini-bert-packaged --task mini-sentiment --attack pwws -n 3[/bold]",
 )
 @verb(
     _attacking,

@@ -16,7 +16,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rbench.errors import SuiteError
 
@@ -90,7 +90,11 @@ class Registry:
     """
 
     def __init__(self, include: Sequence[Path | str] = ()) -> None:
-        self.include = tuple(_included(Path(folder)) for folder in include)
+        folders: Any = [include] if isinstance(include, str | Path) else include
+        sound = isinstance(folders, Sequence) and not isinstance(folders, bytes)
+        if not sound or not all(isinstance(one, str | Path) and "\0" not in str(one) for one in folders):
+            raise SuiteError(f"include={include!r}: expected a list of folders")
+        self.include = tuple(_included(Path(folder)) for folder in folders)
         self._indices: dict[Kind, dict[str, _Found]] = {}
         self._fragments: dict[Kind, dict[str, list[Path]]] = {}
 
@@ -149,6 +153,8 @@ class Registry:
         return self._fragments[kind]
 
     def _find(self, kind: Kind, name: str) -> tuple[Path, str]:
+        if not isinstance(name, str):
+            raise SuiteError(unknown(KINDS[kind].one, name, self.names(kind), f" (`rbench list {kind}` shows all)"))
         found = self._index(kind).get(name)
         if found is None and name in self._fragment_index(kind):
             raise SuiteError(

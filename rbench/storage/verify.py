@@ -30,6 +30,7 @@ from rbench.spec import (
 from rbench.storage.mixed import mixed
 from rbench.storage.recomputed import unlike
 from rbench.storage.runs import Store
+from rbench.storage.runs.folder import folder_path
 from rbench.storage.standing import redo
 
 State = Literal["verified", "damaged", "not done"]
@@ -62,7 +63,7 @@ class Verified:
 
 def verify(run: Path | str) -> Verified:
     """Read and check everything in a RUN. Raises StoreError if `run` is not a RUN or its plan is damaged."""
-    store = Store(Path(run))
+    store = Store(folder_path(run))
     plan = store.plan()
     if plan is None:
         raise StoreError(f"{store.root} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
@@ -79,7 +80,11 @@ def verify(run: Path | str) -> Verified:
     counts.update(states.values())
     said = "\n".join(finding.text for finding in findings)
     foreign = (text for text in store.foreign(map(store.folder, plan.jobs)) if text not in said)
-    return Verified(store.root, (*findings, *map(Finding, foreign), *_strangers(store, plan)), counts)
+    return Verified(
+        store.root,
+        (*findings, *map(Finding, foreign), *(_strange(folder) for folder in strangers(store, plan))),
+        counts,
+    )
 
 
 def _job(store: Store, job: Job) -> tuple[State, list[Finding]]:
@@ -136,11 +141,12 @@ def _wrong(store: Store, record: Record) -> Iterator[str]:
             yield f"{error}."
 
 
-def _strangers(store: Store, plan: Plan) -> list[Finding]:
-    """Find folders of jobs that are not in the plan. An earlier version of the suite left them."""
+def strangers(store: Store, plan: Plan) -> list[Path]:
+    """Return the folders of jobs that are not in the plan. An earlier version of the suite left them."""
     own = {store.folder(job) for job in plan.jobs}
-    there = {file.parent for _, file in store.of_stages() if ".json" in file.name}
-    return [
-        Finding(f"{folder} belongs to no job of the plan: no table shows it, and it may be deleted.", damage=False)
-        for folder in sorted(there - own)
-    ]
+    return sorted({file.parent for _, file in store.of_stages() if ".json" in file.name} - own)
+
+
+def _strange(folder: Path) -> Finding:
+    said = f"{folder} belongs to no job of the plan: no table shows it, and it may be deleted."
+    return Finding(said, damage=False)

@@ -53,9 +53,9 @@ def render(
     raise unknown("format", fmt, get_args(Format))
 
 
-def unknown(what: str, name: str, known: Sequence[str]) -> StoreError:
+def unknown(what: str, name: object, known: Sequence[str]) -> StoreError:
     """Return the error for an unknown name. It lists the known names and suggests the nearest one."""
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(str(name), known, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     return StoreError(f"unknown {what} {name!r}; there are {', '.join(known)}.{hint}")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ OTHER = {"id": "a", "pid": 17, "host": "node-1", "since": "2026-11-23T07:00:00+0
 @dataclass(frozen=True)
 class Prepared:
     plan: Plan = PLAN
+    loaded: Any = field(default_factory=lambda: SimpleNamespace(path=None))
 
 
 def joined(

@@ -11,9 +11,10 @@ import pytest
 
 from rbench import api
 from rbench.api.run import _todo
-from rbench.errors import PlanError, ResourceError, SuiteError
+from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
 from rbench.plan.prepare import Options, prepare
 from rbench.spec import Job, Provenance, Record
+from rbench.storage import origin
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache
 from tests.storage.weights.entries import fill
@@ -92,6 +93,27 @@ def test_a_folder_that_holds_a_run_of_another_suite_is_refused(write, tmp_path: 
     assert api.plan(write(name="other"), Options(out=out)).run == out
     (out / "plan.json").write_text("{")
     assert api.plan(file, Options(out=out)).run == out
+
+
+def test_two_suites_of_one_name_do_not_replace_each_others_results(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    mine, theirs = write(), tmp_path / "theirs" / "mine.yaml"
+    theirs.parent.mkdir()
+    theirs.write_text(SUITE.replace("pwws", "textfooler"))
+    run = tmp_path / "results" / "runs" / "mine"
+    origin.note(run, mine)
+    with pytest.raises(
+        StoreError, match=r"runs/mine holds the RUN of .*/mine\.yaml, and .*theirs/mine\.yaml .* --out DIR"
+    ):
+        api.plan(theirs)
+    assert api.plan(mine).jobs and api.plan(theirs, Options(fresh=True)).jobs
+    assert api.plan(theirs, Options(out=run)).jobs, "who names a folder has decided"
+    write(tasks="[mini-topic]")
+    assert api.plan(mine).jobs, "an edited suite goes on where it was"
+    theirs.write_text(mine.read_text())
+    assert api.plan(theirs).jobs, "a copy is the same suite"
+    theirs.write_text(SUITE)
+    mine.rename(tmp_path / "gone.yaml")
+    assert api.plan(theirs).jobs, "the suite was moved"
 
 
 def test_requiring_healthy_ones_changes_no_key(write) -> None:  # type: ignore[no-untyped-def]

@@ -63,6 +63,13 @@ def test_nobody_is_there(shell: Shell, looks: list[api.Status]) -> None:
     assert said[0] == "no process works on this run" and said[-1] == "about 30 min left for 1 process"
 
 
+def test_time_that_nobody_can_know_is_not_nought(shell: Shell, looks: list[api.Status]) -> None:
+    looks.append(dataclasses.replace(status(1, hours=0.0, unmeasured=73), strangers=2))
+    *_, strangers, left = shell("status", ".").stdout.splitlines()
+    assert left == "73 jobs left; how long they take is not known before one of their kind has ended"
+    assert strangers.startswith("2 folders are of jobs of an earlier suite here: no table shows them. rbench verify r ")
+
+
 def test_watching_ends_when_all_is_done(shell: Shell, looks: list[api.Status]) -> None:
     looks += [status(1, ONE), status(3, ONE), status(5), status(5)]
     result = shell("status", ".", "--watch")

@@ -296,6 +296,30 @@ def test_a_reader_that_has_enough_ends_nothing_with_an_error() -> None:
     assert (ended.returncode, ended.stderr) == (0, "Listing names that suites and commands know\n")
 
 
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["list", "encoders"], ["list"]])
+def test_help_that_nobody_reads_to_its_end_is_no_failure(words: list[str]) -> None:
+    """As in `rbench --help | head -1`."""
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run([*COMMAND, *words], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert ended.returncode == 0 and "Traceback" not in ended.stderr and "rror" not in ended.stderr
+
+
+def test_rbench_is_a_module_too() -> None:
+    ended = subprocess.run([sys.executable, "-m", "rbench", "--version"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, f"rbench {rbench.__version__}\n")
+
+
+def test_quiet_prints_the_tables_and_what_went_wrong(shell: Shell, mock: Api) -> None:
+    done = api.RunResult(Path("r"), 1, tables=["| table |"], figures=[Path("f.pdf")], report=Path("r.html"))
+    mock.answers["run"] = done
+    result = shell("run", "quickstart", "-q")
+    assert (result.stdout, result.stderr) == ("| table |\n\n", "")
+    mock.answers["run"] = dataclasses.replace(done, left=[attack_job(0)])
+    assert shell("run", "quickstart", "-q").stderr.startswith("1 job is left")
+
+
 def test_where_results_are_is_said_also_when_the_tables_cannot_be_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -448,7 +472,7 @@ def test_attack_on_an_unknown_task_names_the_option(shell: Shell, mock: Api) -> 
 def test_list_prints_every_name_on_one_line(shell: Shell, kind: str) -> None:
     result = shell("list", kind)
     assert result.exit_code == 0
-    names = [line.split("  ")[0] for line in result.stdout.split("\n\n")[0].splitlines()[1:]]
+    names = [line.split("\t")[0] for line in result.stdout.split("\n\n")[0].splitlines()[1:]]
     assert names == Registry().names(kind)
     assert ("A2TYoo2021" in result.stdout) == (kind == "attacks")
 
@@ -469,7 +493,7 @@ def test_list_says_where_a_module_comes_from_and_what_is_wrong_with_one(shell: S
     (tmp_path / "finetune" / "broken.py").write_text("Options = 3\n")
     result = shell("list", "finetune", "--include", tmp_path)
     lines = {line.split()[0]: line for line in result.stdout.splitlines()}
-    assert re.split(r"  +", lines["mine"])[1] == "Mine" and lines["mine"].endswith(f"--include {tmp_path}")
+    assert lines["mine"].split("\t")[1] == "Mine" and lines["mine"].endswith(f"--include {tmp_path}")
     assert "a finetune strategy module exports Options, run; missing: run" in lines["broken"]
     assert lines["clean"].endswith("rbench")
 
@@ -479,7 +503,7 @@ def test_list_includes_a_folder_of_ones_own(shell: Shell, tmp_path: Path) -> Non
     (tmp_path / "tasks" / "mine.yaml").write_text("title: Mine\nreference: Me 2026\nlicence: MIT\n")
     result = shell("list", "tasks", "--include", tmp_path)
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("mine"))
-    assert re.split(r"  +", line)[1:4] == ["Mine", "Me 2026", "MIT"]
+    assert line.split("\t")[1:4] == ["Mine", "Me 2026", "MIT"]
     assert line.endswith(f"--include {tmp_path}")
 
 

@@ -22,6 +22,22 @@ OWN = (_PLAN, PROCESSES, *_MADE)
 """All that a RUN has beside the folders of its stages."""
 
 
+def folder_path(value: object) -> Path:
+    """Return what a call names as a folder or file. Raises StoreError if it is no path."""
+    try:
+        found = Path(value)  # type: ignore[arg-type]
+        if "\0" not in str(found):
+            return found
+    except TypeError:
+        pass
+    raise StoreError(f"expected the path of a RUN, the folder that `rbench run` wrote, and not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    said = repr(value)
+    return said if len(said) <= 60 else f"{said[:57]}..."
+
+
 class RunFolder:
     """The folder `root`. It is created when something is written."""
 
