@@ -37,8 +37,7 @@ def cached(job: Job, context: Context, make: Callable[[Path], Made], source: Sou
             unheard = f", so there is no training for {trackers} to follow" if trackers else ""
             context.progress.note(f"{job.name}: its weights were in the cache{unheard}")
             check_like(job, entry.record.provenance.weights_hash or "", context)
-            health = entry.record.health or victim_health(job, entry.record.scores, context)
-            return entry.record.model_copy(update={"job": job, "health": health})
+            return entry.record.model_copy(update={"job": job})
         made = make(entry.folder)
         record = Record(
             job=job,

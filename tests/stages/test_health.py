@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import pytest
 
 from rbench import stages
 from rbench.finetune import sample_split
-from rbench.progress import Silent
 from rbench.spec import (
     Choice,
     EncoderSpec,
@@ -66,16 +64,6 @@ def test_the_majority_share_is_that_of_the_rows_on_which_the_accuracy_was_comput
     assert health is not None and health.values["majority share"] == share
     worse = weights.victim_health(job(max_validation=limit), scores(share, len(rows)), Context())  # type: ignore[arg-type]
     assert worse is not None and [one.flag for one in worse.flags] == ["near chance"]
-
-
-def test_a_victim_in_the_cache_that_has_no_health_gets_one() -> None:
-    old = Record(job=job(), status="complete", scores=scores(0.5, 61), provenance=Provenance(rbench="0"))
-    own = Health(values={"majority share": 0.25})
-    for kept, expected in ((old, ["near chance"]), (old.model_copy(update={"health": own}), [])):
-        making = contextlib.nullcontext(SimpleNamespace(record=kept))
-        context: Any = Context(cache=SimpleNamespace(making=lambda job, it=making: it), progress=Silent())
-        found = weights.cached(job(), context, lambda folder: pytest.fail("made again"), Provenance)
-        assert found.health is not None and [one.flag for one in found.health.flags] == expected
 
 
 def test_a_job_says_its_flags_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
