@@ -38,7 +38,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def named(value: object) -> str:
-    """Return a name of a value that is the same in each process: xdist compares them, and some values show addresses."""
+    """Return a name that is the same in each process, as xdist asks for: some values show their address."""
     return type(value).__name__ if " at 0x" in repr(value) else repr(value)
 
 
