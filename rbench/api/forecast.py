@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rbench.api.ahead import this_machine
 from rbench.api.suites import Planned
 from rbench.errors import PlanError
 from rbench.plan import machines
@@ -15,15 +16,10 @@ from rbench.plan.machines import Machines
 from rbench.plan.schedule import Part, Schedule, play
 from rbench.plan.work import Estimator, Work
 from rbench.spec import AttackJob
-from rbench.storage import provenance
 from rbench.storage.board import CHUNK, chunks
-from rbench.storage.weights import default_cache
-from rbench.system import speed
-from rbench.system.capacity import cores
 
 BUSY = 0.9
 """Share of the processes' time that is used, from which on the work as a whole limits a run."""
-MOST_WORKERS = 8
 NAMED = 3
 CHAIN = "one job after the other"
 RUNS = 3
@@ -89,9 +85,7 @@ def forecast(planned: Planned, asked: Sequence[str] = (), workers: int | None = 
     estimator = Estimator(planned.prepared, model)
     left = [job for job in planned.jobs if job.key not in planned.done and job.key not in planned.cached]
     work = [estimator.of(job) for job in left]
-    rate = speed.gflops(default_cache() / "speed.json", _about())
-    count = cores()
-    own = machines.here(model, rate, count, workers or min(count, MOST_WORKERS))
+    own, rate = this_machine(model, workers)
     rows = [_row(work, own, model)]
     for name in dict.fromkeys(name for _, name in wanted) or (machines.USUAL,):
         numbers = {*machines.COUNTS, *(n for n, of in wanted if of == name)}
@@ -104,10 +98,6 @@ def forecast(planned: Planned, asked: Sequence[str] = (), workers: int | None = 
         largest=_largest(work, own),
         notes=tuple(_notes(work, own, rate, model)),
     )
-
-
-def _about() -> str:
-    return f"{provenance.machine()}, torch {provenance.packages().get('torch')}"
 
 
 def _row(work: Sequence[Work], on: Machines, model: Costs) -> Row:

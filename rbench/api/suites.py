@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench import load as loading
-from rbench.api import asked
+from rbench.api import ahead, asked
 from rbench.api.attack_checks import check_attacks
 from rbench.api.classifiers import Entry
 from rbench.api.executor import Executor, executor_of
@@ -136,7 +136,8 @@ def attack(
 
     `task` is written as in a suite: a name, the path of a table, or `{"my.csv": {"text": "review", "label": "stars"}}`.
     `encoder` is a name of the registry, a folder (`./mine`, or its path), or a hub id (`OWNER/NAME`). With `classifier`
-    in its place, which is an entry under `victims` of a suite, nothing is fine-tuned.
+    in its place, which is an entry under `victims` of a suite, nothing is fine-tuned. What is trained first, and about
+    how long that takes, is a note of `progress`.
 
     The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError if
     `options.texts` is false, because the texts are what it shows.
@@ -154,6 +155,9 @@ def attack(
     )
     with scratch.folder("attack") as folder:
         prepared = prepare_loaded(loaded, dataclasses.replace(options, out=folder))
+        cache = WeightCache(default_cache())
+        if progress is not None and (note := ahead.note(prepared, cache)) is not None:
+            progress.note(note)
         result = run_prepared(prepared, options, progress or Silent())
         outcomes = Store(folder).outcomes(prepared.plan.jobs[-1])
         if result.failed and len(outcomes) < n:  # a job that failed because examples errored still has all outcomes

@@ -65,6 +65,14 @@ EncoderOption = Annotated[
     str | None,
     typer.Option("--encoder", "-e", metavar="NAME|DIR|ID", help=f"Fine-tune this one first. {ENCODERS}"),
 ]
+FinetuneOption = Annotated[
+    str | None,
+    typer.Option(
+        "--finetune",
+        metavar="NAME",
+        help="How the encoder is fine-tuned: rbench list finetune. probe is the quickest. (default: clean)",
+    ),
+]
 SuiteArgument = Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name (rbench list suites) or a file.")]
 RunArgument = Annotated[
     Path,

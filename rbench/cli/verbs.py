@@ -217,6 +217,7 @@ def attack(
     encoder: a.EncoderOption = None,
     classifier: a.ClassifierOption = None,
     label_map: a.LabelMapOption = None,
+    finetune: a.FinetuneOption = None,
     n: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many examples to attack.")] = 5,
     seed: Annotated[
         int | None,
@@ -248,8 +249,9 @@ def attack(
 ) -> None:
     """Attack a few examples and show what changed.
 
-    Fine-tunes one classifier (or takes it from the cache), or opens those of --classifier as they are. Attacks it and
-    shows each text with the changed words marked. The outcomes are not saved: use rbench run to measure.
+    Fine-tunes one classifier (or takes it from the cache; how long it takes is said first), or opens those of
+    --classifier as they are. Attacks it and shows each text with the changed words marked. The outcomes are not saved:
+    use rbench run to measure.
     """
     from rbench import api
     from rbench.cli import diffs
@@ -262,8 +264,11 @@ def attack(
         raise RbenchError(f"{said}: name an encoder that is fine-tuned first, or a classifier that exists")
     if label_map is not None and not classifier:
         raise RbenchError("--label-map goes with --classifier: it says what the classifier's labels mean")
+    if finetune is not None and classifier:
+        raise RbenchError("--finetune goes with --encoder: a classifier that exists is attacked as it is")
     chosen = a.seeded([seed], overrides or ()) if seed is not None else ["seeds=0"]
     chosen += [f"resources={resources}"] if resources is not None else []
+    chosen += [f"finetune={finetune}"] if finetune is not None else []
     options = options_of(None, [*chosen, *(overrides or ())], data, models, include, device)
     options = dataclasses.replace(options, workers=workers, backend=backend.value, concurrency=concurrency)
     options = dataclasses.replace(options, max_seconds=max_seconds)
