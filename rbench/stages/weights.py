@@ -82,7 +82,7 @@ def victim_health(job: Job, scores: Collection[Score], context: Context) -> Heal
 
     A strategy of a user's own may have looked at other rows; the accuracy is then compared with the most frequent label
     of these all the same. A scorer of similarity has no accuracy, so its health has neither values nor flags. None for
-    other jobs. It is computed for cached victims of earlier versions as well.
+    other jobs.
     """
     spec = job.spec
     if isinstance(spec, FinetuneJob) and spec.task.kind == "sts":
