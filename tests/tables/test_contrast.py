@@ -58,7 +58,7 @@ def make_plan(sets: tuple[str, ...] = ("mr_c", "qa_c"), **changes: Any) -> Plan:
                 data_fingerprint="d",
             ),
             (encoder, SETS[name][0], strategy.label, name),
-            {"victim": "victim"},
+            {},
             seed,
         )
         for seed in suite.seeds

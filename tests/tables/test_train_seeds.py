@@ -19,7 +19,7 @@ from statsmodels.stats.proportion import proportion_confint
 from rbench.measures import budget as budgets
 from rbench.measures import unique as uniques
 from rbench.score import sts_scores, wilson
-from rbench.spec import AttackJob, Draw, Job, Plan
+from rbench.spec import Draw, Job, Plan
 from rbench.storage.runs import Store
 from rbench.tables import Results, attack_table, build, results_frame
 from rbench.tables.any_attack import ANY
@@ -44,9 +44,10 @@ def drawn(plan: Plan) -> Plan:
     jobs: list[Job] = []
     for job in plan.jobs:
         for label in DRAWS if job.parts[0] == "minilm" else [job.parts[0]]:
-            spec = job.spec.model_copy(update={"encoder": label}) if isinstance(job.spec, AttackJob) else job.spec
-            needs = {"encoder": label}
-            jobs.append(Job.make(spec, (label, *job.parts[1:]), needs, job.seed))
+            named = job.spec.encoder
+            other = label if isinstance(named, str) else named.model_copy(update={"name": label})
+            spec = job.spec.model_copy(update={"encoder": other})
+            jobs.append(Job.make(spec, (label, *job.parts[1:]), job.needs, job.seed))
     suite = plan.suite.model_copy(update={"train_seeds": SEEDS})
     return plan.model_copy(update={"jobs": tuple(jobs), "suite": suite, "draws": DRAWS})
 
