@@ -54,8 +54,8 @@ def test_submitted_tasks_are_told_with_what_to_do_next(shell: Shell, mock: Api) 
     assert "submitted: 12_0 ... 12_15 (16 tasks)." in result.stderr and "rbench status r --watch" in result.stderr
 
 
-def test_jobs_that_nobody_runs_end_with_1(shell: Shell, mock: Api) -> None:
+def test_jobs_that_nobody_runs_end_with_5(shell: Shell, mock: Api) -> None:
     mock.answers["run"] = api.RunResult(run=Path("r"), complete=1, left=[attack_job(1), attack_job(2)])
     result = shell("run", "quickstart", "--executor", "local")
-    assert result.exit_code == 1
+    assert result.exit_code == 5
     assert "2 jobs are left, because the processes ended before. The same command goes on." in result.stderr

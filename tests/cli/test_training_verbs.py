@@ -249,7 +249,7 @@ def test_a_training_that_fails_says_why_and_ends_with_1(shell: Shell, mine: Path
 def test_objectives_are_listed_with_their_options(shell: Shell) -> None:
     result = shell("list", "objectives")
     assert result.exit_code == 0
-    (line,) = (line for line in result.stdout.splitlines() if line.startswith("robustsentembed "))
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("robustsentembed\t"))
     assert "Asl et al. 2024" in line and "K=5" in line and "generator=null" in line
 
 
