@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rbench import score
 from rbench.errors import JobError
 from rbench.score.subsets import MISSING
@@ -57,14 +59,16 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
         done += count
         context.progress.update(done, total)
 
-    found = pairs.cosines(lambda texts: vectors.encode(texts, "fastest", encoded))
+    # The scores are those of the numbers that are stored: of untrained encoders, cosines differ in later digits alone.
+    found = np.asarray(pairs.cosines(lambda texts: vectors.encode(texts, "fastest", encoded)), dtype=np.float32)
+    gold = np.asarray(pairs.gold, dtype=np.float32)
     subset = data.subsets.get(spec.split, {})
     of = [subset[example.id] for example in examples] if subset else []
-    scores = score.set_scores(found, pairs.gold, of)
+    scores = score.set_scores(found, gold, of)
     context.progress.update(total, total, f"{_told(scores[0])}, {len(pairs)} pairs")
     inputs.check()
     drawn = _hash_of_drawn(vectors.encoder) if spec.encoder.random_weights else None
-    series = {"cosines": score.packed_numbers(found), "gold": score.packed_numbers(pairs.gold)}
+    series = {"cosines": score.packed_numbers(found), "gold": score.packed_numbers(gold)}
     rows = context.store.write_rows(job, [MeasuredRow(names=series, numbers={"n": len(pairs)})])
     return Record(
         job=job,

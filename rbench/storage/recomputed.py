@@ -3,7 +3,7 @@
 Everything that follows from the lines is compared: all scores with their intervals, counts and health of an attack,
 the scores and sizes of contrast sets and adversarial sets, the correlations of an evaluation, the rows of a measure.
 What a training measured about itself stands in its record alone; there what follows from other numbers is compared.
-Rows keep cosines and gold scores with 32 bits, so correlations of them are compared to `ROUNDED`.
+Rows keep cosines and gold scores with 32 bits; correlations are compared to `ROUNDED`.
 """
 
 from __future__ import annotations
