@@ -33,6 +33,11 @@ ALLOWED = (
         "OpenVINO compiles for ten seconds",
         "A choice: the same network is compiled for another case of the same test.",
     ),
+    Allowed(
+        "tests/encoders/test_fitting.py",
+        "OpenVINO cannot compute a ",
+        "Some versions of OpenVINO and transformers cannot trace GPT-2, and then PyTorch computes it.",
+    ),
 )
 
 

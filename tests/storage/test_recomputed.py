@@ -37,7 +37,10 @@ def first(run: str, of: type, **wanted: str) -> Callable[[Path], tuple[Store, Jo
             and all(getattr(job.spec.task, name) == value for name, value in wanted.items())  # type: ignore[union-attr]
         )
         shutil.copytree(source.folder(job), store.folder(job))
-        store.write_plan(plan.model_copy(update={"jobs": (job,)}))
+        needed = {job.key}
+        for other in reversed(plan.jobs):
+            needed |= set(other.needs.values()) if other.key in needed else set()
+        store.write_plan(plan.model_copy(update={"jobs": tuple(one for one in plan.jobs if one.key in needed)}))
         return store, job
 
     return copy
