@@ -68,7 +68,8 @@ def binding(resources: Any, parameters: Mapping[str, Mapping[str, Any]]) -> Iter
 
 def recipe_modules() -> list[Any]:
     """Return the modules that define TextAttack's recipes."""
-    return [module for name, module in sorted(sys.modules.items()) if name.startswith("textattack.attack_recipes.")]
+    loaded = list(sys.modules.items())  # in one step: the thread that asks endpoints imports things meanwhile
+    return [module for name, module in sorted(loaded) if name.startswith("textattack.attack_recipes.")]
 
 
 def component_classes() -> dict[str, type]:
