@@ -35,7 +35,7 @@ ALLOWED = (
     ),
     Allowed(
         "tests/encoders/test_fitting.py",
-        "OpenVINO cannot compute a ",
+        "OpenVINO cannot trace GPT-2",
         "Some versions of OpenVINO and transformers cannot trace GPT-2, and then PyTorch computes it.",
     ),
 )

@@ -149,6 +149,6 @@ def test_openvino_gives_gpt2_no_token_types() -> None:
     model, layout = classifier("GPT-2, padding token")
     try:
         victim = Victim(model, "toy", backend="openvino")
-    except ResourceError as error:
-        pytest.skip(str(error))
+    except ResourceError:
+        pytest.skip("OpenVINO cannot trace GPT-2")
     torch.testing.assert_close(victim(TEXTS[:2]), layout.by_hand(TEXTS[:2]), atol=1e-4, rtol=1e-4)

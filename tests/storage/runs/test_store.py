@@ -153,7 +153,7 @@ def python(script: str, *arguments: object) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parent,
+        cwd=Path(__file__).parents[3],
     )
 
 
@@ -161,7 +161,7 @@ def test_a_process_killed_at_any_moment_leaves_a_readable_store(tmp_path: Path) 
     script = """
         import sys
         from pathlib import Path
-        from test_store import Store, make_outcome, parts_of
+        from tests.storage.runs.test_store import Store, make_outcome, parts_of
         parts = parts_of(Store(Path(sys.argv[1])))
         for i in range(10**9):
             parts.append(make_outcome(str(i), original=("x" * 3000,)))
