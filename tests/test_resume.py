@@ -262,6 +262,16 @@ def test_the_same_command_again_runs_nothing(place: Path, whole: Path) -> None:
     assert "started" not in output
 
 
+def test_jobs_of_an_earlier_suite_are_told(place: Path, whole: Path) -> None:
+    shutil.copytree(whole, place / "fewer")
+    others = sum(record.job.seed == 1 for record in Store(whole).records())
+    said = f"{others} folders are of jobs of an earlier suite here: no table shows them. rbench verify fewer names them"
+    output = run(place, "fewer", "--seed", "0")
+    assert output.count(said) == 1 and "started" not in output
+    assert "earlier suite" not in run(place, "fewer", "--seed", "0", "-q")
+    assert "earlier suite" not in run(place, "whole")
+
+
 def test_another_run_takes_its_victims_from_the_cache(place: Path, whole: Path) -> None:
     output = run(place, "again", "--only", "mini-nli/clean/textfooler")
     assert "finetune/toy/mini-nli/clean/seed0: its weights were in the cache" in output

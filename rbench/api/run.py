@@ -27,6 +27,7 @@ from rbench.storage.board import TeamBoard
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, errored, standing
 from rbench.storage.team import Team, digest, who
+from rbench.storage.verify import of_strangers, strangers
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system.capacity import cores, limit_threads
 from rbench.tables import Results
@@ -108,10 +109,18 @@ def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator
             texts.check(todo)
         check_attacks(todo)
         reports.check(options.report_to)
-        problems = [found.problems[job.key] for job in jobs if job.key in found.problems]
-        for note in (*prepared.notes, *problems, *texts.notes(prepared.plan), *stored_answers.notes(prepared, store)):
+        for note in (*prepared.notes, *_notes(prepared, jobs, store, found)):
             progress.note(note)
         yield Joined(prepared, store, team, cache, jobs, todo)
+
+
+def _notes(prepared: Prepared, jobs: tuple[Job, ...], store: Store, found: Standing) -> Iterator[str]:
+    """Say what is found in the folder of a RUN that is joined."""
+    yield from (found.problems[job.key] for job in jobs if job.key in found.problems)
+    if count := len(strangers(store, prepared.plan)):
+        yield of_strangers(store.root, count)
+    yield from texts.notes(prepared.plan)
+    yield from stored_answers.notes(prepared, store)
 
 
 def result_of(

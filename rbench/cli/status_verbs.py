@@ -47,6 +47,8 @@ def status(
 
 
 def _show(found: Status) -> None:
+    from rbench.storage.verify import of_strangers
+
     if found.processes:
         print_table(["process", "since", "job", "steps", "job since"], [_row(one) for one in found.processes])
     else:
@@ -63,10 +65,7 @@ def _show(found: Status) -> None:
     if found.failures:
         say("The same rbench run tries failed jobs again, once each.")
     if found.strangers:
-        say(
-            f"{found.strangers} folders are of jobs of an earlier suite here: no table shows them. "
-            f"rbench verify {found.run} names them."
-        )
+        say(of_strangers(found.run, found.strangers))
     say(_left(found))
 
 

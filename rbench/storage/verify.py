@@ -147,6 +147,15 @@ def strangers(store: Store, plan: Plan) -> list[Path]:
     return sorted({file.parent for _, file in store.of_stages() if ".json" in file.name} - own)
 
 
+def of_strangers(run: Path, count: int) -> str:
+    """Say in one line, with the remedy, that a RUN has so many `strangers`."""
+    what, they, them = ("folder is of a job", "it", "it") if count == 1 else ("folders are of jobs", "they", "them")
+    return (
+        f"{count} {what} of an earlier suite here: no table shows {them}. rbench verify {run} names {them}, and {they} "
+        "may be deleted."
+    )
+
+
 def _strange(folder: Path) -> Finding:
     said = f"{folder} belongs to no job of the plan: no table shows it, and it may be deleted."
     return Finding(said, damage=False)
