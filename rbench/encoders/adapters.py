@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rbench import hub
 from rbench.encoders.foreign import check_files, check_finite, check_model, has_weights, object_of, reading, tensors_of
 from rbench.errors import ResourceError
-from rbench.system import digests
+from rbench.system import digests, scratch
+from rbench.system.below import Below
 from rbench.system.located import Located
-from rbench.system.scratch import default_cache
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 ABOUT = "merged.json"
@@ -34,7 +33,8 @@ def merged(folder: Path) -> Located:
     The base is a folder, or a model in the hub's cache. What was merged before is not merged again.
 
     Raises:
-        ResourceError: peft is not installed, the base is not there, or a file is damaged.
+        ResourceError: peft is not installed, the base is not there, a file is damaged, or the cache cannot be written.
+        StoreError: in the cache, a link or the like stands where the merged model belongs.
     """
     check_files(folder)
     about = object_of(folder / CONFIG)
@@ -51,16 +51,22 @@ def merged(folder: Path) -> Located:
     check_model(base)
     files = [folder / CONFIG, folder / WEIGHTS, *_tokenizer(folder), *sorted(_model_files(base))]
     source = digests.of_files(files)
-    place = default_cache() / "merged" / source
-    if not (place / ABOUT).is_file():
+    cache = scratch.default_cache()
+    place = cache / "merged" / source
+    if Below(cache).kind(place / ABOUT) is None:
         _write(folder, base, about, place, source)
     return Located(str(place), fingerprint(str(place)), fingerprint)
 
 
 def fingerprint(where: str) -> str:
-    """Return the fingerprint of the sources of a merged model. Raises ResourceError if it is not as it was written."""
-    said = object_of(Path(where) / ABOUT)
-    if said.get("content") != _content(Path(where)):
+    """Return the fingerprint of the sources of a merged model.
+
+    Raises ResourceError if it is not as it was written, and StoreError if a link or the like is in its place.
+    """
+    place = Path(where)
+    Below(place.parents[1]).check(place)
+    said = object_of(place / ABOUT)
+    if said.get("content") != _content(place):
         raise ResourceError(f"{where} is not as rbench wrote it; remove the folder, and the adapter is merged again")
     return str(said.get("sources"))
 
@@ -80,22 +86,26 @@ def _base(folder: Path, name: str, revision: Any) -> Path:
 
 
 def _write(folder: Path, base: Path, about: dict[str, Any], place: Path, source: str) -> None:
-    """Merge, and write the whole folder at once."""
+    """Merge in a temporary folder of the cache, and rename it into its place when it is complete."""
     from transformers import AutoTokenizer
 
-    place.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=place.parent, prefix=".making-"))
-    try:
+    cache = place.parents[1]
+    with scratch.folder("merged", cache) as work:
+        made = work / "model"
+        made.mkdir()
         with reading(f"{folder}, an adapter (PEFT), cannot be merged into {base}"):
             model = _merged(folder, base, about)
             check_finite(model, folder)
             model.save_pretrained(made)
             AutoTokenizer.from_pretrained(folder if _tokenizer(folder) else base).save_pretrained(made)
-        (made / ABOUT).write_text(json.dumps({"sources": source, "content": _content(made)}), encoding="utf-8")
-        if not place.is_dir():
-            made.replace(place)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+        below = Below(cache)
+        with scratch.writing(cache):
+            below.replace(made / ABOUT, json.dumps({"sources": source, "content": _content(made)}).encode())
+            below.make_folder(place.parent)
+            if below.kind(place / ABOUT) is None:  # no other process was faster
+                with suppress(FileNotFoundError):  # a folder that lost its ABOUT; it goes with the temporary one
+                    below.rename(place, work / "replaced")
+                below.rename(made, place)
 
 
 def _merged(folder: Path, base: Path, about: dict[str, Any]) -> Any:

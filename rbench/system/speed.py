@@ -7,6 +7,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from rbench.errors import StoreError
+from rbench.system.below import SMALL, Below
+
 SHAPE = 128, 384, 1536
 """Rows, columns and columns of the product: that of a layer of MiniLM, short enough to be done without interruption."""
 SECONDS = 2.0
@@ -22,16 +25,14 @@ def gflops(file: Path, about: str) -> float:
         about: the machine and the versions that the number is for.
     """
     known: dict[str, float] = {}
-    with suppress(OSError, ValueError, TypeError, AttributeError):
-        known = {str(name): float(value) for name, value in json.loads(file.read_text(encoding="utf-8")).items()}
+    below = Below(file.parent)
+    with suppress(OSError, StoreError, ValueError, TypeError, AttributeError):
+        known = {str(name): float(value) for name, value in json.loads(below.read(file, SMALL)).items()}
     if known.get(about, 0.0) > 0:
         return known[about]
     found = round(_measured(), 1)
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_suffix(".tmp")
-        partial.write_text(json.dumps(known | {about: found}, indent=1) + "\n", encoding="utf-8")
-        partial.replace(file)
+    with suppress(OSError, StoreError):
+        below.replace(file, (json.dumps(known | {about: found}, indent=1) + "\n").encode())
     return found
 
 

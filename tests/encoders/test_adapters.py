@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 from rbench.encoders.load import load
 from rbench.encoders.locate import locate as locate_encoder
-from rbench.errors import ResourceError
+from rbench.errors import ResourceError, StoreError
 from rbench.spec import EncoderSpec, TaskSpec, VictimSpec
+from rbench.storage.weights import WeightCache
+from rbench.storage.weights.inventory import items
+from rbench.storage.weights.prune import Wanted, chosen, remove
 from rbench.victims.model import open_model
 from rbench.victims.place import locate
 from tests.victims.made import write_classifier
@@ -82,6 +86,44 @@ def test_another_adapter_and_another_base_have_other_fingerprints(classifier: tu
     (Path(after.where) / "config.json").write_text("{}")
     with pytest.raises(ResourceError, match="not as rbench wrote it"):
         locate(spec, TASK)
+
+
+@pytest.mark.parametrize("which", ["merged", "model", "file", "fifo"])
+def test_in_the_cache_no_link_is_followed(
+    which: str, classifier: tuple[Path, Any], cache: Path, tmp_path: Path
+) -> None:
+    spec = VictimSpec(name="shipped", model=str(classifier[0]))
+    elsewhere = tmp_path / "elsewhere"
+    if which == "merged":
+        elsewhere.mkdir()
+        cache.mkdir()
+        (cache / "merged").symlink_to(elsewhere)
+    else:
+        place = Path(locate(spec, TASK).where)
+        replaced = place if which == "model" else place / ("merged.json" if which == "fifo" else "config.json")
+        replaced.rename(elsewhere)
+        os.mkfifo(replaced) if which == "fifo" else replaced.symlink_to(elsewhere)
+    before = {path for path in tmp_path.rglob("*") if path.name != "tmp"}
+    with pytest.raises(StoreError, match=r"is a (symbolic link: rbench follows|FIFO: rbench opens) none in .*/cache"):
+        locate(spec, TASK)
+    assert {path for path in tmp_path.rglob("*") if path.name != "tmp"} == before
+    assert len(items(cache)) == (which in ("file", "fifo")), "what lies behind a link is not listed"
+
+
+def test_what_was_merged_is_listed_and_pruned_and_merged_again(classifier: tuple[Path, Any], cache: Path) -> None:
+    spec = VictimSpec(name="shipped", model=str(classifier[0]))
+    place = locate(spec, TASK)
+    assert not list((cache / "tmp").iterdir()), "nothing is left of the merging"
+    (item,) = items(cache)
+    assert (item.kind, item.path, item.in_use) == ("merged", Path(place.where), False)
+    with WeightCache(cache).using(["0" * 64]):
+        assert [one.kind for one in items(cache) if one.in_use] == ["merged", "in work"]
+    assert chosen(items(cache), Wanted()) == []
+    found = chosen(items(cache), Wanted(older_than=0))
+    assert remove(cache, found) == found == [item] and items(cache) == []
+    assert locate(spec, TASK).fingerprint == place.fingerprint
+    (Path(place.where) / "merged.json").unlink()
+    assert locate(spec, TASK).fingerprint == place.fingerprint, "half a model is replaced"
 
 
 def test_without_peft_it_is_one_line(classifier: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch) -> None:

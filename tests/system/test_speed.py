@@ -36,6 +36,14 @@ def test_a_damaged_file_is_measured_anew(measured: list[float], tmp_path: Path, 
     assert json.loads(file.read_text(encoding="utf-8"))["a"] == 100.0
 
 
+def test_no_link_is_followed(measured: list[float], tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text('{"a": 7}', encoding="utf-8")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "speed.json").symlink_to(tmp_path / "precious")
+    assert speed.gflops(tmp_path / "cache" / "speed.json", "a") == 100.0
+    assert (tmp_path / "precious").read_text(encoding="utf-8") == '{"a": 7}'
+
+
 def test_a_folder_that_cannot_be_written_is_passed_over(measured: list[float], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     assert speed.gflops(tmp_path / "file" / "speed.json", "a") == 100.0

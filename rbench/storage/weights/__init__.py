@@ -4,6 +4,7 @@
     CACHE/locks/<key>.lock      held by the process that makes or removes the entry
     CACHE/checkpoints/<key>/    of a running training, or of a killed one that will be resumed
     CACHE/prepared/             edited corpora and translations, by content; rows of the embedded world, by code
+    CACHE/merged/<digest>/      adapters (PEFT) merged into their bases, by the content of both (`encoders.adapters`)
     CACHE/tmp/                  folders of running processes (rbench.system.scratch), and leftovers of killed ones
     CACHE/backends.json         which back-end is the fastest on this machine
     CACHE/speed.json            how fast a core of this machine is (`rbench plan --estimate`)

@@ -19,7 +19,7 @@ from rbench.storage.weights.cache import RECORD, WeightCache
 from rbench.system import scratch
 from rbench.system.below import SMALL, Below
 
-Prepared = Literal["edits", "translations", "rows", "words", "back-ends"]
+Prepared = Literal["edits", "translations", "rows", "words", "merged", "back-ends"]
 Kind = Literal["encoder", "victim", "damaged", "checkpoints", Prepared, "in work", "left"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -33,8 +33,8 @@ class Item:
     kind: Kind
     """encoder, victim: weights that a job made. damaged: weights whose record cannot be read. checkpoints: those of a
     running or killed training. edits, translations: prepared corpora. rows: data of the embedded world. words: by which
-    jieba divides Chinese texts. back-ends: the fastest one on this machine. in work: the folder of a running
-    process. left: the folder of a killed process."""
+    jieba divides Chinese texts. merged: an adapter (PEFT) in its base. back-ends: the fastest one on this machine, and
+    how fast that is. in work: the folder of a running process. left: the folder of a killed process."""
     name: str
     """The job that made it, or the training under way; else the name of the file or folder."""
     path: Path
@@ -116,6 +116,9 @@ def _prepared(root: Path, in_use: bool) -> Iterator[Item]:
                 yield _item(kind, file.name, file, in_use=in_use)
     for place in _folders(prepared / "translations"):
         yield _item("translations", place.name[:16], place, in_use=in_use)
+    for place in _folders(root / "merged"):
+        if _KEY.fullmatch(place.name):
+            yield _item("merged", place.name[:16], place, in_use=in_use)
 
 
 def _work(root: Path) -> Iterator[Item]:

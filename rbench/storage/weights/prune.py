@@ -31,7 +31,7 @@ class Wanted:
     runs: frozenset[str] | None = None
     """Keys of jobs: one of them made the item."""
     keep: frozenset[str] | None = None
-    """Keys of jobs: another job made the item. What no job made (edits, translations, rows) stays."""
+    """Keys of jobs: another job made the item. What no job made (edits, translations, rows, merged) stays."""
 
     @property
     def any(self) -> bool:
