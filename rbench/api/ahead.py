@@ -18,6 +18,9 @@ from rbench.system.capacity import cores
 
 MOST_WORKERS = 8
 PROBE = "probe"
+FEW = 1000
+"""Training rows that are proposed where a probe takes more than `LONG` seconds, most of them to encode the rows."""
+LONG = 30.0
 
 
 def this_machine(model: Costs, workers: int | None = None) -> tuple[Machines, float]:
@@ -34,7 +37,7 @@ def this_machine(model: Costs, workers: int | None = None) -> tuple[Machines, fl
 def note(prepared: Prepared, cache: WeightCache) -> str | None:
     """Return what is trained before the last job of a plan can begin, and its time; None if the cache has it all.
 
-    Where a probe takes less time than the fine-tuning, the note offers it.
+    Where a probe takes less time than the fine-tuning, the note offers it, and fewer rows where it is not quick either.
     """
     left = [job for job in prepared.plan.jobs[:-1] if not cache.seems_to_have(job.key)]
     trainings = [job for job in left if isinstance(job.spec, PretrainJob | FinetuneJob)]
@@ -46,12 +49,18 @@ def note(prepared: Prepared, cache: WeightCache) -> str | None:
     named = " and ".join(_doing(job) for job in trainings)
     said = f"The weights are not in the cache. First comes {named}: "
     said += f"about {duration(time)} on this machine ({least} to {most}), by the estimate"
-    tuned = [job for job in trainings if isinstance(job.spec, FinetuneJob)]
-    probes = [_probe(job) for job in tuned]
-    if tuned and took.of(probes) < took.of(tuned):
-        said += f". With --finetune {PROBE} (frozen encoder, logistic head) fine-tuning takes "
-        said += f"about {duration(took.of(probes))}"
-    return said
+    return said + _offer(took, [job for job in trainings if isinstance(job.spec, FinetuneJob)])
+
+
+def _offer(took: _Times, tuned: list[Job]) -> str:
+    """Say what takes less time than these fine-tunings."""
+    probe, few = (took.of([_probe(job, rows) for job in tuned]) for rows in (None, FEW))
+    fewer = f"--set training.max_train={FEW} (a sample of the training rows)"
+    quicker = probe > LONG and few < probe / 2
+    if probe < took.of(tuned):
+        said = f". With --finetune {PROBE} (frozen encoder, logistic head) fine-tuning takes about {duration(probe)}"
+        return said + (f", and with {fewer} as well about {duration(few)}" if quicker else "")
+    return f". With {fewer} fine-tuning takes about {duration(few)}" if quicker else ""
 
 
 class _Times:
@@ -71,6 +80,10 @@ def _doing(job: Job) -> str:
     return f"fine-tuning {encoder} on {others[0]}" if isinstance(job.spec, FinetuneJob) else f"pretraining {encoder}"
 
 
-def _probe(job: Job) -> Job:
-    """Return a fine-tuning as it would be with a probe, for its time alone."""
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"strategy": Choice(name=PROBE)})})
+def _probe(job: Job, most: int | None) -> Job:
+    """Return a fine-tuning as it would be with a probe on so many rows at most, for its time alone."""
+    assert isinstance(job.spec, FinetuneJob)
+    training = job.spec.training
+    rows = min((one for one in (most, training.max_train) if one is not None), default=None)
+    changed = {"strategy": Choice(name=PROBE), "training": training.model_copy(update={"max_train": rows})}
+    return job.model_copy(update={"spec": job.spec.model_copy(update=changed)})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -69,6 +71,28 @@ def test_a_long_fine_tuning_offers_a_probe_which_takes_seconds_there(tmp_path: P
     assert less is not None and less.startswith(f"{FIRST}fine-tuning mini-bert on mini-sentiment: about ")
     fill(cache, finetune)
     assert ahead.note(prepared, cache) is None
+
+
+def test_where_a_probe_is_not_quick_either_fewer_rows_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(**suite: Any) -> str:
+        made = {"encoders": ["mini-bert-packaged"], "tasks": ["mini-sentiment"], "attacks": ["pwws"], **suite}
+        prepared = api.plan({"resources": "mini", **made}, out=tmp_path / "run").prepared
+        assert prepared is not None
+        note = ahead.note(prepared, WeightCache(tmp_path / "cache"))
+        assert note is not None
+        return note.partition(" (")[2].partition("by the estimate")[2]
+
+    offer = "With --finetune probe (frozen encoder, logistic head) fine-tuning takes about "
+    fewer = "--set training.max_train=1000 (a sample of the training rows)"
+    assert offer in said() and fewer not in said(), "seconds"
+    for name, value in {"LONG": 0.01, "FEW": 100, "OPEN": 0.0}.items():
+        monkeypatch.setattr(ahead, name, value)
+    fewer = fewer.replace("1000", "100")
+    assert re.search(rf"{re.escape(offer)}.+ s, and with {re.escape(fewer)} as well about .+ s$", said())
+    assert re.fullmatch(rf"\. With {re.escape(fewer)} fine-tuning takes about .+ s", said(finetune=["probe"]))
+    assert said(finetune=["probe"], training={"max_train": 100}) == "", "there are not more rows"
 
 
 @pytest.mark.parametrize(
