@@ -47,11 +47,6 @@ def list_() -> None:
         return
     _show(found.items)
     say(f"\n{_total(found.items)} in {found.root}")
-    if any(not item.listed for item in found.items):
-        say(
-            "Entries without a list of their files come from earlier versions of rbench. They cannot be checked, so "
-            "they are made again when needed; rbench cache prune --yes removes them."
-        )
 
 
 def _duration(text: str | None) -> float | None:
@@ -149,7 +144,7 @@ def _show(items: Sequence[Item]) -> None:
             (item.key or "")[:8],
             size(item.size),
             age(time.time() - item.used),
-            "in use" if item.in_use else item.why or ("" if item.listed else "no list of files"),
+            "in use" if item.in_use else item.why,
         ]
         for item in items
     ]

@@ -118,7 +118,7 @@ def stored_trainings(options: Options, results: Results) -> list[Training]:
     if not found:
         raise StoreError(
             "the figure curves has nothing to draw: no record of these trainings holds a series. They are not done, "
-            "have no steps, or were made by an earlier version. `rbench run` does those that are not done."
+            "or have no steps. `rbench run` does those that are not done."
         )
     if len(found) > _MOST:
         raise StoreError(

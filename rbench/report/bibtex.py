@@ -15,7 +15,7 @@ from typing import NamedTuple
 _COLON = re.compile(r"(?P<authors>[^():;]+) \((?P<year>(?:19|20)\d\d)\): (?P<rest>.+)", re.S)
 """`Pang and Lee (2005): Seeing stars ...`."""
 _COMMA = re.compile(r"(?P<authors>[^(),;]*?(?: et al\.| and [^(),;]+?)) (?P<year>(?:19|20)\d\d), (?P<rest>.+)", re.S)
-"""`Jin et al. 2020, Is BERT Really Robust?`, as plans of earlier versions have it."""
+"""`Jin et al. 2020, Is BERT Really Robust?`"""
 _ARXIV = re.compile(r"[.,]?\s*arXiv[: ](?P<id>\d{4}\.\d{4,5})\.?\s*$")
 _NONE = re.compile(r"none\b|A control of rbench's own")
 """How a reference begins where there is nothing to cite."""

@@ -47,7 +47,7 @@ class HeatCell(Strict):
     errored: int = 0
     seeds: int = 0
     flags: tuple[str, ...] | None = ()
-    """None: unknown, since an earlier version made the record."""
+    """None: unknown, since a record behind it is missing or has no health."""
 
 
 class HeatMetric(Strict):

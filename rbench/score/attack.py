@@ -110,7 +110,10 @@ class Tally:
         scores = {score.name: score for score in record.scores}
         try:
             counts = {name: record.counts[name] for name in _COUNTS}
-            means = {name: (scores[name].n, scores[name].value, scores[name].sd) for name in ("queries", "perturbed")}
+            means = {
+                name: (scores[name].n, scores[name].value, scores[name].sd)
+                for name in ("queries", "perturbed", "seconds")
+            }
             valid = _oracle_valid(record, scores["oracle_asr"])
         except KeyError as error:
             raise StoreError(f"the record of {record.job.name} has no {error}.") from None
@@ -122,8 +125,7 @@ class Tally:
             oracle_valid=valid,
             queries=Sample(*means["queries"]),
             perturbed=Sample(*means["perturbed"]),
-            # Records made before this metric existed have no time.
-            seconds=Sample(time.n, time.value, time.sd) if (time := scores.get("seconds")) is not None else _NONE,
+            seconds=Sample(*means["seconds"]),
         )
 
     @classmethod

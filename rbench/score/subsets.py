@@ -5,10 +5,9 @@ plainly ("mean") or by their number of pairs ("wmean"). A record holds the corre
 so a table can show any of the three.
 
 Spearman's coefficient has a standard error by its influence function (`score.influence`). `Score.sd` holds it times the
-root of n. Records of earlier versions hold that of 1,000 resamples, which differs by some percent. An average takes its
-samples as independent: its variance is the sum of theirs, each times the square of its weight. Its 95% interval is
-tanh(atanh(r) +- 1.96 e / (1 - r^2)) with its standard error e. It covers the choice of pairs within each sample, and
-neither the choice of sets nor differences between trainings.
+root of n. An average takes its samples as independent: its variance is the sum of theirs, each times the square of its
+weight. Its 95% interval is tanh(atanh(r) +- 1.96 e / (1 - r^2)) with its standard error e. It covers the choice of
+pairs within each sample, and neither the choice of sets nor differences between trainings.
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ def of_subset(score: str, subset: str) -> str:
 def average(scores: Sequence[Score], *, by_size: bool = False) -> Score:
     """Return the mean of correlations of independent samples. n is the sum of theirs.
 
-    It has no value where a correlation has none, and no interval where one lacks its standard error, as in records of
-    earlier versions.
+    It has no value where a correlation has none, and no interval where one has no standard error, as Pearson's.
 
     Args:
         by_size: whether each correlation counts as often as it has pairs.

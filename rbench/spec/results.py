@@ -57,8 +57,8 @@ class Outcome(Strict):
     """`num_words_changed` / `num_words`, in 0..1; successes only. `rbench.system.changes` defines the count.
     TextAttack's own goes by position, and is higher where a word was split."""
     words_asked: Count | None = None
-    """Number of words of the original that the attack asked candidates for. None: not attacked, the attack cannot tell,
-    or the outcome was made by a version that did not count."""
+    """Number of words of the original that the attack asked candidates for. None: not attacked, or the attack cannot
+    tell."""
     words_without_candidate: Count | None = None
     """How many of `words_asked` never had a candidate that passed the attack's constraints; None in the same cases."""
     similarity: float | None = None
@@ -76,8 +76,8 @@ class Outcome(Strict):
     an STS task that cannot be scored; a gold score that is missing counts as outside. None: not skipped, or the victim
     was wrong on the original."""
     steps: tuple[Step, ...] | None = None
-    """The way from the original to the final text; the first is the original. None: not attacked, the attack cannot
-    tell its steps, or the outcome was made by a version that did not keep them."""
+    """The way from the original to the final text; the first is the original. None: not attacked, or the
+    attack cannot tell its steps."""
 
     @property
     def timed_out(self) -> bool:
@@ -180,7 +180,7 @@ class Record(Strict):
     rows: Digest | None = None
     """Digest of rows.jsonl; None in the same cases as `outcomes`."""
     health: Health | None = None
-    """None for jobs that have none, and in records of earlier versions."""
+    """None for jobs that have none: evaluations, builds, and fine-tunings whose strategy gives no accuracy."""
 
     @property
     def reason(self) -> str:

@@ -369,7 +369,7 @@ def _without_interval(found: Evaluated, metric: EvaluationMetric) -> list[str]:
     scores = [found.average(encoder, metric) for encoder in found.encoders] if len(found.evaluations) > 1 else []
     if not any(score is not None and score.value is not None and score.low is None for score in scores):
         return []
-    return ["Some averages have no interval, because a record is of an earlier version or a correlation is perfect."]
+    return ["Some averages have no interval: only Spearman's correlation has one there, and not where it is perfect."]
 
 
 def _sizes(found: Evaluated, metric: EvaluationMetric) -> str:

@@ -137,12 +137,6 @@ class Flags:
         record = self.records.get(job.key)
         return record.health if record is not None else None
 
-    def _unmeasured(self, job: Job) -> bool:
-        """Whether the job was done by a version that did not measure health."""
-        record = self.records.get(job.key)
-        done = record is not None and record.status == "complete"
-        return done and self._health(job) is None and isinstance(job.spec, MEASURED)
-
     def behind(self, jobs: Iterable[Job]) -> list[Job]:
         """Return some jobs and all that they stand on, each once, in the plan's order."""
         found: set[str] = set()
@@ -213,15 +207,8 @@ class Flags:
         return [f"Health not known, since the record is missing or damaged: {listed(lost)}."] if lost else []
 
     def _gaps(self, behind: list[Job]) -> list[str]:
-        """Return notes on jobs whose records have no health."""
-        unknown = [job for job in behind if self._unmeasured(job)]
-        trained = dict.fromkeys(job.parts[0] for job in unknown if isinstance(job.spec, PretrainJob))
-        notes = []
-        if trained:
-            notes.append(f"No health recorded (trained by an earlier version of rbench): {', '.join(trained)}.")
-        tuned, attacked = (sum(isinstance(job.spec, kind) for job in unknown) for kind in (FinetuneJob, AttackJob))
-        if tuned or attacked:
-            counts = [(tuned, "fine-tuning"), (attacked, "attack")]
-            said = " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
-            notes.append(f"No health recorded of {said} (made by an earlier version of rbench).")
-        return notes
+        """Return a note on fine-tunings without a health: those of a user's strategy that gives no accuracy."""
+        tuned = (self.records.get(job.key) for job in behind if isinstance(job.spec, FinetuneJob))
+        n = sum(one is not None and one.status == "complete" and one.health is None for one in tuned)
+        said = "a fine-tuning, whose strategy gives" if n == 1 else f"{n} fine-tunings, whose strategies give"
+        return [f"No health recorded of {said} no validation accuracy."] if n else []

@@ -101,10 +101,7 @@ def has_subsets(job: Job) -> bool:
 
 
 def subset_scores(record: Record, name: str) -> dict[str, Score]:
-    """Return a correlation of each subset that is there.
-
-    There is none where rows name no subsets, and in records of earlier versions.
-    """
+    """Return a correlation of each subset that is there. There is none where rows name no subsets."""
     prefix = of_subset(name, "")
     return {one.name.removeprefix(prefix): one for one in record.scores if one.name.startswith(prefix)}
 

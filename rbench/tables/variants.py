@@ -12,7 +12,7 @@ def notes(plan: Plan, behind: Iterable[Job]) -> list[str]:
 
     Args:
         plan: the plan, which says what encoder a draw is of.
-        behind: the jobs of a table and all that they stand on. Those of versions without variants have none.
+        behind: the jobs of a table and all that they stand on.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
     for job in behind:

@@ -20,7 +20,7 @@ def vector_values(store: Reader, job: Job, metric: str, of: str | None = None) -
     """Return the values whose mean is the score, by the place of the pair or text in the split.
 
     For `sts` these are the values of `score.spearman_values`, for measures that classify each text 1 or 0. None where
-    the job is of another metric, or the RUN keeps none: records of earlier versions do not.
+    the job is of another metric, or the RUN keeps none.
 
     Args:
         of: where the job has a row for each part and layer, as semantic sensitivity has, the part. Its layer with the

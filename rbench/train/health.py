@@ -108,9 +108,7 @@ class Observer(transformers.TrainerCallback):  # type: ignore[misc]
         (folder / STATE).write_text(json.dumps({"steps": self._steps, "series": series}) + "\n", encoding="utf-8")
 
     def read(self, folder: Path) -> None:
-        """Restore what `write` put into the folder. Checkpoints of earlier versions have no series."""
-        if not (folder / STATE).is_file():
-            return
+        """Restore what `write` put into the folder."""
         content = json.loads((folder / STATE).read_text(encoding="utf-8"))
         self._steps = content["steps"]
         self._series = [Measured.model_validate(point) for point in content["series"]]

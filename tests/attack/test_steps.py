@@ -150,8 +150,3 @@ def test_a_run_without_texts_keeps_places_and_no_words(single: attack.Victim, re
         ]
         words = {c.new for s in outcome.steps for c in s.changes}
         assert words and not any(word and f'"{word}"' in bare.model_dump_json() for word in words)
-
-
-def test_outcomes_of_earlier_versions_have_none() -> None:
-    old = Outcome(example_id="1", status="failed", original=("a",)).model_dump(exclude={"steps"})
-    assert Outcome.model_validate(old).steps is None

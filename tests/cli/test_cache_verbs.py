@@ -64,15 +64,6 @@ def test_list_shows_whose_everything_is_its_size_and_a_total(shell: Shell, root:
     assert re.fullmatch(rf"3 entries, \d+\.\d kB, in {root}", lines[-1])
 
 
-def test_list_says_what_entries_of_earlier_versions_are(shell: Shell, cache: WeightCache) -> None:
-    (cache.place(JOB.key) / "manifest.json").unlink()
-    output = shell("cache", "list").stdout
-    (line,) = (line for line in output.splitlines() if JOB.name in line)
-    assert line.endswith("no list of files")
-    assert "earlier versions of rbench" in output
-    assert "rbench cache prune --yes removes them" in output
-
-
 def test_list_says_what_is_in_use(shell: Shell, cache: WeightCache) -> None:
     with cache.using([JOB.key]):
         lines = shell("cache", "list").stdout.splitlines()

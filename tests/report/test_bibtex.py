@@ -62,7 +62,7 @@ def test_a_question_in_a_title_is_no_end_of_it() -> None:
     assert found["title"] == "Is {BERT} robust? {A} strong baseline" and found["booktitle"].startswith("AAAI")
 
 
-def test_plans_of_earlier_versions_are_read() -> None:
+def test_a_reference_may_have_a_comma_behind_its_year() -> None:
     found = one("Li et al. 2020, BERT-ATTACK, arXiv 2004.09984; TextAttack 0.3.11, BERTAttackLi2020")
     assert (found["author"], found["year"], found["title"], found["eprint"]) == (
         *("Li and others", "2020", "{BERT-ATTACK}", "2004.09984"),

@@ -250,8 +250,6 @@ def test_the_cluster_of_a_bundle_comes_with_its_predictions() -> None:
     said = [prediction("a", True, 1, 1), prediction("a", False, 0, 0)]
     found = judged([one.model_copy(update={"cluster": "z"}) for one in said])
     assert found == [Judged(True, ((True, True),), "z")]
-    old = {"bundle": "a", "example_id": "x", "original": True, "label": 1, "prediction": 1}
-    assert Prediction.model_validate(old).cluster is None, "as records of older versions have it"
 
 
 @pytest.mark.parametrize("originals", [0, 2])

@@ -85,16 +85,8 @@ def test_texts_and_not_words_are_the_sample_of_an_attack() -> None:
 
 
 def test_an_attack_that_cannot_tell_has_a_health_without_numbers() -> None:
-    """So it differs from an attack of an earlier version, whose record has no health."""
     for outcomes in ([], [outcome(None, None)], [outcome(0, 0)]):
         assert attack_health(outcomes) == Health()
-
-
-def test_outcomes_of_earlier_versions_load() -> None:
-    old = outcome(3, 1).model_dump()
-    for name in ("words_asked", "words_without_candidate"):
-        del old[name]
-    assert Outcome.model_validate(old).words_asked is None
 
 
 def test_the_flag_names_the_split_of_its_rows() -> None:

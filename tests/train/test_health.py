@@ -142,15 +142,6 @@ def stopped(measured: Health) -> None:
     raise Interrupted
 
 
-def test_checkpoints_of_earlier_versions_have_no_series(base: Path, tmp_path: Path) -> None:
-    more = {"steps": 20, "checkpoints": tmp_path / "c"}
-    with pytest.raises(Interrupted):
-        run("simcse", base, tmp_path / "out", progress=stop_at(14), **more)
-    for file in (tmp_path / "c").rglob("health.json"):
-        file.unlink()
-    assert [point.step for point in run("simcse", base, tmp_path / "out", **more)[0].series] == [20]
-
-
 def test_a_training_that_stops_early_is_measured_where_it_stops(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,7 @@ function wanted(one) {
 function missing(one) {
   if (!["succeeded", "failed"].includes(one.status)) return null;
   if (!one.text) return el("p", { class: "dim" }, "No steps are shown, because the page holds no texts.");
-  return el("p", { class: "dim" }, "No steps are shown: the attack did not tell them, or an earlier version of rbench made this outcome.");
+  return el("p", { class: "dim" }, "No steps are shown: the attack did not tell them.");
 }
 
 // Returns the slider of an example and the place of the text that it moves; `draw` makes that text of a heading and columns.

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from rbench.errors import ResourceError, StoreError
 from rbench.spec import Record
-from rbench.storage.weights import leftovers, manifest
+from rbench.storage.weights import leftovers
 from rbench.storage.weights.cache import RECORD, WeightCache
 from rbench.system import scratch
 from rbench.system.below import SMALL, Below
@@ -46,8 +46,6 @@ class Item:
     """The key of the job that made it, if a job did."""
     in_use: bool = False
     """Whether a running process makes it, removes it, or runs jobs that need it."""
-    listed: bool = True
-    """Whether it has a list of its files, so that they can be checked. Entries of earlier versions have none."""
     why: str = ""
     """Why it is useless, in words, if `prune` found that."""
 
@@ -91,7 +89,6 @@ def _weights(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
                     used=place.stat().st_mtime,
                     key=key,
                     in_use=key in needed or scratch.is_held(cache.lock_file(key)),
-                    listed=(place / manifest.NAME).is_file(),
                 )
 
 
@@ -100,8 +97,7 @@ def _checkpoints(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
         if _KEY.fullmatch(key := place.name):
             name = "unknown"
             with suppress(OSError, StoreError, ValueError, TypeError, KeyError, RecursionError):
-                said = json.loads(Below(cache.root).read(place / "run.json", SMALL))
-                name = str(said["name"]) if "name" in said else f"pretrain/{said['encoder']}"  # of earlier versions
+                name = str(json.loads(Below(cache.root).read(place / "run.json", SMALL))["name"])
             in_use = key in needed or scratch.is_held(cache.lock_file(key))
             yield _item("checkpoints", name, place, key=key, in_use=in_use)
 
@@ -138,10 +134,9 @@ def _item(
     used: float | None = None,
     key: str | None = None,
     in_use: bool = False,
-    listed: bool = True,
 ) -> Item:
     used = leftovers.last_written(path) if used is None else used
-    return Item(kind, name, path, _size(path), used, key, in_use, listed)
+    return Item(kind, name, path, _size(path), used, key, in_use)
 
 
 def _folders(parent: Path) -> list[Path]:

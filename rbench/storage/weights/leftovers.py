@@ -1,14 +1,11 @@
-"""Find and remove what killed processes left, in the cache and in the system's temporary folder."""
+"""Find and remove what killed processes left in the cache."""
 
 from __future__ import annotations
 
 import os
-import re
-import stat
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -17,36 +14,23 @@ from rbench.system import scratch
 from rbench.system.below import Below
 
 LEFT_ALONE = 7 * 24 * 3600
-"""After this many seconds without a write, something without a lock counts as left by a killed process."""
-
-_EARLIER = re.compile(r"[0-9a-f]{8}-[a-z0-9_]{8}")
-_EARLIER_IN_SYSTEM = re.compile(r"rbench-(finetune|train|attack|prepared)-[a-z0-9_]{8}")
+"""After this many seconds without a write, an unfinished file counts as left by a killed process. It has no lock."""
 
 
 def sweep(root: Path) -> list[Path]:
-    """Remove what killed processes left; return what was removed.
+    """Remove what killed processes left in the cache folder `root`; return what was removed.
 
-    In the cache folder `root`, removes folders of killed processes, unfinished prepared files, and folders of earlier
-    versions, which had no lock of their own. Earlier versions also worked in the system's temporary folder: there,
-    removes this user's folders with names that only rbench gives. If no lock says whether a process uses something, it
-    counts as left when nothing was written in it for `LEFT_ALONE` seconds.
+    These are folders whose lock nobody holds, and unfinished prepared files, in which nothing was written for
+    `LEFT_ALONE` seconds.
     """
     removed = []
     for file in scratch.locks(root):
-        with _held(file) as (lock,):
+        with _held(file) as lock:
             if lock is not None:
                 place = scratch.folder_of(file)
                 was_there = place.is_dir()
                 scratch.remove(lock)
                 removed += [place] if was_there else []
-    for place in _of_earlier_versions(root):
-        with _held(*_job_locks(root, place)) as held:
-            if None not in held:
-                removed.append(place)
-                Below(root).remove_tree(place, ignore_errors=True)
-    for place in _in_system():
-        removed.append(place)
-        Below(place.parent).remove_tree(place, ignore_errors=True)
     for file in _parts(root):
         removed.append(file)
         with suppress(OSError):
@@ -55,15 +39,9 @@ def sweep(root: Path) -> list[Path]:
 
 
 def left(root: Path) -> list[Path]:
-    """List what `sweep` would remove from the cache folder."""
-    ours = (scratch.folder_of(file) for file in scratch.locks(root) if not scratch.is_held(file))
-    earlier = (
-        place
-        for place in _of_earlier_versions(root)
-        if not any(scratch.is_held(file) for file in _job_locks(root, place))
-    )
-    folders = [place for place in (*ours, *earlier) if place.is_dir() and not place.is_symlink()]
-    return [*folders, *_parts(root)]
+    """List what `sweep` would remove."""
+    folders = (scratch.folder_of(file) for file in scratch.locks(root) if not scratch.is_held(file))
+    return [*(place for place in folders if place.is_dir() and not place.is_symlink()), *_parts(root)]
 
 
 def last_written(path: Path) -> float:
@@ -77,34 +55,18 @@ def last_written(path: Path) -> float:
 
 
 @contextmanager
-def _held(*files: Path) -> Iterator[list[FileLock | None]]:
-    """Lock all files; yield a lock for each, or None if another process holds it."""
-    with ExitStack() as stack:
-        found: list[FileLock | None] = []
-        for file in files:
-            lock = FileLock(file, timeout=0)
-            try:
-                stack.enter_context(lock)
-                found.append(lock)
-            except (Timeout, OSError):
-                found.append(None)
-        yield found
-
-
-def _of_earlier_versions(root: Path) -> list[Path]:
-    """List folders without a lock of their own. Earlier versions made them while holding the lock of the job."""
-    return [
-        place
-        for place in sorted((root / "tmp").glob("????????-????????"))
-        if _EARLIER.fullmatch(place.name)
-        and place.is_dir()
-        and not place.is_symlink()
-        and not place.with_name(f"{place.name}.lock").exists()
-    ]
-
-
-def _job_locks(root: Path, place: Path) -> list[Path]:
-    return sorted((root / "locks").glob(f"{place.name[:8]}*.lock"))
+def _held(file: Path) -> Iterator[FileLock | None]:
+    """Lock a file for the block; yield None if another process holds it."""
+    lock = FileLock(file, timeout=0)
+    try:
+        lock.acquire()
+    except (Timeout, OSError):
+        yield None
+        return
+    try:
+        yield lock
+    finally:
+        lock.release()
 
 
 def _parts(root: Path) -> list[Path]:
@@ -112,20 +74,3 @@ def _parts(root: Path) -> list[Path]:
     found = [*(root / "prepared").glob("tmp*.part"), *(root / "prepared" / "translations").glob("*/*.tmp")]
     limit = time.time() - LEFT_ALONE
     return sorted(file for file in found if file.is_file() and not file.is_symlink() and last_written(file) < limit)
-
-
-def _in_system() -> list[Path]:
-    if not hasattr(os, "getuid"):
-        return []
-    found = []
-    for place in sorted(Path(tempfile.gettempdir()).glob("rbench-*")):
-        with suppress(OSError):
-            own = place.lstat()
-            if (
-                _EARLIER_IN_SYSTEM.fullmatch(place.name)
-                and stat.S_ISDIR(own.st_mode)
-                and own.st_uid == os.getuid()
-                and last_written(place) < time.time() - LEFT_ALONE
-            ):
-                found.append(place)
-    return found

@@ -18,7 +18,7 @@ from rbench.system import digests
 from rbench.system.below import SMALL, Below, Kind
 
 NAME = "manifest.json"
-UNLISTED = f"it has no list of its files ({NAME}), like entries of earlier versions, so they cannot be checked"
+UNLISTED = f"it has no list of its files ({NAME}), so they cannot be checked"
 
 
 class Manifest(Strict):

@@ -45,7 +45,7 @@ def test_a_failure_on_the_way_leaves_nothing(tmp_path: Path) -> None:
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def earlier_version(folder: Path) -> None:
+def without_manifest(folder: Path) -> None:
     (folder / "manifest.json").unlink()
 
 
@@ -72,7 +72,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "manifest not text": (lambda f: (f / "manifest.json").write_bytes(b"\xff\xfe"), "manifest.json is damaged"),
     "a pipe for a file": (lambda f: pipe(f / "tokenizer.json"), "tokenizer.json is a FIFO"),
     "all removed": (lambda f: [shutil.rmtree(f), f.mkdir()], "no list of its files"),
-    "of an earlier version": (earlier_version, "no list of its files"),
+    "without a manifest": (without_manifest, "no list of its files"),
     "of another job": (another_job, "the weights of another job"),
 }
 
@@ -119,7 +119,7 @@ def test_a_warning_names_the_job_and_comes_again_for_a_new_damage(
     cache = WeightCache(tmp_path)
     for _ in range(2):
         fill(cache, JOB)
-        earlier_version(cache.folder(JOB.key))
+        without_manifest(cache.folder(JOB.key))
         assert not cache.has(JOB.key)
     assert len(caplog.messages) == 2
     assert JOB.name in caplog.messages[0]
@@ -142,7 +142,7 @@ def test_what_cannot_be_trusted_stays_until_it_is_replaced(tmp_path: Path) -> No
     cache = WeightCache(tmp_path)
     fill(cache, JOB)
     folder = cache.folder(JOB.key)
-    earlier_version(folder)
+    without_manifest(folder)
     with pytest.raises(RuntimeError), cache.making(JOB):
         raise RuntimeError("the training failed")
     assert (folder / "model.safetensors").exists()

@@ -100,23 +100,15 @@ def test_folders_of_living_and_of_killed_processes_are_told_apart(tmp_path: Path
         assert left.is_dir()
 
 
-def test_an_entry_of_an_earlier_version_is_said_to_be_one(tmp_path: Path) -> None:
-    cache = WeightCache(tmp_path)
-    fill(cache, JOB)
-    (cache.place(JOB.key) / "manifest.json").unlink()
-    (item,) = items(tmp_path)
-    assert (item.kind, item.name, item.listed) == ("victim", JOB.name, False)
-
-
 def test_a_checkpoint_that_does_not_say_whose_it_is_is_listed_all_the_same(tmp_path: Path) -> None:
-    contents = (None, "{", "[]", "{}", '{"name": "finetune/a/b/clean/seed0"}', '{"encoder": "of-an-earlier-version"}')
+    contents = (None, "{", "[]", "{}", '{"name": "finetune/a/b/clean/seed0"}')
     for i, content in enumerate(contents):
         folder = tmp_path / "checkpoints" / (str(i) * 64)
         folder.mkdir(parents=True)
         if content is not None:
             (folder / "run.json").write_text(content)
     found = [(item.name, item.key) for item in items(tmp_path)]
-    names = ["unknown"] * 4 + ["finetune/a/b/clean/seed0", "pretrain/of-an-earlier-version"]
+    names = ["unknown"] * 4 + ["finetune/a/b/clean/seed0"]
     assert sorted(found) == sorted((name, str(i) * 64) for i, name in enumerate(names))
 
 
