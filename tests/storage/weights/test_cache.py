@@ -18,6 +18,8 @@ from safetensors.numpy import save_file
 from rbench.errors import JobError, RbenchError, ResourceError
 from rbench.spec import Provenance, Record
 from rbench.storage.weights import WeightCache, default_cache, weights_hash
+from rbench.storage.weights.inventory import items
+from rbench.storage.weights.prune import remove
 from tests.storage.weights.entries import JOB, OTHER, fill, swap_two_words, write
 
 
@@ -247,6 +249,24 @@ def test_a_link_in_the_cache_leads_to_no_deletion_elsewhere(name: str, tmp_path:
         with suppress(RbenchError):
             do()
     assert sorted(home.rglob("*")) == before and (home / "uv.lock").read_text() == "x"
+
+
+def test_a_linked_lock_leaves_the_file_behind_it_as_it_is(tmp_path: Path) -> None:
+    """Before 3.20.1 filelock opened the file behind a link, and emptied it."""
+    cache = WeightCache(tmp_path / "cache")
+    fill(cache, JOB)
+    (tmp_path / "precious").write_text("x")
+    linked = [cache.lock_file(JOB.key), cache.root / "tmp" / "train-00000000.lock"]
+    linked[0].unlink(missing_ok=True)
+    for lock in linked:
+        lock.symlink_to(tmp_path / "precious")
+    with pytest.raises(ResourceError, match="cannot be written"), cache.making(JOB):
+        pass
+    cache.sweep()
+    with pytest.raises(ResourceError, match="cannot be removed"):
+        remove(cache.root, [one for one in items(cache.root) if one.key == JOB.key])
+    assert (tmp_path / "precious").read_text() == "x" and all(lock.is_symlink() for lock in linked)
+    assert cache.has(JOB.key)
 
 
 @pytest.mark.parametrize("name", ["record.json", "manifest.json", "tokenizer.json"])
