@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+import traceback
 from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urlunsplit
 
@@ -80,10 +81,13 @@ def bare(url: str) -> str:
 
 
 class Masking(logging.Filter):
-    """Masks what a library logs."""
+    """Masks what a library logs, also the traceback of an exception with those of its causes."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = masked(record.getMessage()), ()
+        if isinstance(record.exc_info, tuple) and record.exc_info[1] is not None:
+            record.exc_text = masked("".join(traceback.format_exception(record.exc_info[1])).rstrip())
+            record.exc_info = None  # a handler of its own would write the exception itself
         return True
 
 

@@ -10,7 +10,8 @@ from urllib.parse import quote, quote_plus
 import httpx
 import pytest
 
-from rbench import masking
+from rbench import cli, masking
+from rbench.cli import worker
 from rbench.errors import JobError
 from rbench.masking import bare, learn, learn_address, learn_header, masked
 from rbench.system.escaping import harmless
@@ -59,6 +60,32 @@ def test_errors_and_everything_that_is_shown_are_masked() -> None:
     assert harmless("s3cret\x1b") == "***\\x1b"
 
 
+def leaking(*_: object) -> None:
+    """Fail as a library may, which quotes the secret in a cause, in what was handled before, and in the error."""
+    try:
+        try:
+            raise ValueError("first s3cret")
+        except ValueError:
+            raise KeyError("then s3cret")  # noqa: B904
+    except KeyError as error:
+        raise RuntimeError("at last s3cret") from error
+
+
+def test_causes_are_masked_in_what_a_fault_writes_to_the_terminal_and_to_the_log_of_a_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learn("s3cret")
+    monkeypatch.setattr(cli, "app", leaking)
+    monkeypatch.setattr(worker, "_line", leaking)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert (ended.value.code, worker.main()) == (1, 1)
+    said = capsys.readouterr().err
+    assert said.count("Traceback") == 6 and "s3cret" not in said
+    for error in ("ValueError: first ***", "KeyError: 'then ***'", "RuntimeError: at last ***"):
+        assert said.count(error) == 2
+
+
 def test_addresses_and_headers_tell_what_is_secret_in_them() -> None:
     learn_address("https://me:p%40ss-w0rd@host/?api_key=abcdef&model=films")
     assert masked("p@ss-w0rd p%40ss-w0rd abcdef films me host") == "*** *** *** films me host"
@@ -84,6 +111,17 @@ def test_the_hubs_token_trackers_keys_and_proxies_passwords_are_secrets(monkeypa
     assert masked("hf_abcdef w4ndb-key me:pr0xy-pass@proxy:3128") == "*** *** me:***@proxy:3128"
     monkeypatch.delenv("HF_TOKEN")
     assert masked("hf_abcdef") == "hf_abcdef"
+
+
+def test_a_library_logs_an_exception_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    learn("s3cret")
+    try:
+        leaking()
+    except RuntimeError:
+        logging.getLogger("huggingface_hub").exception("it failed")
+    for error in ("ValueError: first ***", "KeyError: 'then ***'", "RuntimeError: at last ***"):
+        assert error in caplog.text
+    assert "s3cret" not in caplog.text
 
 
 def test_libraries_log_addresses_without_secrets(caplog: pytest.LogCaptureFixture) -> None:

@@ -51,7 +51,9 @@ def test_the_list_has_all_that_rbench_and_textattack_require() -> None:
 
 def test_its_environment_has_all_that_tests_need() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    needed = [line for extra in ("test", "fast", "flow", "peft", "slurm", "browser", "mteb", "ray") for line in extras[extra]]
+    needed = [
+        line for extra in ("test", "fast", "flow", "peft", "slurm", "browser", "mteb", "ray") for line in extras[extra]
+    ]
     tox = configparser.ConfigParser()
     tox.read(ROOT / "tox.ini")
     deps = tox["testenv:transformers5"]["deps"].split("\n")

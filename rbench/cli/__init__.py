@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+import traceback
 from typing import NoReturn
 
 from rich.console import Console
@@ -30,7 +31,7 @@ from rbench.cli import (
     training_verbs,
 )
 from rbench.cli.console import silence, tell
-from rbench.cli.verbs import BAD_INPUT, app
+from rbench.cli.verbs import BAD_INPUT, FAILED, app
 from rbench.errors import RbenchError
 
 __all__ = [
@@ -75,3 +76,6 @@ def main() -> None:
         said = f"standard output cannot be written: {error.strerror}" if isinstance(error, OSError) else str(error)
         tell(f"error: {said}")
         raise SystemExit(BAD_INPUT) from error
+    except Exception as error:  # a fault of rbench's own: Python would print it and its causes with their secrets
+        tell(traceback.format_exc().rstrip())
+        raise SystemExit(FAILED) from error

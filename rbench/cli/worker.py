@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 
 from rbench.cli.console import log_to_stderr, tell
 from rbench.cli.stopping import Terminated, stoppable
@@ -17,7 +18,7 @@ from rbench.cli.verbs import BAD_INPUT, INTERRUPTED, TERMINATED
 from rbench.errors import LeaseLost, RbenchError
 
 DIED = 1
-"""Exit code of a process that others took for dead. Another one in its place can go on."""
+"""Exit code of a process that others took for dead, or that a fault ended. Another one in its place can go on."""
 
 
 def main() -> int:
@@ -42,6 +43,9 @@ def main() -> int:
     except KeyboardInterrupt as error:
         tell("ended, because it was asked to")
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+    except Exception:  # a fault of rbench's own: Python would write it and its causes with their secrets into the log
+        tell(traceback.format_exc().rstrip())
+        return DIED
 
 
 def _work(text: str) -> int:

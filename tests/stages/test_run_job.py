@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rbench import stages
+from rbench import masking, stages
 from rbench.errors import JobError, LeaseLost
 from rbench.spec import EncoderSpec, EvaluateJob, Job, Provenance, Record, TaskSpec
 from rbench.storage.runs import Store
@@ -41,6 +41,18 @@ def test_a_job_that_raises_or_exits_has_failed(
     record = stages.run_job(make_job(), context)
     assert record is not None and record.status == "failed" and type(error).__name__ in str(record.error)
     assert context.store.record(make_job()) == record
+
+
+def test_secrets_in_the_causes_of_an_error_are_in_no_record(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masking, "_learned", set())
+    masking.learn("s3cret")
+    error, cause = RuntimeError("at last s3cret"), KeyError("then s3cret")
+    cause.__context__, error.__cause__ = ValueError("first s3cret"), cause
+    monkeypatch.setattr(stages.attacks, "attack", raising(error))
+    record = stages.run_job(make_job(), context)
+    assert record is not None and record.error is not None and "s3cret" not in record.error
+    for said in ("ValueError: first ***", "KeyError: 'then ***'", "RuntimeError: at last ***"):
+        assert said in record.error
 
 
 def test_a_job_with_which_too_many_processes_died_fails_before_it_is_tried(
