@@ -174,7 +174,7 @@ class _Asked:
         device, module = device_of(self.options.device), self.chosen.module
         resources = Resources(self.profile, places=dict(self.places), device=device, backend=self.options.backend)
         try:
-            victim = self.victim.opened(self.task, device, self.options.backend)
+            victim = self.victim.opened(self.task, self.options.backend)
             yield from run(
                 lambda: build(
                     self.chosen.spec,

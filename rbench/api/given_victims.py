@@ -42,7 +42,7 @@ class GivenVictim:
     Args:
         name: for tables and messages.
         labels: its labels, in the order of its outputs; empty if they are only known when it is asked.
-        opened: opens a victim in memory for a task, on a device, with a back-end: a wrapper for TextAttack.
+        opened: opens a victim in memory for a task, with a back-end: a wrapper for TextAttack. It stays on its device.
         locate: finds a victim at a place, for a task.
         given: says of a model that exists, whose labels have these names, what it is; None for other victims.
         gradients: whether attacks can have its gradients.
@@ -50,7 +50,7 @@ class GivenVictim:
 
     name: str
     labels: tuple[str, ...] = ()
-    opened: Callable[[TaskSpec, str, str], Any] | None = None
+    opened: Callable[[TaskSpec, str], Any] | None = None
     locate: Callable[[TaskSpec], Located] | None = None
     given: Callable[[Sequence[str]], VictimSpec] | None = None
     gradients: bool = True
@@ -165,7 +165,7 @@ def _existing(spec: VictimSpec, how: How) -> GivenVictim:
     if spec.origin == "model":
         return _model(spec.model_copy(update={"max_length": how.max_length or spec.max_length}), how)
 
-    def opened(task: TaskSpec, device: str, backend: str) -> Any:
+    def opened(task: TaskSpec, backend: str) -> Any:
         from rbench.attack.answering import open_answering
 
         return open_answering(spec, task)
@@ -235,7 +235,7 @@ def _function(victim: Any, function: Callable[[list[Any]], Any], name: str, how:
     safe = victim_name({"function": name})
     spec = VictimSpec(name=safe, function=f"{type(victim).__module__}:{name}", version="given", **_of_function(how))
 
-    def opened(task: TaskSpec, device: str, backend: str) -> Any:
+    def opened(task: TaskSpec, backend: str) -> Any:
         from rbench.attack.answering import AnsweringVictim
         from rbench.victims.function import answers_of
 
@@ -304,7 +304,7 @@ def _network(model: Any, tokenizer: Any, how: How) -> GivenVictim:
 
     training = model.training
 
-    def opened(task: TaskSpec, device: str, backend: str) -> Any:
+    def opened(task: TaskSpec, backend: str) -> Any:
         from rbench.attack import Victim
         from rbench.victims.model import ExistingClassifier
 

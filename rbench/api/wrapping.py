@@ -67,7 +67,7 @@ def textattack_wrapper(
     on = device_of(device)
     if given.locate is None:
         assert given.opened is not None
-        return given.opened(spec, on, backend)
+        return given.opened(spec, backend)
     config = EngineConfig(on, backend, backends_file=default_cache() / "backends.json")
     said = None if given.given is None else given.given(spec.labels)
     return open_victim(said, given.locate(spec).where, spec, given.name, config)

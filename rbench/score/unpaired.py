@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from rbench.score.attack import SHARES, Tally
 from rbench.score.paired import Difference
-from rbench.score.statistics import Sample
+from rbench.score.statistics import CONFIDENCE, Sample
 from rbench.spec import AttackMetric
 
 
-def compare_shares(one: tuple[int, int], other: tuple[int, int], confidence: float = 0.95) -> Difference:
+def compare_shares(one: tuple[int, int], other: tuple[int, int]) -> Difference:
     """Compare two shares, each a count and its denominator, as if their examples were not the same.
 
     The interval is Newcombe's for independent shares (1998, "Interval estimation for the difference between independent
@@ -23,12 +23,12 @@ def compare_shares(one: tuple[int, int], other: tuple[int, int], confidence: flo
     (first, n), (second, m) = one, other
     if not n or not m:
         return Difference(None, 0)
-    low, high = confint_proportions_2indep(second, m, first, n, method="newcomb", alpha=1 - confidence)
+    low, high = confint_proportions_2indep(second, m, first, n, method="newcomb", alpha=1 - CONFIDENCE)
     p = stats.fisher_exact([[first, n - first], [second, m - second]]).pvalue
     return Difference(second / m - first / n, min(n, m), float(low), float(high), float(p))
 
 
-def compare_means(one: Sample, other: Sample, confidence: float = 0.95) -> Difference:
+def compare_means(one: Sample, other: Sample) -> Difference:
     """Compare two means by Welch's t test. It needs two values of each, and values that vary."""
     from scipy import stats
 
@@ -42,14 +42,12 @@ def compare_means(one: Sample, other: Sample, confidence: float = 0.95) -> Diffe
     if not error:
         return Difference(value, n, p=None if value else 1.0)
     freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (one, other), strict=True))
-    reach = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * error
+    reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
     p = float(2 * stats.t.sf(abs(value) / error, freedom))
     return Difference(value, n, value - reach, value + reach, p)
 
 
-def average_differences(
-    shares: Sequence[tuple[tuple[int, int], tuple[int, int]]], confidence: float = 0.95
-) -> Difference:
+def average_differences(shares: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> Difference:
     """Compare the averages of two encoders over several tasks by the counts of each task, each counting the same.
 
     Args:
@@ -66,7 +64,7 @@ def average_differences(
     moved = math.fsum((y + 1) / (m + 2) - (x + 1) / (n + 2) for (x, n), (y, m) in shares) / len(shares)
     parts = [_smoothed_variance(*one) + _smoothed_variance(*other) for one, other in shares]
     error = math.sqrt(math.fsum(parts)) / len(shares)
-    reach = float(stats.norm.ppf(0.5 + confidence / 2)) * error
+    reach = float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) * error
     p = float(2 * stats.norm.sf(abs(moved) / error))
     return Difference(value, sum(min(n, m) for (_, n), (_, m) in shares), moved - reach, moved + reach, p)
 
@@ -76,8 +74,8 @@ def _smoothed_variance(count: int, n: int) -> float:
     return share * (1 - share) / (n + 2)
 
 
-def compare_tallies(one: Tally, other: Tally, metric: AttackMetric, confidence: float = 0.95) -> Difference:
+def compare_tallies(one: Tally, other: Tally, metric: AttackMetric) -> Difference:
     """Compare two encoders on a metric of attacks by the counts in their records."""
     if metric in SHARES:
-        return compare_shares(one.share(metric), other.share(metric), confidence)
-    return compare_means(getattr(one, metric), getattr(other, metric), confidence)
+        return compare_shares(one.share(metric), other.share(metric))
+    return compare_means(getattr(one, metric), getattr(other, metric))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Tag, ValidationInfo, field_validator
 
@@ -32,6 +32,8 @@ def _without_scale(task: TaskSpec) -> TaskSpec:
 class PretrainJob(Strict):
     """Train an encoder that has `train`. Its weights go to the cache."""
 
+    NAME_PARTS: ClassVar[Collection[int]] = (1, 2)
+    """How many parts the names of such jobs have (`Job.parts`)."""
     stage: Literal["pretrain"] = "pretrain"
     encoder: EncoderSpec
     base_fingerprint: str | None = None
@@ -64,6 +66,7 @@ class PretrainJob(Strict):
 class FinetuneJob(Strict):
     """Fine-tune an encoder with a linear head on a task. The result is a victim."""
 
+    NAME_PARTS: ClassVar[Collection[int]] = (3,)
     stage: Literal["finetune"] = "finetune"
     encoder: EncoderSpec
     encoder_fingerprint: str | None = None
@@ -86,6 +89,7 @@ class FinetuneJob(Strict):
 class VictimJob(Strict):
     """Open a classifier that exists, check it against a task and score it. It takes the place of a `FinetuneJob`."""
 
+    NAME_PARTS: ClassVar[Collection[int]] = (3,)
     stage: Literal["open"] = "open"
     victim: VictimSpec
     victim_fingerprint: str
@@ -104,6 +108,8 @@ class VictimJob(Strict):
 class AttackJob(Strict):
     """Attack one victim with one attack on a seeded sample of a split of the task."""
 
+    NAME_PARTS: ClassVar[Collection[int]] = (4, 5)
+    """Five on texts of another split than `test`, which the name then ends with."""
     stage: Literal["attack"] = "attack"
     encoder: str
     strategy: Choice
@@ -134,6 +140,7 @@ class AttackJob(Strict):
 class EvaluateJob(Strict):
     """Score an encoder as it is on one split of an STS task. Nothing is trained or attacked."""
 
+    NAME_PARTS: ClassVar[Collection[int]] = (2,)
     stage: Literal["evaluate"] = "evaluate"
     encoder: EncoderSpec
     encoder_fingerprint: str | None = None
@@ -153,6 +160,7 @@ class EvaluateJob(Strict):
 class ContrastJob(Strict):
     """Classify a contrast set with one victim. Its stage is `evaluate` too."""
 
+    NAME_PARTS: ClassVar[Collection[int]] = (4,)
     stage: Literal["evaluate"] = "evaluate"
     measure: Literal["contrast"] = "contrast"
     encoder: str
@@ -171,6 +179,7 @@ class ContrastJob(Strict):
 class AdversarialJob(Strict):
     """Classify the texts of an adversarial set, and their originals, with one victim. Its stage is `evaluate` too."""
 
+    NAME_PARTS: ClassVar[Collection[int]] = (4,)
     stage: Literal["evaluate"] = "evaluate"
     measure: Literal["adversarial"] = "adversarial"
     encoder: str
@@ -194,6 +203,7 @@ class MeasureJob(Strict):
     encoder and task, which reads the encoder as it is, without fine-tuning.
     """
 
+    NAME_PARTS: ClassVar[Collection[int]] = range(2, 100)
     stage: Literal["evaluate"] = "evaluate"
     measure: Literal["measured"] = "measured"
     what: Choice
@@ -233,6 +243,7 @@ class MeasureJob(Strict):
 class BuildJob(Strict):
     """Build something from an encoder that a job trains, on texts of a task."""
 
+    NAME_PARTS: ClassVar[Collection[int]] = (3,)
     stage: Literal["build"] = "build"
     encoder: str
     what: Choice

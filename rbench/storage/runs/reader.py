@@ -10,11 +10,10 @@ from typing import TypeVar
 from pydantic_core import from_json
 
 from rbench.errors import StoreError
-from rbench.spec import SCHEMA_VERSION, Job, MeasuredRow, Outcome, Plan, Prediction, Record
+from rbench.spec import SCHEMA_VERSION, AttackJob, Job, MeasuredRow, Outcome, Plan, Prediction, Record
 from rbench.storage.runs import files
 from rbench.storage.runs.lines import Line, digest, first_error, read_lines
 from rbench.storage.runs.names import folder_name
-from rbench.storage.runs.order import check_order
 from rbench.storage.runs.sealed import unseal
 from rbench.system.below import SMALL, Below
 
@@ -80,7 +79,7 @@ class Reader:
             return None
         try:
             plan = Plan.model_validate_json(unseal(content))
-            check_order(plan)
+            _check_jobs(plan)
             return plan
         except ValueError as error:
             raise StoreError(
@@ -256,3 +255,22 @@ class Reader:
 
 def _remade(job: Job) -> Job:
     return Job.make(job.spec, job.parts, job.needs, job.seed)
+
+
+def _check_jobs(plan: Plan) -> None:
+    """Raise ValueError unless each job is there once, after all that it needs, and has a name of its stage.
+
+    Anybody may have written the plan's file.
+    """
+    before: set[str] = set()
+    for job in plan.jobs:
+        spec = job.spec
+        names = (4 + (spec.split != "test"),) if isinstance(spec, AttackJob) else spec.NAME_PARTS
+        if len(job.parts) not in names:
+            raise ValueError(f"a job of the stage {job.stage} has the name {job.name}")
+        if job.key in before:
+            raise ValueError(f"{job.name} has the key of a job above it")
+        for role, key in job.needs.items():
+            if key not in before:
+                raise ValueError(f"{job.name} needs as {role} the job {key[:16]}, which is not above it")
+        before.add(job.key)
