@@ -1,7 +1,4 @@
-"""Writes RUNs without running a model: plans that rbench makes, with synthetic records and outcomes.
-
-Works with older versions of rbench too: names that have moved since are imported from either place.
-"""
+"""Writes RUNs without running a model: plans that rbench makes, with synthetic records and outcomes."""
 
 from __future__ import annotations
 
@@ -15,17 +12,10 @@ from typing import Any
 from rbench import api
 from rbench.score import attack_counts, attack_scores
 from rbench.spec import AttackJob, Job, Outcome, Provenance, Record
+from rbench.storage.runs import Parts, Store
+from rbench.storage.standing import standing
 
-try:
-    from rbench.storage.runs import Store
-except ImportError:
-    from rbench.store import Store  # type: ignore[import-not-found,no-redef]
-try:
-    from rbench.storage.runs import Parts
-except ImportError:
-    Parts = None  # type: ignore[assignment,misc]
-Options = api.Options  # older versions offer it there too
-
+Options = api.Options
 TASKS, ATTACKS = ("mini-sentiment", "mini-nli"), ("textfooler", "textbugger", "pwws", "bae", "bertattack")
 WORDS = 18
 """Words in a column of an example. Texts of movie reviews (MR) have this length on average."""
@@ -92,7 +82,7 @@ def _outcome(rng: random.Random, number: int, columns: int) -> Outcome:
 
 
 def record(job: Job, made: Sequence[Outcome], **more: Any) -> Record:
-    """Return the record of a complete job. `more` are fields that older versions lack."""
+    """Return the record of a complete job. `more` are further fields."""
     return Record(
         job=job,
         status="complete",
@@ -109,12 +99,7 @@ def write(store: Store, job: Job, n: int) -> None:
         store.write_record(record(job, ()))
         return
     made = outcomes(job, n)
-    if hasattr(store, "write_outcomes"):
-        store.write_record(record(job, made, outcomes=store.write_outcomes(job, made)))
-        return
-    lines = (f'{{"job":{json.dumps(job.key)},"outcome":{outcome.model_dump_json()}}}\n' for outcome in made)
-    store.write_record(record(job, made))
-    (store.folder(job) / "outcomes.jsonl").write_text("".join(lines), encoding="utf-8")
+    store.write_record(record(job, made, outcomes=store.write_outcomes(job, made)))
 
 
 def write_run(folder: Path, jobs: int, n: int, encoders: Sequence[str] = ("mini-bert",)) -> Path:
@@ -131,27 +116,17 @@ def append(store: Store, job: Job, n: int) -> None:
     """Write a job's record, and the outcomes of an attack job one by one, as a run does."""
     made = outcomes(job, n) if isinstance(job.spec, AttackJob) else ()
     more: dict[str, Any] = {}
-    if made and Parts is not None:
+    if made:
         parts = Parts(store, job, {outcome.example_id for outcome in made}, "growth", lambda writer, outcome: False)
         parts.look()
         for outcome in made:
             parts.append(outcome)
         more["outcomes"] = parts.merge(made)
-    elif made:  # versions in which a RUN has one process
-        older: Any = store
-        for outcome in made:
-            older.append(job, outcome)
-        if hasattr(older, "seal"):
-            more["outcomes"] = older.seal(job, made)
     store.write_record(record(job, made, **more))
 
 
 def done(store: Store, plan: Any) -> frozenset[str]:
     """Return the keys of the jobs that are done."""
-    try:
-        from rbench.storage.standing import standing
-    except ImportError:
-        return frozenset(store.done(plan))
     return standing(store, plan).done
 
 

@@ -246,7 +246,7 @@ class TableSpec(Strict):
     def refused(self) -> tuple[str, str] | None:
         """Return what the table cannot honour, and why with the remedy; None where it can honour everything.
 
-        Loading a suite and the API refuse these. Plans that were stored before this was checked can still be read.
+        Loading a suite and the API refuse these.
         """
         attacks, paper = self.metric in get_args(AttackMetric), "or ask for the layout paper"
         if self.layout == "by-task" and not attacks:
