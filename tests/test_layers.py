@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "spec": set(),
     "progress": {"spec", "system"},
     "hub": {"spec"},
-    "inference": set(),
+    "inference": {"system"},
     "mini": {"spec", "system"},
     "system": {"spec"},
     "tabular": set(),
@@ -193,6 +193,7 @@ def test_light_modules_load_neither_torch_nor_matplotlib(name: str) -> None:
 BELOW = {
     *("storage", "tables", "figures", "report", "site", "api"),
     *("system.leases", "system.members", "system.checkpoints", "system.scratch", "executors.child", "plan.occupied"),
+    *("system.speed", "inference.backends", "encoders.adapters"),
 }
 """Wings and modules that work with what lies in a RUN or in the cache. They open it with `rbench.system.below`."""
 OPENS = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "unlink", "rmtree", "copyfile", "copytree"}

@@ -30,7 +30,8 @@ import filelock
 import torch
 from torch import Tensor, nn
 
-from rbench.errors import ResourceError
+from rbench.errors import ResourceError, StoreError
+from rbench.system.below import SMALL, Below
 
 Inputs = dict[str, Tensor]
 Call = Callable[[Inputs], Tensor]
@@ -314,7 +315,7 @@ def remember_in(file: Path | None) -> None:
 @contextmanager
 def _locked() -> Iterator[None]:
     for file in _file:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        Below(file.parent).make_folder(file.parent)
         with filelock.FileLock(file.with_suffix(".lock")):
             yield
         return
@@ -325,10 +326,10 @@ def _remembered() -> dict[str, str]:
     """Return the choices in the file, which all processes share; without a readable file, those of this process."""
     for file in _file:
         try:
-            table = json.loads(file.read_text(encoding="utf-8"))
+            table = json.loads(Below(file.parent).read(file, SMALL))
             if isinstance(table, dict):
                 return _found | {str(k): str(v) for k, v in table.items()}
-        except (OSError, ValueError):
+        except (OSError, StoreError, ValueError):
             continue  # missing or damaged: it only caches measurements and is written again
     return _found
 
@@ -336,6 +337,5 @@ def _remembered() -> dict[str, str]:
 def _remember(about: str, name: str) -> None:
     _found[about] = name
     for file in _file:
-        partial = file.with_suffix(".tmp")
-        partial.write_text(json.dumps(_remembered() | {about: name}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        partial.replace(file)
+        content = json.dumps(_remembered() | {about: name}, indent=1, sort_keys=True) + "\n"
+        Below(file.parent).replace(file, content.encode())

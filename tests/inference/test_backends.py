@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rbench.errors import ResourceError
+from rbench.errors import ResourceError, StoreError
 from rbench.inference import backends
 from tests.inference.test_network import BERT, read, threads
 
@@ -160,6 +160,18 @@ def test_a_damaged_memory_is_made_anew(tmp_path: Path, content: str, monkeypatch
     backends.remember_in(file)
     name, _ = backends.ready(BERT, read, device=CPU)
     assert json.loads(file.read_text()) == {backends._signature(BERT): name}
+
+
+def test_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "usable", lambda device: ["torch", "onednn"])
+    (tmp_path / "precious").write_text(json.dumps({backends._signature(BERT): "openvino"}))
+    before = (tmp_path / "precious").read_text()
+    for name in ("backends.json", "backends.tmp"):
+        (tmp_path / name).symlink_to(tmp_path / "precious")
+    backends.remember_in(tmp_path / "backends.json")
+    with pytest.raises(StoreError, match=r"backends.json is a symbolic link: rbench follows none"):
+        backends.ready(BERT, read, device=CPU)
+    assert (tmp_path / "precious").read_text() == before
 
 
 def test_processes_beside_each_other_take_the_same(tmp_path: Path) -> None:
