@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -48,6 +49,20 @@ def test_what_cannot_be_checked_ends_with_2(shell: Shell, tmp_path: Path) -> Non
         result = shell(*words)
         assert result.exit_code == 2 and "error: " in result.stderr and "Traceback" not in result.stderr
     assert shell("check", run, "--baseline", tmp_path / "b.json", "--metric", "queries").exit_code == 2
+
+
+@pytest.mark.parametrize(("fell", "healed"), [(5, 0), (7, 1), (8, 1), (10, 3), (14, 5), (20, 9), (6, 2), (10, 5)])
+def test_a_row_fails_exactly_where_its_interval_is_above_0(
+    shell: Shell, tmp_path: Path, fell: int, healed: int
+) -> None:
+    """A rise of 7.9 points failed with the interval [-0.4, 16.5]: a one-sided p stood beside a two-sided interval."""
+    before, file = gated.run(tmp_path / "before"), tmp_path / "b.json"
+    now = gated.run(tmp_path / "now", "f" * healed + "s" * (50 - healed + fell) + "f" * (50 - fell))
+    assert shell("baseline", before, "--out", file).exit_code == 0
+    words = ("check", now, "--baseline", file, "--about-these-weights", "--metric", "asr")
+    result = shell(*words, "--junit", tmp_path / "j.xml")
+    (low,) = set(re.findall(r"\[(-?\d+\.\d), ", result.stdout))
+    assert (result.exit_code == 3) is (float(low) > 0), result.stdout
 
 
 @pytest.mark.parametrize("why", ["other data", "damaged", "no baseline", "no run", "tolerance", "metric", "encoder"])

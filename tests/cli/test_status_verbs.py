@@ -64,9 +64,14 @@ def test_nobody_is_there(shell: Shell, looks: list[api.Status]) -> None:
 
 
 def test_time_that_nobody_can_know_is_not_nought(shell: Shell, looks: list[api.Status]) -> None:
-    looks.append(dataclasses.replace(status(1, hours=0.0, unmeasured=73), strangers=2))
-    *_, strangers, left = shell("status", ".").stdout.splitlines()
+    looks.append(status(1, hours=0.0, unmeasured=73))
+    *_, left = shell("status", ".").stdout.splitlines()
     assert left == "73 jobs left; how long they take is not known before one of their kind has ended"
+
+
+def test_folders_of_an_earlier_suite_are_counted(shell: Shell, looks: list[api.Status]) -> None:
+    looks.append(dataclasses.replace(status(1), strangers=2))
+    *_, strangers, _ = shell("status", ".").stdout.splitlines()
     assert strangers.startswith("2 folders are of jobs of an earlier suite here: no table shows them. rbench verify r ")
 
 

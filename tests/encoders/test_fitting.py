@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Pooling, Transformer
 
+from rbench import mini
 from rbench.attack import Victim
 from rbench.encoders.batching import Batching
 from rbench.encoders.classify import classify
 from rbench.encoders.fitting import fitted, longest_input, padding
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
-from rbench.victims.model import ExistingClassifier
+from rbench.spec import TaskSpec, VictimSpec
+from rbench.victims.model import ExistingClassifier, open_model
 from tests.encoders.layouts import LEFT, TEXTS, TYPES, VOCABULARY, Make, opened, tokenizer
 from tests.kinds import WIDTH, network
 from tests.victims import layouts
@@ -95,6 +98,29 @@ def test_what_padding_would_change_is_computed_without(name: str, found: Batchin
     assert model.batching == found
     by_hand = layout.by_hand(TEXTS[:2] + TEXTS[5:]).argmax(1).tolist()
     assert classify(model, [(text,) for text in TEXTS[:2] + TEXTS[5:]]).labels.tolist() == by_hand
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "BERT, tokenizer pads on the left",
+        "XLNet",
+        "GPT-2, no padding token",
+        "DistilBERT, tokenizer gives token types",
+    ],
+)
+def test_an_evaluation_of_a_folder_has_the_answers_of_its_texts_one_by_one(name: str, tmp_path: Path) -> None:
+    """In batches padded on the left a BERT had the accuracy 0.567 on rows of which it has 0.892 right one by one."""
+    layout = layouts.LAYOUTS[name]()
+    layout.model.save_pretrained(tmp_path)
+    layout.tokenizer.save_pretrained(tmp_path)
+    task = TaskSpec(name="films", kind="single", columns=("text",), labels=layouts.LABELS)
+    model = open_model(VictimSpec(name="shipped", model=str(tmp_path)), tmp_path, task)
+    whole = [str(row["text"]).split() for row in mini.rows("mini-sentiment", "test")[:60]]
+    texts = [" ".join(words[: 2 + i % 12]) for i, words in enumerate(whole)]
+    by_hand = layout.by_hand(texts).argmax(1).tolist()
+    assert 0 < sum(by_hand) < len(texts)
+    assert classify(model, [(text,) for text in texts]).labels.tolist() == by_hand
 
 
 class Average(transformers.BertForSequenceClassification):  # type: ignore[misc]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rbench import api
 from rbench.spec import AdversarialJob, AttackJob, ContrastJob, EvaluateJob, Job, MeasureJob
 from rbench.storage.runs import Store
 from rbench.storage.runs.sealed import unseal
@@ -112,6 +113,21 @@ def test_the_oracle_valid_rate_is_compared_with_the_outcomes(whole: World, tmp_p
         own["value"] = (own["value"] or 1.0) / 2
 
     assert "oracle_asr has the value" in refuted(store, job, halved)
+
+
+def test_a_rate_that_was_changed_on_the_disk_is_in_no_table(whole: World, tmp_path: Path) -> None:
+    """A table showed half of the oracle-valid rate beside the right ASR, since it reads the one and computes the other.
+
+    Without a new checksum, as a fault of a disk or an editor leaves it.
+    """
+    shutil.copytree(whole.root, tmp_path / "run")
+    store, job = Store(tmp_path / "run"), whole.job(PWWS)
+    path = store.folder(job) / "record.json"
+    record = json.loads(path.read_bytes())
+    (rate,) = (score for score in record["scores"] if score["name"] == "oracle_asr")
+    rate["value"] = (rate["value"] or 1.0) / 2
+    path.write_text(json.dumps(record))
+    assert f"1 of 2 attack jobs damaged: {job.name.removeprefix('attack/')}" in api.table(store.root, notes="full")
 
 
 @pytest.mark.parametrize("copied", JOBS.values(), ids=list(JOBS))

@@ -389,10 +389,16 @@ def test_the_sweep_follows_no_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("holder", ["../../../home/x", "\\u0000", "a" * 5000, ""])
 def test_a_lease_whose_holder_has_no_name_of_a_process_is_free(tmp_path: Path, holder: str) -> None:
-    lease = tmp_path / ".processes" / "leases" / "joining" / f"{WHOLE}.1"
+    run, home = tmp_path / "run", tmp_path / "home"
+    home.mkdir()
+    (home / "x.json").write_text("a file that a name may lead to and that is no sign of life")
+    lease = run / ".processes" / "leases" / "joining" / f"{WHOLE}.1"
     lease.parent.mkdir(parents=True)
     lease.write_text(f'{{"holder": "{holder}"}}')
-    with Team(tmp_path).joined(lambda others: PLAN):
+    (run / ".processes" / "members").mkdir()
+    team = Team(run)
+    assert team._leases.holder("joining", WHOLE) is None, "so nobody waits for it"
+    with team.joined(lambda others: PLAN):
         assert not lease.exists()
 
 
