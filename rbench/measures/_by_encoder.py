@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pydantic import BaseModel
 
 from rbench.measures._stored import MeasuredJob, jobs, measured
-from rbench.spec import Flag, Job
+from rbench.spec import Job
 from rbench.tables import Results
 from rbench.tables.aggregate import in_order
 from rbench.tables.draws import COVERED, means
@@ -63,10 +63,6 @@ class ByEncoder:
         """Return the complete jobs of a row on a task."""
         return self.done.get((row, task), ())
 
-    def hiding(self, row: Row, task: str) -> tuple[Flag, ...]:
-        """Return the flags for which a suite that requires healthy encoders withholds a number."""
-        return self.flags.hiding([one.job for one in self.of(row, task)])
-
     def number(
         self, row: Row, task: str, estimate: Callable[[MeasuredJob], Estimate], *, percent: bool, digits: int
     ) -> Number | None:
@@ -87,7 +83,7 @@ class ByEncoder:
         asked = sum(job.parts[2] == task and _row(self.results, job) == row for job in self.asked)
         partial = len(found) < asked
         shown = Number(value, percent, each[0].n, low, high, draws=draws, digits=digits, partial=partial)
-        return shown.hidden(self.hiding(row, task))
+        return self.flags.on(shown, [one.job for one in found])
 
     def notes(self) -> tuple[str, ...]:
         """Return the notes that all tables of measures of encoders have."""
@@ -155,8 +151,9 @@ def average(numbers: Sequence[Number | None]) -> Number | None:
     low, high = (
         (value - math.hypot(*below) / len(there), value + math.hypot(*above) / len(there)) if known else (None,) * 2
     )
-    partial = any(number.partial for number in there)
-    return Number(value, first.percent, low=low, high=high, digits=first.digits, draws=_draws(there), partial=partial)
+    partial, flagged = (any(getattr(number, name) for number in there) for name in ("partial", "flagged"))
+    mean = Number(value, first.percent, low=low, high=high, digits=first.digits, draws=_draws(there), partial=partial)
+    return replace(mean, flagged=flagged)
 
 
 def _draws(numbers: Sequence[Number]) -> Draws | None:

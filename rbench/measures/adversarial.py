@@ -87,7 +87,7 @@ class _Sets:
     def number(self, victim: tuple[str, str], of: tuple[str, str], name: str) -> Number | None:
         cell = self.cells.get((victim, of))
         number = cell.number(name) if cell is not None else None
-        return number.hidden(self.flags.hiding(cell.jobs)) if number is not None and cell is not None else None
+        return self.flags.on(number, cell.jobs) if number is not None and cell is not None else None
 
 
 def table(options: Options, results: Results) -> Table:

@@ -114,7 +114,7 @@ def _number(of: Grid, cell: Cell, name: str, score: Score) -> Number:
     number = Number(
         score.value, percent, score.n, score.low, score.high, partial=cell.partial, digits=1 if percent else 3
     )
-    return number.hidden(of.flags.hiding(cell.jobs))
+    return of.flags.on(number, cell.jobs)
 
 
 def _cell(of: Grid, panel: Panel, cell: Cell, numbers: dict[str, Number]) -> dict[str, object]:

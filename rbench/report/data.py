@@ -59,7 +59,9 @@ class HeatMetric(Strict):
     percent: bool
     best: Literal["lowest", "highest"] | None
     bold: str
-    """Who shares the mark with the best entries, as the table's caption says it."""
+    """What is marked: the best entries and who shares the mark, as the table's caption says it; or that nothing is."""
+    of: str
+    """What the numbers are of: these weights, or these methods."""
     cells: tuple[HeatCell, ...]
 
 

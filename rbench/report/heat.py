@@ -9,6 +9,7 @@ from rbench.errors import StoreError
 from rbench.report.data import HeatCell, HeatMetric, Key, Quality
 from rbench.spec import AttackMetric
 from rbench.tables import Results, Table, attack_table, build
+from rbench.tables.about import of_table
 from rbench.tables.formats import number
 from rbench.tables.table import MEANING, Number
 from rbench.verdicts.bold import marked
@@ -33,7 +34,8 @@ def heat(results: Results) -> Iterator[HeatMetric]:
             definition=meaning.definition,
             percent=meaning.percent,
             best=meaning.best,
-            bold=table.bold,
+            bold=f"the best of a column{table.bold}" if table.bold else "nothing, since no column shows a difference",
+            of=of_table(table, results.plan),
             cells=tuple(_cells(table, metric)),
         )
 

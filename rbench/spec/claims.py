@@ -89,6 +89,8 @@ class Claim(Strict):
     for_each: tuple[Axis, ...] = ()
     where: dict[Axis, tuple[str, ...]] = {}
     """Only these tasks, attacks, encoders or strategies."""
+    about: Literal["method", "weights"] = "method"
+    """Whether it speaks of methods, which one training cannot show, or of the weights that the RUN has."""
     source: str = ""
     """Where the sentence stands, for example `RobustSentEmbed, Table 1`."""
     note: str = ""

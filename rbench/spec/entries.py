@@ -22,6 +22,7 @@ from rbench.spec.common import (
     TaskKind,
     is_number,
 )
+from rbench.spec.health import Flag
 from rbench.spec.sources import HubData, LocalData, Part
 
 
@@ -251,7 +252,7 @@ class EncoderSpec(Named):
     makes an encoder that averages static word vectors.
     """
 
-    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"unlisted"}
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"unlisted", "flags"}
 
     base: str | None = None
     revision: str | None = None
@@ -288,6 +289,9 @@ class EncoderSpec(Named):
     """`drop`: the base is a fine-tuned classifier whose head is meant to be left out. None: such a base is refused."""
     variant_source: str | None = None
     """Where the values of its `variant` come from, for notes of tables. Loading sets it; None: it has no variant."""
+    flags: dict[Flag, str] = {}
+    """The flags of the training that made the given weights, each with its reason: no job here trained them, and so no
+    record has them. Tables show them as they show those of trainings."""
     unlisted: bool = False
     """Whether the encoder has no file: `base` stood in place of its name. Loading sets it. Then the name is a label
     made of `base`, the model lies at `base` alone, and planning takes what is not set from the model's own files."""

@@ -20,7 +20,7 @@ from rbench.spec import Score
 from rbench.tables.aggregate import Cell, Grid, Run
 from rbench.tables.columns import best_of
 from rbench.tables.draws import COVERED, means, training_seed, within
-from rbench.tables.layouts import described, hiding
+from rbench.tables.layouts import described
 from rbench.tables.notes import notes, sizes
 from rbench.tables.table import Contest, Draws, Entry, Number, Table
 
@@ -95,7 +95,7 @@ class _Row:
             digits=1 if name in ("asr", "aua") else 2,
         )
         # What is measured before the attack does not depend on the attack's health.
-        return number.hidden(hiding(self.grid, self.cell.jobs, "clean" if name.endswith("before") else "asr"))
+        return self.grid.flags.on(number, self.cell.jobs, attacks=not name.endswith("before"))
 
     def plain(self) -> dict[str, Any]:
         """Return the row for programs: as in tables of attacks, with every number under `scores`."""

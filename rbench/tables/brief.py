@@ -11,6 +11,7 @@ from dataclasses import replace
 from rbench.spec import AttackJob, BuildJob, ContrastJob, EvaluateJob, Job, Plan
 from rbench.storage.standing import Standing
 from rbench.tables import draws
+from rbench.tables.about import of_table
 from rbench.tables.aggregate import Results
 from rbench.tables.formats import listed
 from rbench.tables.notes import seeds, spanned
@@ -22,7 +23,7 @@ _KINDS = {"sts": EvaluateJob, "contrast": ContrastJob, "positives": BuildJob}
 
 
 def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
-    """Return the table with its notes in short.
+    """Return the table with its notes in short, and with what its numbers are of.
 
     Args:
         names: whether flagged jobs are named as in commands instead of by titles.
@@ -38,7 +39,7 @@ def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
         *table.brief,
         "All notes: --notes full.",
     )
-    return replace(table, brief=said)
+    return replace(table, brief=said, of=of_table(table, plan))
 
 
 def _sizes(table: Table) -> list[str]:
@@ -72,7 +73,8 @@ def _flags(table: Table, plan: Plan, known: dict[str, str]) -> list[str]:
     parts = {job.name: job.parts for job in plan.jobs}
     raised: dict[str, dict[str, None]] = {}
     for flag in table.flags:
-        name = shown_parts(parts[flag["job"]], known) if flag["job"] in parts else flag["job"]
+        job = flag["job"]  # or an encoder whose weights are given
+        name = shown_parts(parts[job], known) if job in parts else known.get(job, job)
         raised.setdefault(flag["flag"], {})[name] = None
     return [f"Flagged {flag}: {listed(list(found))}." for flag, found in raised.items()]
 

@@ -11,7 +11,7 @@ from rbench.spec import AttackMetric
 from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.any_attack import NONE, AnyAttack
 from rbench.tables.columns import mark_best
-from rbench.tables.layouts import definitions, described, hiding
+from rbench.tables.layouts import definitions, described
 from rbench.tables.notes import interval_note, notes, sizes
 from rbench.tables.table import Contest, Entry, Number, Table
 
@@ -75,4 +75,4 @@ def _number(grid: Grid, attack: str, encoder: str, finetune: str, task: str, kin
     """Return an entry. Only flags of encoder and victim withhold clean accuracy, not those of an attack."""
     there = _cell(grid, attack, encoder, finetune, task)
     number = there.number(kind) if there is not None else None
-    return number.hidden(hiding(grid, there.jobs, kind)) if there is not None and number is not None else None
+    return grid.flags.on(number, there.jobs, attacks=kind != "clean") if there is not None and number else None

@@ -27,8 +27,9 @@ def average(entries: Sequence[Number | None], metric: Metric) -> list[Number | N
     if len(there) < len(entries):
         return [None]
     mean = math.fsum(values) / len(values) if len(values) == len(entries) else None
-    partial = any(entry.partial for entry in there)
-    return [Number(mean, meaning.percent, partial=partial, digits=meaning.digits, draws=_draws(there))]
+    partial, flagged = (any(getattr(entry, name) for entry in there) for name in ("partial", "flagged"))
+    entry = Number(mean, meaning.percent, partial=partial, digits=meaning.digits, draws=_draws(there))
+    return [replace(entry, flagged=flagged)]
 
 
 def _draws(entries: Sequence[Number]) -> Draws | None:
@@ -52,11 +53,12 @@ def best_of(column: Sequence[Number | None], best: Literal["lowest", "highest"] 
     """Mark the best of some entries.
 
     There is none where `best` is None, where a value is missing, or where all entries are alike. Entries are compared
-    as they are shown: every entry that prints like the best one is marked too. Withheld entries are not compared.
+    as they are shown: every entry that prints like the best one is marked too. Withheld and flagged ones are neither
+    compared nor marked: the best is that of the others.
     """
-    compared = [n for n in column if n is None or not n.withheld]
+    compared = [n for n in column if n is None or not (n.withheld or n.flagged)]
     values = [(n.value, n.shown(n.value)) for n in compared if n is not None and n.value is not None]
     if best is None or len(values) < len(compared) or len({shown for _, shown in values}) < 2:
         return list(column)
     _, found = min(values) if best == "lowest" else max(values)
-    return [n and replace(n, best=n.value is not None and n.shown(n.value) == found) for n in column]
+    return [n and replace(n, best=not n.flagged and n.value is not None and n.shown(n.value) == found) for n in column]

@@ -158,7 +158,7 @@ class Contrasts:
     def number(self, cell: ContrastCell, name: str) -> Number | None:
         """Return the mean of a score as a table entry; None where no seed is done."""
         number = cell.number(name)
-        return number.hidden(self.flags.hiding(cell.jobs)) if number is not None else None
+        return self.flags.on(number, cell.jobs) if number is not None else None
 
 
 def contrasts(results: Results) -> Contrasts:

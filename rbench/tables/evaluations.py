@@ -127,7 +127,7 @@ class Evaluated:
             return None
         draws, partial = self.draws(encoder, evaluation, _SCORE[metric]), self._partial(encoder, evaluation, metric)
         number = Number.of(score, metric, draws=draws, partial=partial)
-        return number.hidden(self.hiding(encoder, evaluation))
+        return self.flags.on(number, self.jobs.get((encoder, evaluation), ()))
 
     def draws(self, encoder: str, evaluation: str, name: str) -> Draws | None:
         """Return a score by training seed; None without `train_seeds`."""

@@ -8,7 +8,7 @@ Where a suite says `require: healthy`, an entry with a flag is withheld. Flags o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from rbench.spec import (
     AdversarialJob,
     AttackJob,
     ContrastJob,
+    EncoderSpec,
     FinetuneJob,
     Flag,
     Health,
@@ -28,6 +29,7 @@ from rbench.spec import (
     VictimJob,
 )
 from rbench.tables.formats import NAMED, brief, listed
+from rbench.tables.table import Number
 
 MEANINGS: dict[Flag, str] = {
     "saturated": "the training's loss was too small to teach anything",
@@ -89,6 +91,18 @@ class Flags:
         """
         return self.against(jobs, attacks) if self.plan.suite.require == "healthy" else ()
 
+    def on(self, number: Number, jobs: Iterable[Job], attacks: bool = True) -> Number:
+        """Return a number that is made of some jobs with what flags do to it: it is withheld, or only never the best.
+
+        Flags of controls withhold nothing, but a flagged control is no more the best than any other.
+
+        Args:
+            attacks: whether the number is about the attack, so that the flags of the attack itself concern it.
+        """
+        asked = list(jobs)
+        of = asked if attacks else [self._jobs.get(job.needs.get("victim", ""), job) for job in asked]
+        return replace(number.hidden(self.hiding(asked, attacks)), flagged=bool(self.of(of)))
+
     def against(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:
         """Return the flags for which a suite that requires healthy ones would withhold an entry; see `hiding`."""
         raised = {one.flag for job in jobs for part in self._answerable(job, attacks) for one in self._raised(part)}
@@ -116,22 +130,39 @@ class Flags:
         notes = []
         for flag in self.of(asked):
             groups: dict[str, list[tuple[Job, Raised]]] = {}
+            given = {}
             for job in self.behind(asked):
-                for one in self._raised(job):
+                for one in self._measured(job):
                     if one.flag == flag:
                         groups.setdefault("/".join(job.parts), []).append((job, one))
-            named = [self._named(name, found, asked) for name, found in list(groups.items())[:NAMED]]
-            more = f"; and {len(groups) - NAMED} more" if len(groups) > NAMED else ""
-            notes.append(f"Flagged {flag} ({MEANINGS[flag]}): {'; '.join(named)}{more}.")
+                given |= {self._encoder(job): one.because for one in _given(job) if one.flag == flag}
+            named = [f"{name} ({because})" for name, because in given.items()]
+            named += [self._named(name, found, asked) for name, found in groups.items()]
+            more = f"; and {len(named) - NAMED} more" if len(named) > NAMED else ""
+            notes.append(f"Flagged {flag} ({MEANINGS[flag]}): {'; '.join(named[:NAMED])}{more}.")
         return notes
 
     def listed(self, jobs: Iterable[Job]) -> tuple[dict[str, Any], ...]:
-        """Return every flag behind some jobs for programs: the flag, its job, and why it was raised."""
-        return tuple({"job": job.name, **one.model_dump()} for job in self.behind(jobs) for one in self._raised(job))
+        """Return every flag behind some jobs for programs: the flag, its job, and why it was raised.
+
+        A flag of weights that are given has the encoder's name in place of a job's.
+        """
+        behind = self.behind(jobs)
+        given = {(self._encoder(job), one.flag): one for job in behind for one in _given(job)}
+        return (
+            *({"job": name, **one.model_dump()} for (name, _), one in given.items()),
+            *({"job": job.name, **one.model_dump()} for job in behind for one in self._measured(job)),
+        )
 
     def _raised(self, job: Job) -> tuple[Raised, ...]:
+        return (*_given(job), *self._measured(job))
+
+    def _measured(self, job: Job) -> tuple[Raised, ...]:
         health = self._health(job)
         return health.flags if health is not None else ()
+
+    def _encoder(self, job: Job) -> str:
+        return self.plan.draw(job.parts[0]).encoder
 
     def _health(self, job: Job) -> Health | None:
         record = self.records.get(job.key)
@@ -212,3 +243,10 @@ class Flags:
         n = sum(one is not None and one.status == "complete" and one.health is None for one in tuned)
         said = "a fine-tuning, whose strategy gives" if n == 1 else f"{n} fine-tunings, whose strategies give"
         return [f"No health recorded of {said} no validation accuracy."] if n else []
+
+
+def _given(job: Job) -> list[Raised]:
+    """Return the flags of the training of an encoder whose weights are given, as its file states them."""
+    entry = job.entry
+    stated = entry.flags if isinstance(entry, EncoderSpec) else {}
+    return [Raised(flag=flag, because=because) for flag, because in stated.items()]

@@ -147,6 +147,10 @@ def _grid(
 
 
 def _caption(table: Table) -> str:
+    return _said(table) + (f"; {table.of}" if table.of else "")
+
+
+def _said(table: Table) -> str:
     meaning = table.meaning
     if table.metric == "positives":
         return f"{meaning.title}: {meaning.definition}"

@@ -203,7 +203,7 @@ def _numbers(
         cell = grid.cell(*row, task)
         number = cell.number(metric) if cell is not None else None
         if cell is not None and number is not None:
-            number = number.hidden(hiding(grid, cell.jobs, metric))
+            number = grid.flags.on(number, cell.jobs, attacks=metric != "clean")
         found.append(number)
     return found
 

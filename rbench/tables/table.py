@@ -128,6 +128,8 @@ class Number:
     digits: int = 1
     withheld: tuple[Flag, ...] = ()
     """The flags for which a suite that requires healthy encoders, victims and attacks withholds the number."""
+    flagged: bool = False
+    """Whether any flag concerns the number, so that it is never the best. It is not compared with others for bold."""
 
     @classmethod
     def of(cls, score: Score, metric: Metric, **more: Any) -> Number:
@@ -213,6 +215,8 @@ class Table:
     """Title and definition of a measure's table. None: those of the metric in `MEANING`."""
     contests: tuple[Contest, ...] = ()
     """What may be tested to tell which entries are bold. Empty for tables without examples that all entries share."""
+    of: str = ""
+    """What its numbers are of, for the caption: these weights, or these methods."""
     bold: str = ""
     """Who shares the bold with the best entries, for the caption: begins with a comma."""
     brief: tuple[str, ...] = ()

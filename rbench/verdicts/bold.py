@@ -1,18 +1,19 @@
-"""Let all entries of a table that are not significantly worse than the best share its bold.
+"""Let all entries of a table that are not significantly worse than the best share its bold, where any entry is worse.
 
 A table of attacks says which of its entries are compared (`Table.contests`). In each contest the best entry is compared
-with every other one, example by example (`rbench.score.paired`), or by counts where the RUN keeps no outcomes. Which
-entry is the best is only known after looking, so Holm's correction counts all pairs of the contest, k (k - 1) / 2, and
-not only the k - 1 that are tested. An average over tasks is tested as one number.
+with every other one, example by example (`rbench.score.paired`), or by counts where the RUN keeps no outcomes. All
+pairs of all contests of the table are one family (`verdicts.family`): which entry is the best, and in which column
+anything differs, is only known after looking. An average over tasks is tested as one number.
 
-An entry loses the bold only where the test says that it is worse. So bold is no claim that two entries are alike: with
-few examples all of them may share it. Withheld entries take no part. Entries of controls, and those with a flag that
-are not withheld, take part as any other, and a note names those that are bold.
+A contest in which no entry is significantly worse than the best has no bold, and a note counts such contests. So bold
+says that something differs. An entry with bold is not shown to be worse than the best; with few examples that says
+little. Withheld and flagged entries take no part (`Number.flagged`): the best is that of the others. A note names
+controls that are bold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -20,7 +21,7 @@ from typing import cast
 from rbench.errors import StoreError
 from rbench.score import SHARES
 from rbench.score.combined import compare_averages
-from rbench.score.paired import Difference, PairedSample, compare, holm
+from rbench.score.paired import Difference, PairedSample, compare
 from rbench.score.unpaired import average_differences, compare_means, compare_shares
 from rbench.score.worst_case import counts, together
 from rbench.spec import AttackMetric, Bold
@@ -28,10 +29,10 @@ from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, Run, grid
 from rbench.tables.any_attack import ANY, any_attack
 from rbench.tables.flags import Flags
-from rbench.tables.table import CellKey, Contest, Entry, Number
+from rbench.tables.table import MEANING, CellKey, Contest, Entry, Number
+from rbench.verdicts.family import ALPHA, corrected, correction
 from rbench.verdicts.pairing import Row, by_run, matched, sample_of, training
 
-ALPHA = 0.05
 TESTED: frozenset[AttackMetric] = SHARES | {"queries", "perturbed"}
 """The metrics whose entries are tested. Seconds depend on what else a machine did."""
 
@@ -45,13 +46,35 @@ class _Values:
 
 
 @dataclass(frozen=True)
-class _Decided:
-    """Which rows of a contest share the bold, and whether it was told from counts alone."""
+class _Compared:
+    """What is compared in one contest."""
 
-    rows: frozenset[int]
-    unpaired: bool
-    worse: int
-    """Number of entries that are significantly worse."""
+    contest: Contest
+    there: Mapping[int, float]
+    """The values that are compared, by row."""
+    best: int
+    """The row of the best one."""
+    found: Mapping[int, Difference]
+    """What the best one is compared with by row, each the other less the best; empty where all print alike."""
+    unpaired: bool = False
+    """Whether they are compared by counts alone."""
+
+    @property
+    def pairs(self) -> int:
+        """The number of comparisons that a reader makes who looks for the best and for what is worse."""
+        return len(self.there) * (len(self.there) - 1) // 2
+
+    @property
+    def same(self) -> tuple[object, ...]:
+        """What two contests have in common that are one: each attack on a victim found the same clean accuracy."""
+        clean = self.contest.metric == "clean"
+        keys = [keys for row, keys in self.contest.entries if row in self.there]
+        cells = tuple(tuple(key[1:] if clean else key for key in some) for some in keys)
+        return self.contest.metric, cells, tuple(self.there.values())
+
+    @property
+    def p(self) -> list[float | None]:
+        return [difference.p for difference in self.found.values()]
 
 
 def marked(table: Table, results: Results, how: Bold = "significant") -> Table:
@@ -60,29 +83,44 @@ def marked(table: Table, results: Results, how: Bold = "significant") -> Table:
     Args:
         table: as `rbench.tables.build` makes it, with the best entries marked.
         results: the RUN of the table.
-        how: `best` leaves the marks as they are, `none` removes them, `significant` adds all entries that are not
-            significantly worse.
+        how: `best` leaves the marks as they are, `none` removes them, `significant` has bold where an entry is
+            significantly worse than the best: the best, and all that are not.
     """
     if how == "best":
         return table
     if how == "none":
         return replace(table, rows=tuple(tuple(_with(entry, best=False) for entry in row) for row in table.rows))
     judge = _Judge(results)
-    contests = [contest for contest in table.contests if contest.metric in TESTED and _best(table, contest) is not None]
-    decided = [judge.decide(table, contest) for contest in contests]
-    shared = {(row, one.column) for one, found in zip(contests, decided, strict=True) for row in found.rows}
+    contests = [contest for contest in table.contests if contest.metric in TESTED]
+    compared = [one for contest in contests if (one := judge.compared(table, contest)) is not None]
+    once = {one.same: one for one in compared}
+    family = sum(one.pairs for one in once.values())
+    found = iter(corrected([p for one in once.values() for p in one.p], family))
+    by_same = {same: [next(found) for _ in one.found] for same, one in once.items()}
+    shared = {}
+    for one in compared:
+        worse = _worse(table, one, by_same[one.same])
+        shared[one.contest] = one.there.keys() - worse if worse else frozenset()
+    bold = {(row, contest.column) for contest, rows in shared.items() for row in rows}
+    tested = {(row, contest.column) for contest in contests for row, _ in contest.entries}
     rows = tuple(
-        tuple(_with(entry, best=True) if (i, k) in shared else entry for k, entry in enumerate(row))
+        tuple(_with(entry, best=(i, k) in bold) if (i, k) in tested else entry for k, entry in enumerate(row))
         for i, row in enumerate(table.rows)
     )
-    said = _caption(table, contests, decided)
+    shown = replace(table, rows=rows)
+    how_tested = f"{_ways(compared)}, {correction(family, 'this table')}" if compared else ""
     # Clean accuracy is nothing that an encoder has for knowing little.
-    robust = [one for one in contests if one.metric != "clean"]
-    care = judge.care(
-        [key for one in robust for row, keys in one.entries if (row, one.column) in shared for key in keys]
+    robust = [contest for contest in shared if contest.metric != "clean"]
+    controls = judge.controls(
+        [key for one in robust for row, keys in one.entries if row in shared[one] for key in keys]
     )
-    care = (*_undecided(decided), *care)
-    return replace(table, rows=rows, bold=said, notes=(*table.notes, *care), brief=(*table.brief, *care))
+    said = (*_undecided(table, shared, how_tested), *_flagged(table, contests), *controls)
+    bold_said = _caption(shown, {contest.column for contest in contests if _is_shown(shown, contest)}, how_tested)
+    return replace(shown, bold=bold_said, notes=(*table.notes, *said), brief=(*table.brief, *said))
+
+
+def _is_shown(table: Table, contest: Contest) -> bool:
+    return any(table.rows[row][contest.column] is not None for row, _ in contest.entries)
 
 
 def _with(entry: Entry, *, best: bool) -> Entry:
@@ -93,36 +131,72 @@ def _number(table: Table, row: int, column: int) -> Number:
     return cast(Number, table.rows[row][column])
 
 
-def _best(table: Table, contest: Contest) -> int | None:
-    """Return the row of the best entry of a contest; None where the layout marked none."""
-    of = {row: _number(table, row, contest.column) for row, _ in contest.entries if table.rows[row][contest.column]}
-    best = {row: number.value for row, number in of.items() if number.best and number.value is not None}
-    others = [number.value for number in of.values() if not number.best and number.value is not None]
-    if not best or not others:
-        return None
-    lowest = next(iter(best.values())) < others[0]
-    return min(best, key=best.__getitem__) if lowest else max(best, key=best.__getitem__)
+def _there(table: Table, contest: Contest) -> dict[int, float]:
+    """Return the values that are compared, by row: none where one is missing, as there is no best then."""
+    numbers = {row: table.rows[row][contest.column] for row, _ in contest.entries}
+    taking = {
+        row: one for row, one in numbers.items() if not (isinstance(one, Number) and (one.withheld or one.flagged))
+    }
+    there = {row: one.value for row, one in taking.items() if isinstance(one, Number) and one.value is not None}
+    return there if len(there) == len(taking) else {}
 
 
-def _caption(table: Table, contests: Sequence[Contest], decided: Sequence[_Decided]) -> str:
+def _worse(table: Table, one: _Compared, corrected_p: Sequence[float | None]) -> set[int]:
+    """Return the rows that are significantly worse than the best."""
+    return {
+        row
+        for (row, found), p in zip(one.found.items(), corrected_p, strict=True)
+        if p is not None
+        and p < ALPHA
+        and found.value is not None
+        # Paired and shown values may point in opposite directions: then the entry is not shown to be worse.
+        and found.value * (one.there[row] - one.there[one.best]) > 0
+        and not _alike(table, one, row)
+    }
+
+
+def _alike(table: Table, one: _Compared, row: int) -> bool:
+    """Whether an entry prints like the best one."""
+    number = _number(table, row, one.contest.column)
+    return number.shown(one.there[row]) == number.shown(one.there[one.best])
+
+
+def _ways(compared: Sequence[_Compared]) -> str:
+    ways = {one.unpaired for one in compared if one.found}
+    return "paired, or by counts" if len(ways) > 1 else "unpaired, by counts" if True in ways else "paired"
+
+
+def _caption(table: Table, tested: set[int], how_tested: str) -> str:
     """Say who shares the bold with the best entries. Some columns of a table may be tested and others not."""
     bold = {k for row in table.rows for k, entry in enumerate(row) if isinstance(entry, Number) and entry.best}
-    tested = {contest.column for contest in contests}
-    if not tested:
-        return ", not tested" if bold else ""
-    ways = {found.unpaired for found in decided}
-    how = "paired, or by counts" if len(ways) > 1 else "unpaired, by counts" if True in ways else "paired"
+    if not bold:
+        return ""
+    if not bold & tested:
+        return ", not tested"
     where = "" if bold <= tested else f" in {', '.join(table.header[k] for k in sorted(tested))}"
-    return f", and{where} all that are not significantly worse ({how}, Holm, alpha {ALPHA})"
+    return f", and{where} all that are not significantly worse ({how_tested})"
 
 
-def _undecided(decided: Sequence[_Decided]) -> list[str]:
-    """Say what it means where all entries of a contest are bold."""
-    even = sum(not found.worse for found in decided)
-    said = (
-        f"In {even} of {len(decided)} comparisons all entries are bold: these examples show no difference between them."
-    )
-    return [said] if even else []
+_COUNTED = {"by-task": "of each task", "advsts": "of each attack and task"}
+"""How contests are counted by layout or metric; in others by attack."""
+
+
+def _undecided(table: Table, shared: Mapping[Contest, Collection[int]], how_tested: str) -> list[str]:
+    """Say in how many contests nothing is bold because nothing there is significantly worse than the best."""
+    even = sum(not rows for rows in shared.values())
+    if not even:
+        return []
+    of = _COUNTED.get(table.metric, _COUNTED.get(table.layout, "of each attack"))
+    where = "No column has bold" if even == len(shared) == 1 else f"{even} of {len(shared)} columns {of} have no bold"
+    tested = f" ({how_tested})" if even == len(shared) else ""
+    return [f"{where}: no entry there is significantly worse than the best{tested}."]
+
+
+def _flagged(table: Table, contests: Sequence[Contest]) -> list[str]:
+    """Say that flagged entries take no part, where there are any beside others."""
+    entries = (table.rows[row][contest.column] for contest in contests for row, _ in contest.entries)
+    there = any(isinstance(one, Number) and one.flagged and not one.withheld for one in entries)
+    return ["Flagged entries are never bold, and bold compares the others."] if there and len(table.rows) > 1 else []
 
 
 @dataclass(frozen=True)
@@ -140,51 +214,39 @@ class _Judge:
     def _read(self) -> dict[tuple[CellKey, AttackMetric], tuple[_Values, ...] | None]:
         return {}
 
-    def decide(self, table: Table, contest: Contest) -> _Decided:
-        """Compare the best entry of a contest with every other one that has a value."""
-        best = _best(table, contest)
-        assert best is not None, "only contests with a best entry are decided"
+    def compared(self, table: Table, contest: Contest) -> _Compared | None:
+        """Compare the best entry of a contest with every other one; None where fewer than two take part."""
+        there = _there(table, contest)
+        if len(there) < 2:
+            return None
+        pick = min if MEANING[contest.metric].best == "lowest" else max
+        best = pick(there, key=there.__getitem__)
+        if len({_number(table, row, contest.column).shown(value) for row, value in there.items()}) == 1:
+            return _Compared(contest, there, best, {})
         keys = dict(contest.entries)
-        values = {row: _number(table, row, contest.column).value for row in keys}
-        there = {row: value for row, value in values.items() if value is not None}
-        others = [row for row in there if row != best]
         unpaired = any(self._values(key, contest.metric) is None for row in there for key in keys[row])
-        differences = [self._compare(keys[best], keys[row], contest.metric, paired=not unpaired) for row in others]
-        pairs = len(there) * (len(there) - 1) // 2
-        corrected = holm([found.p for found in differences] + [1.0] * (pairs - len(others)))
-        worse = {
-            row
-            for row, found, p in zip(others, differences, corrected, strict=False)
-            if p is not None
-            and p < ALPHA
-            and found.value is not None
-            # Paired and shown values may point in opposite directions: then the entry is not shown to be worse.
-            and found.value * (there[row] - there[best]) > 0
-            and not _number(table, row, contest.column).best
+        found = {
+            row: self._compare(keys[best], keys[row], contest.metric, paired=not unpaired)
+            for row in there
+            if row != best
         }
-        return _Decided(frozenset(there.keys() - worse), unpaired, len(worse))
+        return _Compared(contest, there, best, found, unpaired)
 
-    def care(self, bold: Sequence[CellKey]) -> tuple[str, ...]:
-        """Return a note on bold entries of controls and of victims near chance, whose robustness may mean little."""
-        flags, named = Flags(self.results.plan, self.results.standing.records), {}
-        for key in dict.fromkeys(bold):
-            jobs = self._grid.cells[key].jobs
-            why = (
-                ["control"]
-                if any(
-                    job.stage in ("finetune", "open") and job.entry is not None and job.entry.control
-                    for job in flags.behind(jobs)
-                )
-                else []
+    def controls(self, bold: Sequence[CellKey]) -> tuple[str, ...]:
+        """Return a note on bold entries of controls, whose robustness may mean little."""
+        flags = Flags(self.results.plan, self.results.standing.records)
+        named = {
+            key[1]: None
+            for key in dict.fromkeys(bold)
+            if any(
+                job.stage in ("finetune", "open") and job.entry is not None and job.entry.control
+                for job in flags.behind(self._grid.cells[key].jobs)
             )
-            why += ["near chance"] if "near chance" in flags.of(jobs) else []
-            if why:
-                name = key[1] if why == ["control"] else f"{key[1]} on {key[3]}"
-                named[name] = f"{name} ({', '.join(why)})"
+        }
         if not named:
             return ()
         because = "since a network that knows little may be fooled less"
-        return (f"Bold, but with care, {because}: {', '.join(named.values())}.",)
+        return (f"Bold, but with care, {because}: {', '.join(f'{name} (control)' for name in named)}.",)
 
     def _compare(
         self, one: Sequence[CellKey], other: Sequence[CellKey], metric: AttackMetric, *, paired: bool

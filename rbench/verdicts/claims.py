@@ -3,23 +3,28 @@
 A claim is taken apart into comparisons (`spec.claimed`). Each is judged by its two-sided p value against what the claim
 says, corrected by Holm for all comparisons of the claim: below 0.05 it is supported or contradicted, by the side on
 which the value lies, and otherwise undecided. A claim is contradicted if one of its comparisons is, and supported if
-all are. So a claim that is true is called contradicted in at most 5% of RUNs, however many comparisons it has.
+all are. So a claim that is true is called contradicted in at most 5% of RUNs, however many comparisons it has. The
+comparisons of a claim are one family (`verdicts.family`).
+
+A claim is about methods unless it says `about: weights`. One training, or one fine-tuning, decides nothing of a method
+(`rbench.tables.about`), whatever its p.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rbench.score.paired import Difference, holm
+from rbench.score.paired import Difference
 from rbench.spec import Claim
 from rbench.spec.claimed import Comparison, Ground, comparisons
+from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.verdicts.cells import Cells
+from rbench.verdicts.family import ALPHA, corrected
 from rbench.verdicts.judge import Bound, Found, judge
 
-ALPHA = 0.05
 Verdict = Literal["supported", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "undecided")
 
@@ -33,6 +38,10 @@ class Judged:
     found: Found
     p: float | None = None
     """Corrected by Holm for all comparisons of the claim."""
+    alone: str = ""
+    """Why it is about these weights; empty where it is about methods."""
+    barred: bool = False
+    """Whether that leaves it undecided, because the claim is about methods."""
 
     @property
     def difference(self) -> Difference | None:
@@ -43,6 +52,8 @@ class Judged:
         d = self.difference
         if d is None or d.value is None or self.p is None or self.p >= ALPHA or d.value == self.bound.value:
             return "undecided"
+        if self.barred:
+            return "undecided"
         below = d.value < self.bound.value
         return "supported" if below == (self.comparison.direction == "lower") else "contradicted"
 
@@ -51,7 +62,9 @@ class Judged:
         """Why it is undecided, where no number says it."""
         if self.found.why or self.difference is None or self.difference.value is None:
             return self.found.why or "no example is common"
-        return "the values do not vary, so there is no interval" if self.difference.p is None else ""
+        if self.difference.p is None:
+            return "the values do not vary, so there is no interval"
+        return self.alone if self.barred else ""
 
 
 @dataclass(frozen=True)
@@ -76,12 +89,20 @@ class JudgedClaim:
         return "supported" if self.counts["supported"] == len(self.judged) > 0 else "undecided"
 
     @property
+    def about(self) -> str:
+        """Whom the verdict is about: these weights, or these methods; empty where nothing was compared."""
+        there = [one.alone for one in self.judged if one.difference is not None]
+        return (WEIGHTS if any(there) else METHODS) if there else ""
+
+    @property
     def notes(self) -> list[str]:
         """What a reader must know of the verdict: whom it is about, and what it was computed from."""
         said = []
-        decided = [one.difference for one in self.judged if one.difference is not None]
-        if any(min(d.trainings) < 2 for d in decided):
-            said.append("one training stands for a method, so the verdict is about these weights and not the method")
+        why = "; ".join(dict.fromkeys(one.alone for one in self.judged if one.alone and one.difference is not None))
+        if why and self.claim.about == "method":
+            said.append(f"undecided, since it speaks of methods ({why}); with `about: weights` it speaks of {WEIGHTS}")
+        elif why:
+            said.append(f"about {WEIGHTS} and not about a method ({why})")
         if any(one.found.unpaired for one in self.judged):
             said.append("judged unpaired, by counts or by the intervals of tables, not example by example")
         if left := sum(one.comparison.left_out for one in self.judged):
@@ -97,9 +118,22 @@ def judge_claims(claims: Sequence[Claim], ground: Ground, cells: Cells) -> tuple
 def _judged(claim: Claim, ground: Ground, cells: Cells) -> JudgedClaim:
     percent = cells.percent(claim.metric)
     bound = _bound(claim, 100.0 if percent else 1.0)
-    found = [Judged(one, bound, judge(one, claim.metric, bound, cells)) for one in comparisons(claim, ground)]
-    corrected = holm([one.difference.p if one.difference is not None else None for one in found])
-    return JudgedClaim(claim, tuple(replace(one, p=p) for one, p in zip(found, corrected, strict=True)), percent)
+    trained = trainings(cells.results.plan)
+    found = [
+        _barred(Judged(one, bound, judge(one, claim.metric, bound, cells)), claim, trained)
+        for one in comparisons(claim, ground)
+    ]
+    p = corrected([one.difference.p if one.difference is not None else None for one in found])
+    return JudgedClaim(claim, tuple(replace(one, p=q) for one, q in zip(found, p, strict=True)), percent)
+
+
+def _barred(one: Judged, claim: Claim, trained: Mapping[str, int]) -> Judged:
+    """Return a comparison with whom it is about."""
+    groups = one.comparison.groups
+    first, second = ({cell.encoder for group in groups for cell in group[side]} for side in (0, 1))
+    tunings = one.difference.seeds if one.difference is not None else 1
+    why = alone(first, second, trained, tunings)
+    return replace(one, alone=why, barred=bool(why) and claim.about == "method")
 
 
 def _bound(claim: Claim, scale: float) -> Bound:

@@ -7,7 +7,8 @@ from typing import Any
 
 from rbench.tables import Table
 from rbench.tables.table import Entry, Meaning, Number, p_value
-from rbench.verdicts.claims import ALPHA, VERDICTS, Judged, JudgedClaim
+from rbench.verdicts.claims import VERDICTS, Judged, JudgedClaim
+from rbench.verdicts.family import ALPHA
 
 ABOUT = Meaning("Claims", "what the RUN says of each", percent=False)
 
@@ -55,19 +56,26 @@ def _each(found: JudgedClaim) -> str:
 
 def _counted(found: JudgedClaim) -> str:
     counts = ", ".join(f"{n} {verdict}" for verdict, n in found.counts.items() if n)
-    return f"{found.verdict} ({counts or 'nothing here matches it'})"
+    return f"{found.verdict}{_about(found)} ({counts or 'nothing here matches it'})"
+
+
+def _about(found: JudgedClaim) -> str:
+    """Say whom a verdict is about, where there is one."""
+    return f", {found.about}" if found.verdict != "undecided" else ""
 
 
 def brief(found: JudgedClaim) -> str:
-    """Return the counts of verdicts, or the only number with its interval, p and n."""
+    """Return the counts of verdicts, or the only number with its interval, p and n; and whom the verdict is about."""
+    whom = f", {found.about}" if found.about else ""
     if len(found.judged) != 1:
-        return ", ".join(f"{found.counts[verdict]} {verdict}" for verdict in VERDICTS)
+        return ", ".join(f"{found.counts[verdict]} {verdict}" for verdict in VERDICTS) + whom
     (one,) = found.judged
     d = one.difference
-    if d is None or one.why:
+    if d is None or (one.why and one.p is None):
         return one.why
     said = f"{_difference(found, one)}, 95% interval {_interval(found, one)}"
-    return f"{said}, p {p_value(one.p)}, n {d.n}" if one.p is not None else f"{said}, n {d.n}"
+    why = f": {one.why}" if one.why else ""
+    return f"{said}, p {p_value(one.p)}, n {d.n}{whom}{why}" if one.p is not None else f"{said}, n {d.n}{whom}"
 
 
 def _row(found: JudgedClaim, one: Judged) -> tuple[Entry, ...]:
@@ -82,7 +90,7 @@ def _row(found: JudgedClaim, one: Judged) -> tuple[Entry, ...]:
         _difference(found, one),
         _interval(found, one),
         p_value(one.p),
-        one.verdict + (f": {one.why}" if one.why else ""),
+        one.verdict + (_about(found) if alone else "") + (f": {one.why}" if one.why else ""),
     )
 
 
@@ -129,6 +137,8 @@ def _cell(found: JudgedClaim, one: Judged) -> dict[str, Any]:
         "other_value": one.found.other,
         **{name: getattr(d, name) if d is not None else None for name in _FIELDS},
         "p_holm": one.p,
+        "comparisons": sum(other.p is not None for other in found.judged),
+        "about": None if d is None else "weights" if one.alone else "method",
         "trainings_one": d.trainings[0] if d is not None else None,
         "trainings_other": d.trainings[1] if d is not None else None,
         "paired": None if d is None else not one.found.unpaired,
@@ -144,10 +154,13 @@ def _unmatched(found: JudgedClaim) -> dict[str, Any]:
 
 
 def _notes(found: Sequence[JudgedClaim]) -> Iterator[str]:
+    total = sum(one.p is not None for claim in found for one in claim.judged)
+    claims = f"{len(found)} claim{'s' * (len(found) != 1)} with {total} comparison{'s' * (total != 1)}"
     yield (
         "Difference: One less Other (times the claim's factor), or One alone where it is held against a number. p is "
-        f"two-sided and corrected by Holm for the comparisons of a claim; a verdict needs p < {ALPHA}. A claim is "
-        "supported if all of its comparisons are, and contradicted if one is."
+        f"two-sided; a verdict needs p < {ALPHA}. A claim is supported if all of its comparisons are, and contradicted "
+        f"if one is. There are {claims}. The comparisons of each claim are a family of their own, corrected by Holm. "
+        "Tables, and rbench compare, correct for all that they show, and may leave the same cells undecided."
     )
     yield (
         "The interval is not corrected. Where it is wide, undecided means too few examples or seeds, and not that "

@@ -11,17 +11,18 @@ import numpy as np
 
 from rbench.errors import StoreError
 from rbench.score import SHARES, Tally
-from rbench.score.paired import Difference, compare, holm
+from rbench.score.paired import Difference, compare
 from rbench.spec import FinetuneJob, Job, Outcome
 from rbench.spec.claimed import ANY_ATTACK, computed
 from rbench.tables import Results, Table
+from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.attacked import AttackedSample
 from rbench.tables.flags import Flags
 from rbench.tables.table import MEANING, Entry, Number, p_value
 from rbench.verdicts.all_attacks import of_side, said
+from rbench.verdicts.family import ALPHA, corrected, correction
 from rbench.verdicts.pairing import CellName, Compared, Side, by_counts, differing, pair
 
-ALPHA = 0.05
 _PAIRED: Mapping[Compared, str] = {
     "aua": "all examples",
     "clean": "all examples",
@@ -40,13 +41,15 @@ class ComparedCell:
     unpaired: tuple[float | None, float | None]
     """The values of the two in tables: each over the encoder's own examples."""
     p: float | None
-    """Corrected by Holm for all cells that are compared."""
+    """Corrected by Holm for all cells that are compared, which are one family (`verdicts.family`)."""
     flags: tuple[str, ...] = ()
     fell_only: tuple[tuple[Outcome, Outcome], ...] = ()
     both: int | None = None
     """Shares: pairs in which both are 1; None where examples are not paired, and for other values."""
     columns: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    alone: str = ""
+    """Why the verdict is about these weights; empty where it is about methods."""
 
     @property
     def verdict(self) -> str:
@@ -123,7 +126,7 @@ def compare_sides(
             judged = by_counts(one, other, computed(metric))
             unpaired.append(str(name))
         found.append((name, samples, paired, judged, raised))
-    corrected = holm([difference.p for *_, difference, _ in found])
+    p_values = corrected([difference.p for *_, difference, _ in found])
     cells = tuple(
         ComparedCell(
             name,
@@ -135,13 +138,27 @@ def compare_sides(
             None if difference.only_one is None else int(np.sum(paired.sample.one * paired.sample.other)),
             samples[0][0].run.spec.task.columns,
             samples[0][0].run.spec.task.labels,
+            _alone(sides, of, difference),
         )
-        for (name, samples, paired, difference, raised), p in zip(found, corrected, strict=True)
+        for (name, samples, paired, difference, raised), p in zip(found, p_values, strict=True)
     )
     if unpaired:
         notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts.")
     notes += left
     return Comparison(sides[0].encoder, sides[1].encoder, metric, cells, tuple(notes))
+
+
+def _alone(sides: tuple[Side, Side], of: tuple[Results, Results], difference: Difference) -> str:
+    """Say why a comparison is about these weights. Encoders of one name in two RUNs are two."""
+    names = [side.encoder for side in sides]
+    if sides[0].run != sides[1].run and names[0] == names[1]:
+        names = [f"{name} ({rank})" for rank, name in enumerate(names, 1)]
+    trained = {
+        name: min(trainings(results.plan)[side.encoder], found)
+        for name, side, results, found in zip(names, sides, of, difference.trainings, strict=True)
+        if side.encoder in trainings(results.plan)
+    }
+    return alone(names[:1], names[1:], trained, difference.seeds)
 
 
 def _before_attacks(side: Side, shared: Sequence[CellName]) -> Side:
@@ -227,7 +244,7 @@ def table(found: Comparison) -> Table:
         interval="",
         about=replace(
             about,
-            title=f"{about.title}: {other} against {one}",
+            title=f"{about.title}: {other} against {one}, {WEIGHTS if any(c.alone for c in found.cells) else METHODS}",
             undefined="too few examples or seeds, or values that do not vary",
         ),
     )
@@ -273,24 +290,27 @@ def _cell(found: Comparison, cell: ComparedCell) -> dict[str, Any]:
         "trainings_other": d.trainings[1],
         "seeds": d.seeds,
         "flags": ", ".join(cell.flags) or None,
+        "comparisons": sum(one.p is not None for one in found.cells),
+        "about": "weights" if cell.alone else "method",
     }
 
 
 def _notes(found: Comparison, one: str, other: str) -> list[str]:
-    cells = "cell" if len(found.cells) == 1 else "cells"
+    compared = sum(cell.p is not None for cell in found.cells)
     paired = _PAIRED.get(found.metric, "the examples that both victims classify correctly")
     said = [
         f"The columns {one} and {other} are the values of tables, each over the encoder's own examples. The difference "
         f"is over {paired}, example by example; n counts them, once for each training and fine-tuning seed.",
-        f"p is two-sided and corrected by Holm for {len(found.cells)} {cells}; a verdict needs p < {ALPHA}.",
+        f"p is two-sided and corrected: {correction(compared, 'this command')}. A claim on one of these cells corrects "
+        "for its own comparisons, and a table for all that it shows.",
         "Could show: the smallest true difference that such a sample shows with a power of 80%, before the correction. "
         "Where it is larger than a difference that matters, undecided means too few examples or seeds, and not that "
         "there is no difference.",
     ]
-    alone = {
-        name for cell in found.cells for name, n in zip((one, other), cell.difference.trainings, strict=True) if n < 2
-    }
-    if alone:
-        names = " and ".join(name for name in (one, other) if name in alone)
-        said.append(f"{names}: one training, so the verdict is about these weights and not about the method.")
+    why = "; ".join(dict.fromkeys(cell.alone for cell in found.cells if cell.alone))
+    said.append(
+        f"Verdicts are about {WEIGHTS}, and not about methods: {why}."
+        if why
+        else f"Verdicts are about {METHODS}: each encoder that was trained here has several trainings."
+    )
     return said

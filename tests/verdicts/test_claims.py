@@ -21,6 +21,7 @@ from rbench.spec import Health, Job, Raised
 from rbench.storage.runs import Store
 from rbench.tables import Results, attack_table
 from rbench.verdicts.claims import JudgedClaim
+from rbench.verdicts.claims_table import lines, table
 from tests.tables.conftest import make_outcomes, make_suite
 
 MakeRun = Callable[..., Store]
@@ -29,7 +30,7 @@ ONE_SEED = {"seeds": (0,)}
 
 def judged(store: Store, **keys: Any) -> JudgedClaim:
     file = store.root.parent / "claims.yaml"
-    file.write_text(yaml.safe_dump({"claims": [{"id": "c", **keys}]}))
+    file.write_text(yaml.safe_dump({"claims": [{"id": "c", "about": "weights", **keys}]}))
     (found,) = api.claims(store.root, file)
     return found
 
@@ -328,6 +329,40 @@ def test_one_contradiction_contradicts_a_claim(make_run: MakeRun) -> None:
     assert "these weights" in found.notes[0]
 
 
+def test_a_claim_on_methods_is_undecided_where_there_is_one_training_and_says_so(make_run: MakeRun) -> None:
+    """Whatever its p: another training may move the number by more than the choice of texts explains."""
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    weights, method = (judged(store, of="minilm", at_most=1, about=about) for about in ("weights", "method"))
+    assert weights.verdict == "contradicted" and weights.about == method.about == "these weights"
+    assert method.verdict == "undecided"
+    (one,) = method.judged
+    assert one.p == weights.judged[0].p and one.p is not None and one.p < 0.05
+    assert one.why == "given weights of minilm"
+    assert "with `about: weights` it speaks of these weights" in method.notes[0]
+    (line,) = lines([method])
+    assert line.startswith("undecided: c, ") and line.endswith(", these weights: given weights of minilm)")
+    assert ", these weights)" in lines([weights])[0]
+    cells = [table([found]).cells[0] for found in (weights, method)]
+    assert [cell["about"] for cell in cells] == ["weights", "weights"]
+    assert [cell["verdict"] for cell in cells] == ["contradicted", "undecided"]
+
+
+def test_a_claim_on_attacks_is_about_methods_where_victims_were_fine_tuned_several_times(make_run: MakeRun) -> None:
+    store = make_run(make_suite(seeds=(0, 1)), sealed=True)
+    attacks = ("pwws", "bertattack[max_words=10]")
+    pair = {"lower": {"attack": attacks[0]}, "than": {"attack": attacks[1]}}
+    assert judged(store, **pair, about="method").about == "these methods"
+    assert judged(store, lower="bert_b", than="minilm").about == "these weights", "no encoder was trained"
+
+
+def test_the_number_of_comparisons_of_a_file_is_said(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    found = judged(store, of="minilm", at_most=99.99, for_each="attack")
+    shown = table([found, found])
+    assert "There are 2 claims with 4 comparisons. The comparisons of each claim are a family" in shown.notes[0]
+    assert [cell["comparisons"] for cell in shown.cells] == [2] * 4
+
+
 def rbench(*words: str | Path) -> Any:
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(word) for word in words])
 
@@ -336,13 +371,14 @@ def test_the_verb_prints_verdicts_and_exits_with_3_only_when_strict(make_run: Ma
     store = make_run(make_suite(**ONE_SEED), sealed=True)
     file = tmp_path / "c.yaml"
     file.write_text(
-        "claims: [{id: low, of: minilm, at_most: 1, source: Paper}, {id: high, of: minilm, at_most: 99.99}]"
+        "claims: [{id: low, of: minilm, at_most: 1, source: Paper, about: weights}, "
+        "{id: high, of: minilm, at_most: 99.99, about: weights}]"
     )
     shown = rbench("claims", store.root, "--claims", file)
     assert shown.exit_code == 0 and "contradicted" in shown.stdout and "low: from Paper." in shown.stdout
     strict = rbench("claims", store.root, "--claims", file, "--strict")
     assert strict.exit_code == 3 and "contradicted: low" in strict.output
-    file.write_text("claims: [{id: high, of: minilm, at_most: 99.99}]")
+    file.write_text("claims: [{id: high, of: minilm, at_most: 99.99, about: weights}]")
     assert rbench("claims", store.root, "--claims", file, "--strict").exit_code == 0
     for fmt in ("csv", "json", "latex"):
         assert "supported" in rbench("claims", store.root, "--claims", file, "--format", fmt).stdout
@@ -361,15 +397,14 @@ def test_bad_input_is_exit_2(make_run: MakeRun, tmp_path: Path) -> None:
 
 def test_a_run_ends_with_its_claims_and_what_it_could_have_shown(make_run: MakeRun) -> None:
     claims = (
-        {"id": "c", "of": "minilm", "at_most": 1},
-        {"id": "d", "of": "bert_b", "at_most": 99.99, "for_each": "task"},
+        {"id": "c", "of": "minilm", "at_most": 1, "about": "weights"},
+        {"id": "d", "of": "bert_b", "at_most": 99.99, "for_each": "task", "about": "weights"},
     )
     store = make_run(make_suite(**ONE_SEED, claims=claims), sealed=True)
     first, second, could = summary(Results.of(store), Registry())
     assert first.startswith("contradicted: c, asr of minilm at most 1 (")
-    assert (
-        second == "supported: d, asr of bert_b at most 99.99, for each task (2 supported, 0 contradicted, 0 undecided)"
-    )
+    said = "2 supported, 0 contradicted, 0 undecided, these weights"
+    assert second == f"supported: d, asr of bert_b at most 99.99, for each task ({said})"
     found = [one.difference for one in judged(store, lower="minilm", than="bert_b", for_each=["task", "attack"]).judged]
     sizes = [round(100 * d.smallest) for d in found if d is not None and d.smallest is not None]
     assert f"of {min(sizes)} to {max(sizes)} points" in could and "4 pairs of cells" in could

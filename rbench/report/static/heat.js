@@ -12,7 +12,7 @@ function drawSwitch() {
     el("label", {}, el("input", { type: "radio", name: "metric", value: metric.name, checked: metric === current, onchange: () => set({ metric: metric.name === "asr" ? "" : metric.name }) }), labels[metric.name] ?? metric.name)));
   const arrow = current.best === "lowest" ? "lower is more robust" : current.name === "clean" ? "higher is better" : "higher is more robust";
   fill(document.getElementById("metric-said"), el("span", {}, `${current.title}${current.percent ? ", %" : ""}: ${current.definition}; ${arrow}. `),
-    el("b", {}, "Marked"), el("span", {}, `: the best of a column${current.bold}. Click a number for its examples, a heading to sort.`));
+    el("b", {}, "Marked"), el("span", {}, `: ${current.bold}. Numbers are ${current.of}. Click a number for its examples, a heading to sort.`));
 }
 
 // The columns: [task, attack], with an average of each attack where there is one.

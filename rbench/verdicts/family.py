@@ -1,0 +1,41 @@
+"""The one rule for correcting p values: which comparisons are one family.
+
+*A family is all comparisons that one question makes*, and Holm's procedure corrects their p values together:
+
+- A table asks what differs among all that it shows. Its bold tests every two entries of every column, so these are one
+  family. With no difference anywhere, at most 5% of tables have any bold.
+- `rbench compare` asks where two encoders differ. All cells that it compares are one family.
+- A claim asks one thing, which was chosen before. Its own comparisons are one family, however many claims stand beside
+  it, and none that it did not ask for counts.
+
+So a claim may be decided where a table leaves the same two cells undecided: who asks one question looks once, and who
+looks for what stands out looks everywhere (confirmatory and exploratory comparisons: Bender and Lange, 2001, "Adjusting
+for multiple testing: when and how?"; Rubin, 2021, "When to adjust alpha during multiple testing"). Every verdict says
+of which family its p is. A gate (`score.gate`) asks whether anything in a check got worse: its rows are one family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rbench.score.paired import holm
+
+ALPHA = 0.05
+"""A verdict needs a corrected p below this."""
+
+
+def corrected(values: Sequence[float | None], comparisons: int = 0) -> list[float | None]:
+    """Return p values corrected by Holm for one family.
+
+    Args:
+        values: the p values of the comparisons that were computed; None where one has none.
+        comparisons: the number of comparisons that were open to be made, where it is larger: who picks the best of
+            three entries has looked at three pairs, though only two are tested. Each further one counts with p = 1.
+    """
+    return holm([*values, *[1.0] * (comparisons - len(values))])[: len(values)]
+
+
+def correction(comparisons: int, of: str) -> str:
+    """Say how the p values of a family are corrected: `Holm over the 102 comparisons of this table, alpha 0.05`."""
+    many = "the only comparison" if comparisons == 1 else f"the {comparisons:,} comparisons"
+    return f"Holm over {many} of {of}, alpha {ALPHA}"

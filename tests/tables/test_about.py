@@ -1,0 +1,87 @@
+"""What numbers and verdicts are about: these weights, or methods that were repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from rbench import tables
+from rbench.spec import EncoderSpec, PretrainJob
+from rbench.spec.plans import Draw
+from rbench.storage.runs import Store
+from rbench.tables import Results
+from rbench.tables.about import alone, of_table, trainings
+from rbench.tables.brief import briefed
+from rbench.tables.formats import render
+from tests.tables.conftest import make_suite
+
+Runs = Callable[..., Store]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "trained", "tunings", "why"),
+    [
+        # Encoders are compared: their trainings count, and no number of fine-tunings stands for them.
+        ("a", "b", {"a": 3, "b": 3}, 1, ""),
+        ("a", "b", {"a": 3, "b": 1}, 3, "one training of b"),
+        ("a", "b", {"a": 1, "b": 1}, 3, "one training of a, b"),
+        ("a", "b", {"a": 3}, 1, ""),  # b is given: the base from which a starts
+        ("a", "b", {"a": 1}, 3, "one training of a"),
+        ("a", "b", {}, 3, "given weights of a, b"),
+        # Strategies, attacks or tasks are compared on the same encoders: fine-tunings or trainings count.
+        ("ab", "ab", {}, 3, ""),
+        ("a", "a", {"a": 1}, 3, ""),
+        ("a", "a", {"a": 3}, 1, ""),
+        ("a", "a", {"a": 1}, 1, "nothing was trained or fine-tuned more than once"),
+        # One encoder is held against a number.
+        ("a", "", {"a": 3}, 1, ""),
+        ("a", "", {"a": 1}, 3, "one training of a"),
+        ("a", "", {}, 3, ""),
+        ("a", "", {}, 1, "given weights of a"),
+    ],
+)
+def test_what_is_compared_decides_which_repetitions_count(
+    one: str, other: str, trained: dict[str, int], tunings: int, why: str
+) -> None:
+    assert alone([*one], [*other], trained, tunings) == why
+
+
+def test_the_caption_of_one_training_says_these_weights(make_run: Runs) -> None:
+    results = Results.of(make_run(make_suite(seeds=(0,))))
+    table = briefed(tables.build(results, "asr"), results)
+    for fmt in ("markdown", "latex"):
+        assert "(lower is more robust; bold: the lowest of each attack and column); of these weights" in render(
+            table, fmt
+        )
+    assert of_table(tables.build(results, "asr", "full"), results.plan) == "", "a row of `full` is one victim"
+
+
+def test_the_caption_says_how_often_victims_were_fine_tuned(make_run: Runs) -> None:
+    results = Results.of(make_run(make_suite(seeds=(0, 1))))
+    table = tables.build(results, "asr")
+    assert of_table(table, results.plan) == "of these weights, fine-tuned with 2 seeds"
+
+
+def test_the_caption_of_several_trainings_says_these_methods(make_run: Runs) -> None:
+    results = Results.of(make_run(make_suite(seeds=(0,))))
+    table, plan = tables.build(results, "asr"), results.plan
+    for trained, said in (
+        (("minilm", "bert_b"), "of these methods, each trained with 2 seeds"),
+        (("minilm",), "of these methods, each trained with 2 seeds, and of given weights"),
+    ):
+        labels = {f"{name}[seed={seed}]": Draw(encoder=name, train_seed=seed) for name in trained for seed in (0, 1)}
+        jobs = [
+            plan.jobs[0].model_copy(
+                update={
+                    "stage": "pretrain",
+                    "parts": (label,),
+                    "spec": PretrainJob(encoder=EncoderSpec(name=label, base=".", pooling="cls"), data_fingerprint="d"),
+                }
+            )
+            for label in labels
+        ]
+        drawn = plan.model_copy(update={"jobs": (*plan.jobs, *jobs), "draws": labels})
+        assert trainings(drawn) == dict.fromkeys(trained, 2)
+        assert of_table(replace(table), drawn) == said
