@@ -135,8 +135,8 @@ def table(
             "--bold",
             callback=a.one_of("bold", a.BOLDS),
             metavar="WHAT",
-            help="significant: the best entries and all that are not significantly worse (the default where entries "
-            "can be tested); best: the best entries alone; none.",
+            help="significant: the best entries and all that are not significantly worse, where any is (the default "
+            "where entries can be tested); best: the best entries alone; none.",
             rich_help_panel=LOOK,
         ),
     ] = None,

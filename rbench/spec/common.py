@@ -31,7 +31,7 @@ Aggregation = Literal["all", "mean", "wmean"]
 """How the subsets of an STS set make one number: all pairs correlated together, or the mean of the subsets'
 correlations, plain or weighted by their pairs. The names are SentEval's."""
 Bold = Literal["significant", "best", "none"]
-"""What is bold in a table: the best entries and all that are not significantly worse, the best alone, or nothing."""
+"""What is bold: the best entries and all that are not significantly worse, where any is; the best alone; or nothing."""
 Notes = Literal["none", "short", "full"]
 """How much stands below a table."""
 FontSize = Literal["normalsize", "small", "footnotesize", "scriptsize", "tiny"]

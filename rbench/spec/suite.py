@@ -213,8 +213,8 @@ class TableSpec(Strict):
     aggregation: Aggregation = "all"
     """For tables of STS: how the subsets of a set make one number."""
     bold: Bold | None = None
-    """What is bold. None: all that is not significantly worse than the best, where the table has examples to test it
-    on; otherwise the best."""
+    """What is bold. None: the best and all that is not significantly worse, where anything is, in a table that has
+    examples to test it on; in others the best."""
     options: dict[str, Any] = {}
     """Options of the measure."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rbench.tables.columns import average, mark_best
+from rbench.tables.columns import average, best_of, mark_best
 from rbench.tables.table import Draws, Number
 
 
@@ -56,3 +56,16 @@ def test_an_average_over_an_entry_without_a_value_has_none() -> None:
     assert hidden is not None and (hidden.value, hidden.withheld) == (None, ("near chance",))
     (partial,) = average([ONE, replace(TWO, partial=True)], "asr")
     assert partial is not None and partial.partial
+
+
+def test_a_flagged_entry_is_never_the_best_and_the_best_is_that_of_the_others() -> None:
+    column = [Number(0.2, True, flagged=True), Number(0.4, True), Number(0.6, True)]
+    assert [n and n.best for n in best_of(column, "lowest")] == [False, True, False]
+    assert not any(n and n.best for n in best_of(column[:2], "lowest")), "one entry alone is the best of none"
+    (mean,) = average([replace(ONE, flagged=True), TWO], "asr")
+    assert mean is not None and mean.flagged and mean.value is not None
+
+
+def test_equal_best_entries_are_all_marked() -> None:
+    column = [Number(0.2001, True), Number(0.2, True), Number(0.6, True)]
+    assert [n and n.best for n in best_of(column, "lowest")] == [True, True, False]

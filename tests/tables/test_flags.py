@@ -32,8 +32,11 @@ from rbench.spec import (
     TaskSpec,
     Training,
 )
+from rbench.spec.keys import keyed
 from rbench.storage.runs import Store
-from rbench.tables import build, results_frame
+from rbench.tables import Results, build, results_frame
+from rbench.tables.brief import briefed
+from rbench.tables.flags import Flags
 from rbench.tables.formats import render
 from rbench.tables.table import Number, Table
 from tests.tables import test_contrast, test_evaluations
@@ -176,6 +179,30 @@ def test_a_flag_of_a_training_is_told_under_every_table_of_what_stands_on_it(
         ("above", "saturated"),
         ("noise", "none"),
     }
+
+
+@pytest.mark.parametrize(("metric", "layout"), [*SHOWN, ("contrast", "full")])
+def test_a_flag_that_the_file_of_given_weights_states_is_told_as_one_of_a_training(
+    metric: Any, layout: str, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No job here trained them, so that no record has it: it is below the table in short, in CSV and in JSON."""
+    stated = {"no adversary": "it moved nothing"}
+    monkeypatch.setitem(ENCODERS, "plain", ENCODERS["plain"].model_copy(update={"flags": stated}))
+    results = Results.of(make())
+    table = build(results, metric, layout)  # type: ignore[arg-type]
+    assert [note.partition(": ")[2] for note in flagged(table)] == ["plain (it moved nothing)."]
+    assert "Flagged no adversary: plain." in briefed(table, results).brief
+    assert table.flags == ({"job": "plain", "flag": "no adversary", "because": "it moved nothing"},)
+    for cell in table.cells:
+        assert cell["flags"] == (["no adversary"] if cell["encoder"] == "plain" else []), cell
+    assert {row["flags"] for row in csv.DictReader(io.StringIO(render(table, "csv")))} == {"none", "no adversary"}
+    (said,) = Flags(results.plan, results.standing.records).raised_notes(results.plan.jobs)
+    assert said.startswith("Flagged no adversary"), "the report shows these"
+
+
+def test_flags_that_a_file_states_are_in_no_key() -> None:
+    plain, stated = (EncoderSpec(name="plain", base="org/x", flags=flags) for flags in ({}, {"saturated": "so"}))
+    assert keyed(plain) == keyed(stated)
 
 
 def test_a_healthy_run_has_no_such_note(make: Make) -> None:

@@ -222,7 +222,7 @@ def test_the_table_has_every_cell_and_says_what_it_is_about(make_run: MakeRun, f
     text = render(table(found), fmt, intervals=True)
     assert text.count("undecided") >= 3
     if fmt == "markdown":
-        assert "one training, so the verdict is about these weights" in text
+        assert "Verdicts are about these weights, and not about methods: given weights of bert_b, minilm." in text
         assert "Could show" in text
 
 
