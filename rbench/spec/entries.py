@@ -261,8 +261,7 @@ class EncoderSpec(Named):
     """Whose tokenizer an encoder reads with that keeps the random weights of its `architecture`: an encoder of the
     registry, a folder on the model search path, or a hub id (at `revision`). None: the embedded world's."""
     word_vectors: str | None = None
-    """A file or folder on the model search path (GloVe or word2vec format, or vectors.npy with words.txt), or `mini`
-    for the embedded world's vectors."""
+    """A file or folder on the model search path (GloVe, word2vec, or vectors.npy with words.txt), or `mini`, our own."""
     layers: Positive | None = None
     """Number of transformer layers to keep, counted from the first; None: all."""
     pooling: Pooling = "cls"
@@ -278,8 +277,7 @@ class EncoderSpec(Named):
     lowercase: bool = False
     """Whether texts are lowercased before they are tokenised, though the tokenizer itself does not."""
     dtype: Dtype = "float32"
-    """The type of the network's weights. Vectors are always float32. Half precision is for encoders that are not
-    fine-tuned: evaluations, and probes on frozen vectors."""
+    """The type of the weights; vectors are float32. Half precision is for evaluations, and probes on frozen vectors."""
     attention: Attention | None = None
     """The implementation of attention; None: the one that transformers takes."""
     train: TrainSpec | None = None
@@ -290,8 +288,7 @@ class EncoderSpec(Named):
     variant_source: str | None = None
     """Where the values of its `variant` come from, for notes of tables. Loading sets it; None: it has no variant."""
     flags: dict[Flag, str] = {}
-    """The flags of the training that made the given weights, each with its reason: no job here trained them, and so no
-    record has them. Tables show them as they show those of trainings."""
+    """The flags of the training that made weights that are given, each with its reason; no record here has them."""
     unlisted: bool = False
     """Whether the encoder has no file: `base` stood in place of its name. Loading sets it. Then the name is a label
     made of `base`, the model lies at `base` alone, and planning takes what is not set from the model's own files."""

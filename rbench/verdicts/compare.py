@@ -144,8 +144,7 @@ def compare_sides(
     )
     if unpaired:
         notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts.")
-    notes += left
-    return Comparison(sides[0].encoder, sides[1].encoder, metric, cells, tuple(notes))
+    return Comparison(sides[0].encoder, sides[1].encoder, metric, cells, (*notes, *left))
 
 
 def _alone(sides: tuple[Side, Side], of: tuple[Results, Results], difference: Difference) -> str:

@@ -17,6 +17,7 @@ from rbench.encoders.locate import PACKAGED, locate
 from rbench.load.registry import Registry
 from rbench.plan.prepare import Options, Prepared, prepare
 from rbench.spec import EncoderSpec, PretrainJob
+from rbench.tables.flags import Flags
 
 NAMES = ["mini-bert", "simcse-mini", "robustsentembed-mini"]
 
@@ -54,12 +55,17 @@ def test_both_profiles_attack_the_same_texts_of_the_same_tasks(quickstart: Prepa
     assert one == other
 
 
-def test_the_quickstart_says_the_flags_of_their_trainings(quickstart: Prepared) -> None:
-    """Tables know the flags of trainings in their RUN only, so the suite's notes have those of packaged encoders."""
-    raised = {f"{name}-packaged is flagged {one['flag']}" for name in NAMES for one in trained(name)["flags"]}
-    said = " ".join(quickstart.plan.suite.notes)
-    assert [text for text in raised if text not in said] == []
-    assert said.count(" is flagged ") == len(raised)
+def test_their_files_state_the_flags_of_their_trainings(quickstart: Prepared) -> None:
+    """No job of the quickstart trains them, so tables know the flags from the encoders' files."""
+    stated = {
+        job.entry.name: set(job.entry.flags) for job in quickstart.plan.jobs if isinstance(job.entry, EncoderSpec)
+    }
+    assert stated == {f"{name}-packaged": {one["flag"] for one in trained(name)["flags"]} for name in NAMES}
+    flags = Flags(quickstart.plan, {}).raised_notes(quickstart.plan.jobs)
+    assert [note.partition(" (")[0] for note in flags] == ["Flagged no adversary"], (
+        "below each table, and in the report"
+    )
+    assert "robustsentembed-mini-packaged (in its training of 90 steps" in flags[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
