@@ -8,8 +8,8 @@ is the standard deviation of the success rate between trainings, in points (0: o
 are attacked with texts of their own; a training is as good in each of them.
 
 A table has bold where a column has an entry that is significantly worse than the best: exact McNemar tests of the best
-against the others, corrected by `rbench.verdicts.family.corrected` over all pairs of all columns. `column` corrects over
-the pairs of each column alone, which is what rbench once did; then an entry lost its bold in that share of columns.
+against the others, corrected by `rbench.verdicts.family.corrected` over all pairs of all columns. Beside it stands the
+share of columns that have bold where the pairs of each column are corrected for themselves.
 """
 
 from __future__ import annotations

@@ -261,7 +261,7 @@ class EncoderSpec(Named):
     """Whose tokenizer an encoder reads with that keeps the random weights of its `architecture`: an encoder of the
     registry, a folder on the model search path, or a hub id (at `revision`). None: the embedded world's."""
     word_vectors: str | None = None
-    """A file or folder on the model search path (GloVe, word2vec, or vectors.npy with words.txt), or `mini`, our own."""
+    """A file or folder on the model search path (GloVe, word2vec, vectors.npy with words.txt), or `mini`: our own."""
     layers: Positive | None = None
     """Number of transformer layers to keep, counted from the first; None: all."""
     pooling: Pooling = "cls"

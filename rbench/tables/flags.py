@@ -130,7 +130,7 @@ class Flags:
         notes = []
         for flag in self.of(asked):
             groups: dict[str, list[tuple[Job, Raised]]] = {}
-            given = {}
+            given: dict[str, str] = {}
             for job in self.behind(asked):
                 for one in self._measured(job):
                     if one.flag == flag:
