@@ -141,7 +141,7 @@ def _training(run: str, record: dict[str, Any], lengths: dict[str, Any]) -> Iter
         n = lengths[how["data"]][1] if how["data"] in lengths else how["max_length"] / 2
         gflop = reading(MINILM, texts, n, how["max_length"])
         yield Training(run, stage, how["objective"], gflop, seconds)
-    elif stage == "evaluate" and spec.get("task", {}) and spec["task"]["kind"] == "sts" and "n" in counts:
+    elif stage == "measure" and spec["what"]["name"] == "sts":
         n = lengths[spec["task"]["name"]][1] / 2
         yield Training(run, stage, "", reading(MINILM, 2 * counts["n"], n, 512), seconds)
 
@@ -192,7 +192,7 @@ def fit(cells: Sequence[Cell], trainings: Sequence[Training], rest: dict[str, fl
         )
     fields = ("queries", "growth", "seconds", "fixed", "python")
     middle = {field: median(getattr(cost, field) for cost in attacks.values()) for field in fields}
-    scored = [(t.run, t.seconds / t.gflop) for t in trainings if t.stage == "evaluate"]
+    scored = [(t.run, t.seconds / t.gflop) for t in trainings if t.stage == "measure"]
     training, tuning = (_rates(trainings, stage) for stage in ("pretrain", "finetune"))
     fitted = {t.name: [one.seconds for one in trainings if one.name == t.name] for t in trainings if not t.gflop}
     return {
@@ -236,7 +236,7 @@ def predicted(model: Costs, cell: Cell) -> float:
 
 def predicted_training(model: Costs, one: Training) -> float:
     """Return the seconds that the model gives a training or an evaluation."""
-    if one.stage == "evaluate":
+    if one.stage == "measure":
         return one.gflop * model.evaluation
     if not one.gflop:
         return model.fitted.get(one.name, 0.0)

@@ -23,7 +23,7 @@ from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
 from rbench.load import load_mapping
 from rbench.load.registry import Registry
 from rbench.plan.prepare import Options, prepare
-from rbench.spec import AdversarialJob, Job, Plan, Record
+from rbench.spec import Job, Plan, Record
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
 from tests import tiny
@@ -150,9 +150,9 @@ def test_a_suite_attacks_one_victim_once_and_scores_all_victims_on_its_texts(ran
     store, plan = planned()
     attacks = [job for job in plan.jobs if job.stage == "attack"]
     assert [job.name for job in attacks] == ["attack/toy/films/probe/flip/seed0"], "one set for all victims and seeds"
-    scored = [job for job in plan.jobs if isinstance(job.spec, AdversarialJob)]
+    scored = [job for job in plan.jobs if job.what == "adversarial"]
     assert [job.name for job in scored] == [
-        f"evaluate/toy/films/{strategy}/flip-on-toy-probe/seed{seed}"
+        f"measure/toy/films/{strategy}/flip-on-toy-probe/seed{seed}"
         for seed in (0, 1)
         for strategy in ("clean", "probe")
     ]
@@ -203,7 +203,7 @@ def test_the_table_says_which_victim_was_attacked(ran: Path) -> None:
     store, plan = planned()
     for cell in cells:
         records = [
-            record_of(store, job_of(plan, f"evaluate/toy/films/{cell['finetune']}/flip-on-toy-probe/seed{seed}"))
+            record_of(store, job_of(plan, f"measure/toy/films/{cell['finetune']}/flip-on-toy-probe/seed{seed}"))
             for seed in (0, 1)
         ]
         values = [{score.name: score.value or 0 for score in record.scores}["adversarial"] for record in records]
@@ -289,7 +289,7 @@ def test_victims_are_scored_on_a_set_in_a_folder(place: Path) -> None:
     assert not result.failed, result.failed[0].error
     store, plan = planned("results/runs/again")
     assert not [job for job in plan.jobs if job.stage == "attack"]
-    scored = [job for job in plan.jobs if isinstance(job.spec, AdversarialJob)]
+    scored = [job for job in plan.jobs if job.what == "adversarial"]
     assert len(scored) == 4 and str(place) not in scored[0].model_dump_json(), "no path in a job"
     for job in scored:
         check(store, job)
@@ -313,7 +313,7 @@ def test_texts_of_a_set_are_kept_out_of_training(place: Path) -> None:
 
 def test_the_key_holds_the_rows_of_a_set(place: Path) -> None:
     def key() -> str:
-        return job_of(prepare("again.yaml", options()).plan, "evaluate/toy/films/clean/flipped/seed0").key
+        return job_of(prepare("again.yaml", options()).plan, "measure/toy/films/clean/flipped/seed0").key
 
     first = key()
     write(place / "sets/flipped/README.md", "another card")
@@ -425,7 +425,7 @@ def test_cases_are_edits_that_one_victim_has_right_and_the_other_wrong(ran: Path
     store, plan = planned()
     expected: dict[str, int] = {}
     back: set[str] = set()
-    name = "evaluate/toy/films/{}/films-edited/seed{}"
+    name = "measure/toy/films/{}/films-edited/seed{}"
     for seed in (0, 1):
         one, other = (
             {one.example_id: one for one in store.predictions(job_of(plan, name.format(how, seed)))}

@@ -14,7 +14,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import ResourceError
 from rbench.plan.prepare import Options, prepare
 from rbench.score import contrast_scores, judged
-from rbench.spec import ContrastJob, EvaluateJob, Job, Plan, Record
+from rbench.spec import Job, Plan, Record
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
 from tests import tiny
@@ -111,10 +111,10 @@ def test_a_suite_evaluates_each_victim_right_after_it_is_made(place: Path) -> No
         f"{stage}/toy/films/{strategy}{end}/seed{seed}"
         for seed in (0, 1)
         for strategy in ("clean", "probe")
-        for stage, end in (("finetune", ""), ("evaluate", "/films-edited"))
+        for stage, end in (("finetune", ""), ("measure", "/films-edited"))
     ]
     for victim, evaluation in zip(planned.jobs[::2], planned.jobs[1::2], strict=True):
-        assert evaluation.needs == {"victim": victim.key} and isinstance(evaluation.spec, ContrastJob)
+        assert evaluation.needs == {"victim": victim.key} and evaluation.what == "contrast"
         assert planned.estimates[evaluation.key].examples == 90
     assert "films-edited: local" in " ".join(planned.notes)
 
@@ -126,7 +126,7 @@ def test_the_record_is_what_the_victim_says_text_by_text(place: Path) -> None:
     assert "films Con" in table and (result.run / "tables" / "contrast.tex").is_file()
     store, plan = Store(result.run), prepare("suite.yaml", options(place)).plan
     for job in plan.jobs:
-        if job.stage == "evaluate":
+        if job.stage == "measure":
             check(store, job)
     again = api.run("suite.yaml", options(place))
     assert again.tables == result.tables
@@ -191,8 +191,8 @@ def test_clusters_widen_the_intervals_and_nothing_else(place: Path) -> None:
 def test_it_stands_beside_attacks_and_sts_tasks(place: Path) -> None:
     write(place / "suite.yaml", SUITE + "attacks: pwws\nnum_examples: 5\n")
     plan = api.plan("suite.yaml", options(place, overrides=("evaluate=[mini-sts, contrast]",))).plan
-    assert [job.stage for job in plan.jobs] == ["evaluate", *["finetune", "evaluate", "attack"] * 4]
-    assert isinstance(plan.jobs[0].spec, EvaluateJob)
+    assert [job.stage for job in plan.jobs] == ["measure", *["finetune", "measure", "attack"] * 4]
+    assert plan.jobs[0].what == "sts"
     assert [table.metric for table in plan.suite.tables] == ["asr", "sts", "contrast"]
     assert Plan.model_validate_json(plan.model_dump_json()) == plan, "both kinds of evaluation are told apart again"
 
@@ -241,7 +241,7 @@ def test_what_is_in_the_set_is_not_trained_on_and_counted(place: Path) -> None:
     assert not result.failed
     store = Store(result.run)
     assert record_of(store, job_of(plan, "finetune/toy/films/probe/seed0")).counts["train_rows"] < 64
-    counts = record_of(store, job_of(plan, "evaluate/toy/films/probe/films-edited/seed0")).counts
+    counts = record_of(store, job_of(plan, "measure/toy/films/probe/films-edited/seed0")).counts
     assert counts["train_kept_out"] >= 1 and "validation_kept_out" in counts
     assert any("also in films-edited" in note for note in prepare("suite.yaml", options(place)).notes)
     assert f"rows kept out of training for it: {counts['train_kept_out']} of train" in api.table(
@@ -254,7 +254,7 @@ def test_what_is_in_the_set_is_not_trained_on_and_counted(place: Path) -> None:
 
 def test_the_key_has_the_content_of_the_set_and_no_place(place: Path) -> None:
     def key() -> str:
-        return job_of(prepare("suite.yaml", options(place)).plan, "evaluate/toy/films/clean/films-edited/seed0").key
+        return job_of(prepare("suite.yaml", options(place)).plan, "measure/toy/films/clean/films-edited/seed0").key
 
     first = key()
     (place / "data").rename(place / "elsewhere")

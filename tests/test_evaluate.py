@@ -83,11 +83,11 @@ def test_a_suite_that_only_evaluates_runs_resumes_and_prints_its_table(place: Pa
     planned = api.plan("scored.yaml", options(place))
     assert [job.name for job in planned.jobs] == [
         "pretrain/toy/seed0",
-        "evaluate/toy/mini-sts/seed0",
-        "evaluate/toy/mini-sts[split=validation]/seed0",
+        "measure/toy/mini-sts/seed0",
+        "measure/toy/mini-sts[split=validation]/seed0",
         "pretrain/toy-cse/seed0",
-        "evaluate/toy-cse/mini-sts/seed0",
-        "evaluate/toy-cse/mini-sts[split=validation]/seed0",
+        "measure/toy-cse/mini-sts/seed0",
+        "measure/toy-cse/mini-sts[split=validation]/seed0",
     ]
     sizes = [planned.estimates[job.key].examples for job in planned.jobs[1:3]]
     assert sizes == [len(mini.rows("mini-sts", split)) for split in ("test", "validation")]
@@ -99,7 +99,7 @@ def test_a_suite_that_only_evaluates_runs_resumes_and_prints_its_table(place: Pa
     _check_scores(Store(result.run), planned.plan)
     _check_claim(result.run, planned.plan)
     records = {file: file.stat().st_mtime_ns for file in result.run.rglob("record.json")}
-    job = job_of(planned.plan, "evaluate/toy/mini-sts/seed0")
+    job = job_of(planned.plan, "measure/toy/mini-sts/seed0")
     (lost,) = (Store(result.run).folder(job)).glob("record.json")
     lost.unlink()
     again = api.run("scored.yaml", options(place))
@@ -112,7 +112,7 @@ def _check_scores(store: Store, plan: Plan) -> None:
     """Scores of the record against sentence-transformers' vectors and scipy."""
     from sentence_transformers import SentenceTransformer
 
-    job = job_of(plan, "evaluate/toy-cse/mini-sts[split=validation]/seed0")
+    job = job_of(plan, "measure/toy-cse/mini-sts[split=validation]/seed0")
     rows = mini.rows("mini-sts", "validation")
     trained = job_of(plan, "pretrain/toy-cse/seed0")
     model = SentenceTransformer(str(WeightCache(default_cache()).folder(trained.key)), device="cpu")
@@ -141,7 +141,7 @@ def _check_claim(run: Path, plan: Plan) -> None:
     """The claim is judged on the same pairs of both encoders: its interval is that of a paired bootstrap."""
     store, series = Store(run), []
     for encoder in ("toy", "toy-cse"):
-        (row,) = store.rows(job_of(plan, f"evaluate/{encoder}/mini-sts/seed0"))
+        (row,) = store.rows(job_of(plan, f"measure/{encoder}/mini-sts/seed0"))
         n = int(row.numbers["n"] or 0)
         series.append([unpacked_numbers(row.names[name], n).astype(float) for name in ("cosines", "gold")])
     (one, gold), (other, same) = series
@@ -154,7 +154,7 @@ def _check_claim(run: Path, plan: Plan) -> None:
     assert not first.found.unpaired and not second.found.unpaired
     d = first.difference
     assert d is not None and d.value is not None and d.low is not None and d.high is not None and d.n == len(gold)
-    scores = [store.record(job_of(plan, f"evaluate/{e}/mini-sts/seed0")) for e in ("toy", "toy-cse")]
+    scores = [store.record(job_of(plan, f"measure/{e}/mini-sts/seed0")) for e in ("toy", "toy-cse")]
     assert d.value == pytest.approx(float(np.subtract(*(r.scores[0].value for r in scores if r))), abs=1e-5)
     assert d.high - d.low == pytest.approx(2 * 1.96 * np.std(found), rel=0.25)
     assert not any("unpaired" in note for note in claim.notes)
@@ -166,7 +166,7 @@ def test_evaluations_stand_beside_attacks(place: Path) -> None:
     )
     write(place / "both.yaml", text)
     plan = api.plan("both.yaml", options(place)).plan
-    assert [job.stage for job in plan.jobs] == ["pretrain", "evaluate", "finetune", "attack"]
+    assert [job.stage for job in plan.jobs] == ["pretrain", "measure", "finetune", "attack"]
     pretrain, evaluate, finetune, _ = plan.jobs
     assert evaluate.needs == finetune.needs == {"encoder": pretrain.key}, "neither needs the other"
     assert [table.metric for table in plan.suite.tables] == ["asr", "sts"]
@@ -184,7 +184,7 @@ def test_the_key_has_what_decides_the_score_and_nothing_more(place: Path) -> Non
 
     def keys() -> tuple[str, str]:
         plan = prepare("s.yaml", options(place, **more)).plan
-        names = ("evaluate/plain/pairs/seed0", "evaluate/plain/pairs[split=validation]/seed0")
+        names = ("measure/plain/pairs/seed0", "measure/plain/pairs[split=validation]/seed0")
         return job_of(plan, names[0]).key, job_of(plan, names[1]).key
 
     test, validation = keys()

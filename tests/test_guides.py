@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from rbench import api
 from rbench.cli import app
 from rbench.load.registry import KINDS, Registry
-from rbench.spec import AttackJob, BuildJob, Record
+from rbench.spec import AttackJob, MeasureJob, Record
 from rbench.storage.runs import Store
 from tests.victims.made import write_classifier
 
@@ -84,16 +84,16 @@ def test_a_folder_adds_one_thing_of_each_kind_and_a_suite_uses_them_all(place: P
     assert set(jobs) == {
         "pretrain/au-mini",
         "finetune/au-mini/tickets/centroids",
-        "evaluate/au-mini/tickets/centroids/tickets-edited",
-        "build/au-mini/tickets/neighbours",
+        "measure/au-mini/tickets/centroids/tickets-edited",
+        "measure/au-mini/tickets/neighbours",
         "attack/au-mini/tickets/centroids/synonyms",
     }
     assert all(record.status == "complete" for record in jobs.values())
     attacked = jobs["attack/au-mini/tickets/centroids/synonyms"]
     assert attacked.counts["errored"] == 0 and isinstance(attacked.job.spec, AttackJob)
     assert attacked.job.spec.resources.name == "ours"
-    built = jobs["build/au-mini/tickets/neighbours"]
-    assert isinstance(built.job.spec, BuildJob) and len(Store(place / "RUN").outcomes(built.job)) == 5
+    built = jobs["measure/au-mini/tickets/neighbours"]
+    assert isinstance(built.job.spec, MeasureJob) and len(Store(place / "RUN").outcomes(built.job)) == 5
     drawn = {path.name: path.read_bytes() for path in (place / "RUN" / "figures").iterdir()}
     assert set(drawn) == {"spent.pdf", "spent.svg", "spent.png"}
     again = rbench(run)
@@ -126,7 +126,7 @@ def test_every_kind_is_in_that_folder(place: Path) -> None:
     [
         ("objectives/align-uniform.py", "pretrain/"),
         ("finetune/centroids.py", "finetune/"),
-        ("build/neighbours.py", "build/"),
+        ("measures/neighbours.py", "measure/au-mini/tickets/neighbours/"),
         ("attacks/synonyms.py", "attack/"),
     ],
 )
@@ -140,7 +140,7 @@ def test_editing_a_module_makes_its_jobs_anew(file: str, job: str, place: Path) 
     path.write_text(path.read_text() + "\n# edited\n")
     changed = {name for name, key in keys().items() if key != before[name]}
     assert {name for name in before if name.startswith(job)} <= changed
-    if job in ("build/", "attack/"):
+    if not job.startswith(("pretrain", "finetune")):
         assert all(name.startswith(job) for name in changed)
 
 
@@ -155,10 +155,10 @@ def test_the_commands_on_objectives(place: Path) -> None:
     assert "Alignment and uniformity" in line and "weight=1.0" in line and line.rstrip().endswith("--include DIR")
 
 
-def test_the_python_on_things_to_build(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_on_measures_of_trainings(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, run = commands("guide-write-a-suite.md")
-    assert rbench([*run, "--only", "build/"]).exit_code == 0
-    (code,) = re.findall(r"```python\n(from pathlib.*?)```", GUIDES["guide-add-a-thing-to-build.md"], re.DOTALL)
+    assert rbench([*run, "--only", "/neighbours/"]).exit_code == 0
+    (code,) = re.findall(r"```python\n(from pathlib.*?)```", GUIDES["guide-add-a-measure.md"], re.DOTALL)
     exec(code, {})
     assert len(capsys.readouterr().out.splitlines()) == 5
 

@@ -66,5 +66,5 @@ def test_it_cannot_be_scored_without_a_task(options: Options) -> None:
     Path("scored.yaml").write_text("encoders: [own: {data: mini-nli}]\nevaluate: [mini-sts]\n", encoding="utf-8")
     assert [job.name for job in prepare("scored.yaml", options).plan.jobs] == [
         "pretrain/own[data=mini-nli]/seed0",
-        "evaluate/own[data=mini-nli]/mini-sts/seed0",
+        "measure/own[data=mini-nli]/mini-sts/seed0",
     ]

@@ -20,14 +20,12 @@ from rbench.plan.planner import make_plan
 from rbench.spec import (
     AttackJob,
     AttackSpec,
-    BuildJob,
     Choice,
-    ContrastJob,
     EncoderSpec,
-    EvaluateJob,
     FinetuneJob,
     Job,
     MeasureJob,
+    MeasureNeeds,
     Plan,
     PretrainJob,
     Record,
@@ -38,6 +36,7 @@ from rbench.spec import (
     TrainSpec,
 )
 from rbench.storage.runs.sealed import unseal
+from tests.specs import of_training
 
 REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
 RUNS = sorted(path.parent for path in REFERENCE.glob("*/plan.json"))
@@ -66,7 +65,7 @@ def changed(jobs: Sequence[Job]) -> list[str]:
 def test_every_planned_job_has_the_key_that_is_stored() -> None:
     jobs = [job for run in RUNS for job in planned(run).jobs]
     assert len(jobs) >= 414
-    assert {job.stage for job in jobs} == {"pretrain", "evaluate", "finetune", "attack"}
+    assert {job.stage for job in jobs} == {"pretrain", "measure", "finetune", "attack"}
     assert changed(jobs) == []
 
 
@@ -77,6 +76,12 @@ def test_every_record_has_the_key_that_is_stored() -> None:
 
 
 # ------------------------------------------------------------------------------------------------- planned once more
+
+
+CLASSIFIED = {
+    name: MeasureNeeds(what=Choice(name=name), of="victims", stores="predictions")
+    for name in ("contrast", "adversarial")
+}
 
 
 def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
@@ -101,18 +106,18 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
             splits |= {(task, train.select_split): spec.selection_fingerprint or "" for task in train.selecting}
             if spec.resources is not None:
                 training[job.parts[0]] = spec.resources, spec.resource_fingerprints
-        elif isinstance(spec, EvaluateJob):
+        elif isinstance(spec, MeasureJob) and spec.split is not None:
             weights |= known(job.parts[0], spec.encoder_fingerprint)
             splits[spec.task.name, spec.split] = spec.data_fingerprint
-        elif isinstance(spec, FinetuneJob) or (isinstance(spec, MeasureJob) and spec.encoder is not None):
+        elif isinstance(spec, FinetuneJob) or job.untuned:
             weights |= known(job.parts[0], spec.encoder_fingerprint)
             data[spec.task.name] = spec.data_fingerprint
             resources |= spec.resource_fingerprints
         elif isinstance(spec, AttackJob):
             resources |= spec.resource_fingerprints
             sources[job.parts[3]] = spec.attack.source
-        elif isinstance(spec, ContrastJob):
-            contrast[spec.contrast.name] = spec.data_fingerprint
+        elif job.what == "contrast" and isinstance(spec, MeasureJob) and spec.set is not None:
+            contrast[spec.set.name] = spec.data_fingerprint
     return PlanInputs(
         encoders=loaded.encoders,
         tasks=loaded.tasks,
@@ -132,12 +137,14 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
         building=loaded.building,
         measures=loaded.measures,
         draws=loaded.draws,
-        contrast={
-            task: tuple((spec, contrast[spec.name]) for spec in sets if spec.name in contrast)
+        sets={
+            task: tuple(
+                SetInput(CLASSIFIED["contrast"], spec, contrast[spec.name]) for spec in sets if spec.name in contrast
+            )
             for task, sets in loaded.contrast.items()
-        },
-        adversarial={  # those that the plan makes
-            task: tuple(SetInput(one.set, None, one.strategy) for one in sets)
+        }
+        | {  # those that the plan makes
+            task: tuple(SetInput(CLASSIFIED["adversarial"], one.set, None, one.strategy) for one in sets)
             for task, sets in loaded.adversarial.items()
         },
         code={
@@ -189,7 +196,7 @@ PROFILE = ResourceProfile(name="p", synonyms=Source(kind="mini"))
 NEEDS = {"victim": "y", "masked_lm": "x"}
 OTHERS: dict[str, tuple[Any, dict[str, str], int]] = {
     "83be8207": (PretrainJob(encoder=TRAINED, data_fingerprint="d", selection_fingerprint="s"), {}, 0),
-    "23f80534": (BuildJob(encoder="e", what=Choice(name="positives"), task=TASK, data_fingerprint="d"), NEEDS, 1),
+    "425959b2": (of_training("e", Choice(name="positives"), TASK), NEEDS, 1),
     "97fe0505": (
         AttackJob(
             encoder="e",
@@ -205,7 +212,7 @@ OTHERS: dict[str, tuple[Any, dict[str, str], int]] = {
         NEEDS,
         0,
     ),
-    "35bba889": (
+    "2c7d8db6": (
         MeasureJob(
             what=Choice(name="transfer"),
             task=TASK,

@@ -41,12 +41,14 @@ ALLOWED: dict[str, set[str]] = {
         *("spec", "load", "mini", "encoders", "tasks", "resources", "inference", "substitution", "system"),
         "victims",
     },
-    "build": {"spec", "load", "train", "tasks", "substitution", "system"},
     "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train", "victims"},
-    "storage": {"spec", "score", "system"},
+    "storage": {"spec", "load", "score", "system"},
     "tables": {"spec", "score", "storage", "system"},
     "verdicts": {"spec", "load", "score", "tables"},
-    "measures": {"spec", "load", "score", "storage", "tables", "tasks", "encoders", "resources", "verdicts"},
+    "measures": {
+        *("spec", "load", "score", "storage", "tables", "tasks", "encoders", "resources", "verdicts"),
+        *("substitution", "system"),
+    },
     "figures": {"spec", "load", "score", "storage", "tables", "measures"},
     "report": {"spec", "load", "score", "storage", "system", "tables", "figures", "verdicts"},
     "site": {"spec", "load", "tables", "verdicts", "report"},
@@ -202,6 +204,7 @@ ELSEWHERE = {
     *("(files('rbench.report') / folder / name).read_text", "(files('rbench.site') / folder / name).read_text"),
     *("info.read_text", "Path('/proc/sys/kernel/random/boot_id').read_text", "Path(f'/proc/{pid}/stat').read_text"),
     *("module.open", "measure.open", "loaded.modules['objectives', train.objective].open"),  # a module of Python
+    "find('measures', name).open",  # the same
     *("where.open", "path.write_text", "Path(page).open"),  # files that the user names
     "(where / 'rbench.json').read_text",  # a model's folder, which is the user's
     "shutil.rmtree",  # in `growing`: a new folder beside the one that the user names

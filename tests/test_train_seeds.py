@@ -54,7 +54,7 @@ def test_a_run_with_two_training_seeds(options: Options, capsys: pytest.CaptureF
     chosen = api.plan("suite.yaml", dataclasses.replace(options, only=("own-first[seed=1]",)))
     assert [job.name for job in chosen.jobs] == [
         "pretrain/own[seed=1]/seed1",
-        "evaluate/own-first[seed=1]/mini-sts/seed0",
+        "measure/own-first[seed=1]/mini-sts/seed0",
         "finetune/own-first[seed=1]/mini-sentiment/clean/seed0",
         "attack/own-first[seed=1]/mini-sentiment/clean/pwws/seed0",
     ]
@@ -74,10 +74,10 @@ def test_a_run_with_two_training_seeds(options: Options, capsys: pytest.CaptureF
     }
     assert list(weights) == ["pretrain/own/seed0", "pretrain/own[seed=1]/seed1"] and len(set(weights.values())) == 2
     of_own = {weights["pretrain/own/seed0"], weights["pretrain/own[seed=1]/seed1"]}
-    pooled = (records[f"evaluate/{label}/mini-sts/seed0"] for label in ("own-first", "own-first[seed=1]"))
+    pooled = (records[f"measure/{label}/mini-sts/seed0"] for label in ("own-first", "own-first[seed=1]"))
     assert {record.provenance.weights_hash for record in pooled if record is not None} == of_own
 
-    scores = [records[f"evaluate/{label}/mini-sts/seed0"] for label in ("own", "own[seed=1]")]
+    scores = [records[f"measure/{label}/mini-sts/seed0"] for label in ("own", "own[seed=1]")]
     spearman = [record.scores[0].value or 0.0 for record in scores if record is not None]
     cells = json.loads(api.table(result.run, metric="sts", fmt="json"))["cells"]
     assert [cell["encoder"] for cell in cells] == ["own", "own-first"]

@@ -17,7 +17,7 @@ from rbench.errors import PlanError
 from rbench.load import load_encoder
 from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
-from rbench.spec import AttackJob, EvaluateJob, FinetuneJob
+from rbench.spec import AttackJob, FinetuneJob
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache
 from tests.tiny import write_bert
@@ -75,7 +75,7 @@ def test_it_is_fine_tuned_attacked_and_scored_and_each_seed_has_its_own_draw(pla
     assert not result.failed and "drawn" in api.table(result.run, notes="full")
     store = Store(result.run)
     plan = api.plan("suite.yaml", options(place)).plan
-    assert [job.stage for job in plan.jobs] == ["evaluate", *["finetune", "attack"] * 2], "no job trains it"
+    assert [job.stage for job in plan.jobs] == ["measure", *["finetune", "attack"] * 2], "no job trains it"
     draws = [
         random_weights.weights_hash(encoders.load(spec("drawn", place), EMBEDDED_TOKENIZER, seed=s)) for s in (0, 1)
     ]
@@ -83,7 +83,7 @@ def test_it_is_fine_tuned_attacked_and_scored_and_each_seed_has_its_own_draw(pla
     for job in plan.jobs:
         record = store.record(job)
         assert record is not None and record.status == "complete"
-        if isinstance(job.spec, EvaluateJob):
+        if job.what == "sts":
             assert record.provenance.weights_hash == draws[0]
             assert record.scores[0].n == 1000
         elif isinstance(job.spec, FinetuneJob):

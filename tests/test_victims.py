@@ -14,7 +14,7 @@ from rbench.cli import app
 from rbench.errors import ResourceError
 from rbench.plan.prepare import Options, prepare
 from rbench.progress import Silent
-from rbench.spec import AdversarialJob, AttackJob, VictimJob
+from rbench.spec import AttackJob, VictimJob
 from rbench.storage.runs import Store
 from tests import tiny
 from tests.victims.made import rewrite, write_classifier
@@ -95,12 +95,12 @@ def test_jobs_open_score_and_judge_without_fine_tuning(run: Path) -> None:
     assert plan is not None
     assert [job.name.removesuffix("/seed0") for job in plan.jobs] == [
         "open/shipped/mini-sentiment/as-is",
-        "evaluate/shipped/mini-sentiment/as-is/contrast_mini_sentiment",
+        "measure/shipped/mini-sentiment/as-is/contrast_mini_sentiment",
         "attack/shipped/mini-sentiment/as-is/pwws",
         "open/asked/mini-sentiment/as-is",
-        "evaluate/asked/mini-sentiment/as-is/contrast_mini_sentiment",
+        "measure/asked/mini-sentiment/as-is/contrast_mini_sentiment",
         "attack/asked/mini-sentiment/as-is/pwws",
-        "evaluate/transfer/mini-sentiment/pwws",
+        "measure/transfer/mini-sentiment/pwws",
     ]
     records = {job.name: store.record(job) for job in plan.jobs}
     assert all(record is not None and record.status == "complete" for record in records.values())
@@ -173,7 +173,7 @@ def test_a_set_made_against_a_classifier_is_scored_and_merged_with_its_run(run: 
     for job in plan.jobs:
         record = merged.record(job)
         assert record is not None and record.status == "complete"
-        if isinstance(job.spec, AdversarialJob):
+        if job.what == "adversarial":
             found[job.parts[0]] = {one.name: one.value for one in record.scores}
     assert [*found] == ["shipped", "asked"]
     for scores in found.values():

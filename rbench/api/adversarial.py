@@ -15,7 +15,7 @@ from rbench.errors import PlanError, RbenchError, StoreError
 from rbench.load.registry import Registry
 from rbench.plan.prepare import Options, prepare_loaded
 from rbench.progress import Progress, Silent
-from rbench.spec import AttackJob, Job, NumExamples, Plan, SetFile
+from rbench.spec import Job, NumExamples, Plan, SetFile
 from rbench.spec.unlisted import known_as, short_name
 from rbench.storage.runs import Store
 from rbench.tasks.adversarial import Only
@@ -137,7 +137,7 @@ def _suite(cell: Cell, num_examples: NumExamples, resources: str | None) -> dict
 
 def _chosen(plan: Plan, cell: Cell, run: Path) -> Job:
     """Return the one attack on test texts that `cell` names."""
-    attacks = [job for job in plan.jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
+    attacks = [job for job in plan.jobs if job.attacking is not None and job.attacking.split == "test"]
     encoder = cell.encoder and known_as(cell.encoder, {job.parts[0] for job in attacks})
     wanted = (encoder, cell.task, cell.finetune, cell.attack, cell.seed)
     found = [
@@ -161,8 +161,8 @@ def _chosen(plan: Plan, cell: Cell, run: Path) -> Job:
 
 def _unfinished(store: Store, plan: Plan, job: Job, *, failed: bool) -> str:
     """Say that an attack is not finished, and which command finishes it."""
-    assert isinstance(job.spec, AttackJob)
-    there, wanted, suite = len(store.outcomes(job)), job.spec.num_examples, plan.suite.name
+    assert job.attacking is not None
+    there, wanted, suite = len(store.outcomes(job)), job.attacking.num_examples, plan.suite.name
     root = store.root.resolve().name
     profile = root.removeprefix(f"{suite}-") if root.startswith(f"{suite}-") else None
     words = ["rbench", "run", suite, *(["--profile", profile] if profile else [])]

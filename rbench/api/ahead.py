@@ -10,7 +10,7 @@ from rbench.plan.machines import Machines
 from rbench.plan.prepare import Prepared
 from rbench.plan.work import Estimator
 from rbench.progress.bars import duration
-from rbench.spec import AttackJob, Choice, FinetuneJob, Job, PretrainJob
+from rbench.spec import Choice, Job
 from rbench.storage import provenance
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system import speed
@@ -40,7 +40,7 @@ def note(prepared: Prepared, cache: WeightCache) -> str | None:
     Where a probe takes less time than the fine-tuning, the note offers it, and fewer rows where it is not quick either.
     """
     left = [job for job in prepared.plan.jobs[:-1] if not cache.seems_to_have(job.key)]
-    trainings = [job for job in left if isinstance(job.spec, PretrainJob | FinetuneJob)]
+    trainings = [job for job in left if job.trains]
     if not trainings:
         return None
     took = _Times(prepared)
@@ -49,7 +49,7 @@ def note(prepared: Prepared, cache: WeightCache) -> str | None:
     named = " and ".join(_doing(job) for job in trainings)
     said = f"The weights are not in the cache. First comes {named}: "
     said += f"about {duration(time)} on this machine ({least} to {most}), by the estimate"
-    return said + _offer(took, [job for job in trainings if isinstance(job.spec, FinetuneJob)])
+    return said + _offer(took, [job for job in trainings if job.tuning is not None])
 
 
 def _offer(took: _Times, tuned: list[Job]) -> str:
@@ -71,19 +71,19 @@ class _Times:
         self._estimator, (self._here, _) = Estimator(prepared, self.model), this_machine(self.model)
 
     def of(self, jobs: Sequence[Job]) -> float:
-        alone = ((self._estimator.of(job).seconds, isinstance(job.spec, AttackJob)) for job in jobs)
+        alone = ((self._estimator.of(job).seconds, job.attacking is not None) for job in jobs)
         return sum(OPEN + self._here.seconds(time, 1, attack=attack) for time, attack in alone)
 
 
 def _doing(job: Job) -> str:
     encoder, *others = job.parts
-    return f"fine-tuning {encoder} on {others[0]}" if isinstance(job.spec, FinetuneJob) else f"pretraining {encoder}"
+    return f"fine-tuning {encoder} on {others[0]}" if job.tuning is not None else f"pretraining {encoder}"
 
 
 def _probe(job: Job, most: int | None) -> Job:
     """Return a fine-tuning as it would be with a probe on so many rows at most, for its time alone."""
-    assert isinstance(job.spec, FinetuneJob)
-    training = job.spec.training
+    assert job.tuning is not None
+    training = job.tuning.training
     rows = min((one for one in (most, training.max_train) if one is not None), default=None)
     changed = {"strategy": Choice(name=PROBE), "training": training.model_copy(update={"max_train": rows})}
     return job.model_copy(update={"spec": job.spec.model_copy(update=changed)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rbench.spec import AttackJob, AttackSpec, Job
+from rbench.spec import AttackSpec, Job
 
 
 def check_attacks(jobs: Iterable[Job], *, set_by_suite: bool = False) -> None:
@@ -19,8 +19,8 @@ def check_attacks(jobs: Iterable[Job], *, set_by_suite: bool = False) -> None:
     """
     chosen: dict[str, AttackSpec] = {}  # many jobs have the same attack
     for job in jobs:
-        if isinstance(job.spec, AttackJob) and (not set_by_suite or _sets_a_parameter(job, job.spec.attack)):
-            chosen.setdefault(job.spec.attack.model_dump_json(), job.spec.attack)
+        if job.attacking is not None and (not set_by_suite or _sets_a_parameter(job, job.attacking.attack)):
+            chosen.setdefault(job.attacking.attack.model_dump_json(), job.attacking.attack)
     if chosen:
         from rbench.attack import check
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rbench.errors import ResourceError, StoreError
-from rbench.spec import ContrastJob, Job, Plan, Prediction
+from rbench.spec import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction
 from rbench.storage.runs import Store
 from rbench.storage.standing import standing
 from rbench.tasks import Bundle, open_contrast
@@ -65,7 +65,7 @@ def cases(
     plan = store.plan()
     if plan is None:
         raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
-    jobs = [job for job in plan.jobs if isinstance(job.spec, ContrastJob)]
+    jobs = [job for job in plan.jobs if job.what == CONTRAST]
     if not jobs:
         raise StoreError(f"{run} has no predictions on contrast sets: its suite has no `evaluate: [contrast]`")
     there = list(dict.fromkeys(job.parts[3] for job in jobs))
@@ -118,8 +118,8 @@ def _pairs(jobs: Sequence[Job], one: Victim, other: Victim, plan: Plan) -> list[
 
 
 def _of_set(name: str, pairs: Sequence[tuple[Job, Job]], store: Store, data: Sequence[Path]) -> Cases:
-    spec = pairs[0][0].spec
-    assert isinstance(spec, ContrastJob)
+    spec = pairs[0][0].measuring
+    assert spec is not None
     texts, why = _texts(spec, data)
     found: dict[str, list[Prediction]] = {}
     edits: set[str] = set()
@@ -148,14 +148,15 @@ def _of_set(name: str, pairs: Sequence[tuple[Job, Job]], store: Store, data: Seq
     return Cases(name, spec.task.columns, spec.task.labels, len(pairs), len(edits), tuple(made), len(reverse), why)
 
 
-def _texts(spec: ContrastJob, data: Sequence[Path]) -> tuple[dict[tuple[str, str | None], tuple[str, ...]], str]:
+def _texts(spec: MeasureJob, data: Sequence[Path]) -> tuple[dict[tuple[str, str | None], tuple[str, ...]], str]:
     """Return the texts by bundle and edit (None: the original), and why there are none."""
+    assert isinstance(spec.set, ContrastSpec)
     try:
-        rows = open_contrast(spec.contrast, spec.task, data)
+        rows = open_contrast(spec.set, spec.task, data)
     except ResourceError as error:
         return {}, f"Ids only: {error}"
     if rows.fingerprint != spec.data_fingerprint:
-        return {}, f"Ids only: {spec.contrast.name} is no longer the set that was classified ({rows.origin})."
+        return {}, f"Ids only: {spec.set.name} is no longer the set that was classified ({rows.origin})."
     return dict(_named(rows.bundles)), ""
 
 

@@ -15,7 +15,6 @@ from rbench.plan.cost_model import OPEN, STEP, Costs, Seconds, costs
 from rbench.plan.machines import Machines
 from rbench.plan.schedule import Part, Schedule, play
 from rbench.plan.work import Estimator, Work
-from rbench.spec import AttackJob
 from rbench.storage.board import CHUNK, chunks
 
 BUSY = 0.9
@@ -119,9 +118,9 @@ def _played(work: Sequence[Work], on: Machines, case: int, model: Costs) -> Sche
     """Play the jobs on machines. Chunks of an attack are parts of their own."""
     parts = []
     for one in work:
-        spec = one.job.spec
-        n = chunks(spec.num_examples) if isinstance(spec, AttackJob) else 1
-        taken = on.seconds(one.seconds, case, attack=isinstance(spec, AttackJob)) / n
+        spec = one.job.attacking
+        n = chunks(spec.num_examples) if spec is not None else 1
+        taken = on.seconds(one.seconds, case, attack=spec is not None) / n
         taken += OPEN / (n if on.processes == 1 else 1)  # many processes: each opens the victim for its chunk
         parts.append(Part(one.job.key, tuple(one.job.needs.values()), taken, n))
     found = play(parts, on.processes)
@@ -147,9 +146,9 @@ def _largest(work: Sequence[Work], on: Machines) -> tuple[tuple[str, float], ...
     """Return the kinds of jobs that take most of the time on a machine: a stage, or an attack by name."""
     times: Counter[str] = Counter()
     for one in work:
-        attack = isinstance(one.job.spec, AttackJob)
-        kind = f"attack {one.job.spec.attack.name}" if isinstance(one.job.spec, AttackJob) else str(one.job.stage)
-        times[kind] += on.seconds(one.seconds, 1, attack=attack)  # type: ignore[assignment]
+        spec = one.job.attacking
+        kind = f"attack {spec.attack.name}" if spec is not None else str(one.job.stage)
+        times[kind] += on.seconds(one.seconds, 1, attack=spec is not None)  # type: ignore[assignment]
     total = sum(times.values())
     return tuple((kind, seconds / total) for kind, seconds in times.most_common(NAMED)) if total else ()
 

@@ -21,7 +21,7 @@ from rbench.load.registry import Registry
 from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
-from rbench.spec import CONTRAST, AttackJob, Job, Plan, Record
+from rbench.spec import CONTRAST, Job, Plan, Record
 from rbench.storage import origin, texts, timeouts
 from rbench.storage.board import TeamBoard
 from rbench.storage.runs import Store
@@ -60,7 +60,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, re
 
 def _others(run: Joined, elsewhere: list[Job]) -> str:
     """Say how many examples are left of jobs that this process does not do, and who has them."""
-    attacks = [(job, job.spec.num_examples) for job in elsewhere if isinstance(job.spec, AttackJob)]
+    attacks = [(job, job.attacking.num_examples) for job in elsewhere if job.attacking is not None]
     examples = sum(count for _, count in attacks)
     left = examples - sum(min(count, len(run.store.outcomes(job))) for job, count in attacks)
     holders = {name for job in elsewhere for name in run.team.holders(job).values()}
@@ -320,7 +320,7 @@ def _make(
 @contextmanager
 def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache) -> Iterator[Workers | None]:
     """Yield the workers that run attacks; None if there is no attack to run."""
-    largest = max((job.spec.num_examples for job in todo if isinstance(job.spec, AttackJob)), default=0)
+    largest = max((job.attacking.num_examples for job in todo if job.attacking is not None), default=0)
     if not largest:
         yield None
         return
@@ -351,7 +351,8 @@ def _write_tables(prepared: Prepared, store: Store, found: Standing, progress: P
     results, shown = Results(store, prepared.plan, found), []
     for wanted in wanted_tables:
         try:
-            table = made(results, wanted, prepared.loaded.modules.get(("measures", wanted.metric)))
+            measure = prepared.loaded.modules["measures", wanted.metric] if wanted.measure else None
+            table = made(results, wanted, measure)
         except StoreError as error:
             if not wanted.measure:
                 raise

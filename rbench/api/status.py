@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from rbench.errors import StoreError
-from rbench.spec import AttackJob, Job, Stage
+from rbench.spec import Job, Stage
 from rbench.storage.runs import Store, read_fields
 from rbench.storage.runs.folder import folder_path
 from rbench.storage.team import observed
@@ -150,8 +150,8 @@ class Watcher:
             spent, units = next((self._speeds[kind] for kind in _kinds(job) if kind in self._speeds), (0.0, 0))
             if not units:
                 unmeasured += 1
-            elif isinstance(job.spec, AttackJob):
-                seconds += spent / units * max(0, job.spec.num_examples - self._attacked(job)) / workers
+            elif job.attacking is not None:
+                seconds += spent / units * max(0, job.attacking.num_examples - self._attacked(job)) / workers
             else:
                 seconds += spent / units / here
         return seconds, unmeasured
@@ -161,13 +161,13 @@ class Watcher:
         for job in done:
             for kind in _kinds(job):
                 spent, units = self._speeds.get(kind, (0.0, 0))
-                enough = 64 * _MEASURED if isinstance(job.spec, AttackJob) else _MEASURED
+                enough = 64 * _MEASURED if job.attacking is not None else _MEASURED
                 if units < enough:
                     more, n = self._cost(job)
                     self._speeds[kind] = spent + more, units + n
 
     def _cost(self, job: Job) -> tuple[float, int]:
-        if not isinstance(job.spec, AttackJob):
+        if job.attacking is None:
             source = (self._fields(job) or {}).get("provenance")
             seconds = source.get("seconds") if isinstance(source, dict) else None
             sound = isinstance(seconds, int | float) and 0 <= seconds < float("inf")
@@ -193,9 +193,9 @@ def status(run: Path | str) -> Status:
 
 def _kinds(job: Job) -> tuple[tuple[str, ...], ...]:
     """Return the kinds of a job, the narrowest first: jobs of one kind take about as long."""
-    stage = str(job.stage)
-    if isinstance(job.spec, AttackJob):
-        return (stage, job.spec.task.name, job.parts[-1]), (stage, "", job.parts[-1])
+    stage = job.what or str(job.stage)
+    if job.attacking is not None:
+        return (stage, job.attacking.task.name, job.parts[-1]), (stage, "", job.parts[-1])
     return ((stage, *job.parts[1:]), (stage,)) if len(job.parts) > 1 else ((stage,),)
 
 

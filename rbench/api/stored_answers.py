@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from rbench.errors import RbenchError
 from rbench.plan.prepare import Prepared
-from rbench.spec import AttackJob, TaskSpec, VictimSpec
+from rbench.spec import TaskSpec, VictimSpec
 from rbench.storage.runs import Store
 
 ASKED = 32
@@ -35,7 +35,7 @@ def notes(prepared: Prepared, store: Store) -> list[str]:
 def _known(prepared: Prepared, store: Store, name: str, task: TaskSpec) -> Iterator[tuple[Text, int]]:
     """Yield texts of stored outcomes, before and after their attacks, with the label ids that the victim gave."""
     for job in prepared.plan.jobs:
-        if not isinstance(job.spec, AttackJob) or job.parts[0] != name or job.spec.task.name != task.name:
+        if job.attacking is None or job.parts[0] != name or job.attacking.task.name != task.name:
             continue
         try:
             outcomes = [*store.outcomes(job)]

@@ -13,7 +13,7 @@ from rbench.api.attack_result import AttackResult
 from rbench.api.run_result import RunResult
 from rbench.api.runs import Runs, results_of
 from rbench.errors import PlanError, StoreError
-from rbench.spec import AttackJob, Outcome
+from rbench.spec import Outcome
 from rbench.system.changes import differing
 from rbench.system.escaping import cell as escaped
 from rbench.tables.aggregate import grid
@@ -77,7 +77,7 @@ def _of_run(runs: Runs) -> Iterator[dict[str, Any]]:
     results = results_of(runs)
     for cell in grid(results).cells.values():
         for run in cell.runs:
-            assert isinstance(run.job.spec, AttackJob)
+            assert run.job.attacking is not None
             named = (cell.encoder, cell.finetune, cell.task, cell.attack, run.train_seed, run.job.seed)
             outcomes = results.store.outcomes(run.job)
             if not outcomes and run.tally is not None and run.tally.total:

@@ -27,7 +27,7 @@ from rbench.progress import Progress, Silent
 from rbench.progress.shown import shown
 from rbench.publish import cards
 from rbench.publish import export as exporting
-from rbench.spec import IN_DOMAIN, Job, PretrainJob, Record
+from rbench.spec import IN_DOMAIN, Job, Record
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system import scratch
@@ -222,7 +222,7 @@ def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned
         prepared = prepare_loaded(loaded, options)
     except ResourceError as error:
         raise ResourceError(f"{error}{_base_hint(own, registry)}") from error
-    jobs = tuple(job for job in prepared.plan.jobs if isinstance(job.spec, PretrainJob))
+    jobs = tuple(job for job in prepared.plan.jobs if job.pretraining is not None)
     return encoder, dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": jobs}), notes=[])
 
 
@@ -253,7 +253,7 @@ def _weights(root: str, prepared: Prepared, options: Options, progress: Progress
 
 def _job(root: str, prepared: Prepared) -> Job:
     return next(
-        job for job in prepared.plan.jobs if isinstance(job.spec, PretrainJob) and job.spec.encoder.name == root
+        job for job in prepared.plan.jobs if job.pretraining is not None and job.pretraining.encoder.name == root
     )
 
 

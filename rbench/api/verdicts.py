@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 from rbench.errors import StoreError
-from rbench.spec import AttackJob, Outcome, Plan
+from rbench.spec import Outcome, Plan
 from rbench.spec.unlisted import known_as
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def compare(
 
 def _label(encoder: str, plan: Plan) -> str:
     """Return the label that an encoder has in a plan; a text that means none of them stays as it is."""
-    attacked = {plan.draw(job.parts[0]).encoder for job in plan.jobs if isinstance(job.spec, AttackJob)}
+    attacked = {plan.draw(job.parts[0]).encoder for job in plan.jobs if job.attacking is not None}
     return known_as(encoder, {*plan.suite.encoders, *attacked})
 
 

@@ -11,7 +11,7 @@ from rbench.api.given_texts import read
 from rbench.api.given_victims import How, victim_of
 from rbench.errors import PlanError, StoreError
 from rbench.load.search_path import search_path
-from rbench.spec import FinetuneJob, Job, VictimJob
+from rbench.spec import Job
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.tables.aggregate import plan_of
@@ -76,7 +76,7 @@ def textattack_wrapper(
 def _of_run(run: Path, name: str, task: str | None, seed: int | None) -> Any:
     """Return the folder of a victim that a run fine-tuned, or the classifier that it opened."""
     plan = plan_of(Store(run))
-    victims = [job for job in plan.jobs if isinstance(job.spec, FinetuneJob | VictimJob)]
+    victims = [job for job in plan.jobs if job.victim is not None]
     meant = [job for job in victims if name in (job.parts[0], "/".join(job.parts), job.name)]
     meant = [job for job in meant if task in (None, _task(job)) and seed in (None, job.seed)]
     if not meant:
@@ -87,9 +87,9 @@ def _of_run(run: Path, name: str, task: str | None, seed: int | None) -> Any:
     if len(meant) > 1:
         raise PlanError(f"{name} means several victims of {run}: {', '.join(job.name for job in meant)}. Name the task")
     (job,) = meant
-    return job.spec.victim if isinstance(job.spec, VictimJob) else WeightCache(default_cache()).folder(job.key)
+    return job.opening.victim if job.opening is not None else WeightCache(default_cache()).folder(job.key)
 
 
 def _task(job: Job) -> str:
-    assert isinstance(job.spec, FinetuneJob | VictimJob)
-    return job.spec.task.name
+    assert job.victim is not None
+    return job.victim.task.name

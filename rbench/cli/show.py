@@ -8,7 +8,7 @@ from rich.text import Text
 
 from rbench.cli.console import print_table, say, tell
 from rbench.load.registry import KINDS
-from rbench.spec import TIMED_OUT, AdversarialJob, AttackJob, ContrastJob, EvaluateJob
+from rbench.spec import TIMED_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,19 +35,12 @@ def plan(planned: Planned) -> None:
     done = sum(job.key in planned.done for job in planned.jobs)
     left = [job for job in planned.jobs if job.key not in planned.done]
     say(f"{len(planned.jobs)} jobs, {done} done; to do: {_remaining(left, planned)}")
-    costs = [(job.spec, planned.estimates[job.key]) for job in left if job.key in planned.estimates]
-    pairs, texts, set_rows, examples = (
-        sum(cost.examples for spec, cost in costs if isinstance(spec, kind))
-        for kind in (EvaluateJob, ContrastJob, AdversarialJob, AttackJob)
-    )
-    if pairs:
-        say(f"to evaluate: {pairs:,} pairs")
-    if texts:
-        say(f"to classify: {texts:,} texts of contrast sets")
-    if set_rows:
-        say(f"to classify: {set_rows:,} rows of adversarial sets")
-    if examples:
-        say(f"to attack: {examples:,} examples, about {_about(sum(cost.queries for _, cost in costs))} model queries")
+    costs = [planned.estimates[job.key] for job in left if job.key in planned.estimates]
+    for told in dict.fromkeys(cost.told for cost in costs if cost.told):
+        say(told.format(sum(cost.examples for cost in costs if cost.told == told)))
+    attacks = [planned.estimates[job.key] for job in left if job.attacking and job.key in planned.estimates]
+    if examples := sum(cost.examples for cost in attacks):
+        say(f"to attack: {examples:,} examples, about {_about(sum(cost.queries for cost in attacks))} model queries")
     for note in planned.notes:
         say(f"note: {note}")
     say(f"results go to {planned.run}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from rbench.spec import AttackJob, Job, Record
+from rbench.spec import Job, Record
 
 
 class Board(Protocol):
@@ -105,7 +105,7 @@ def _in_order(ready: Sequence[Job], board: Board) -> Iterator[Job]:
 
 
 def _victim(job: Job) -> str | None:
-    return job.needs.get("victim") if isinstance(job.spec, AttackJob) else None
+    return job.needs.get("victim") if job.attacking is not None else None
 
 
 def _run_one(

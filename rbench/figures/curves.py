@@ -13,7 +13,7 @@ from pydantic import field_validator
 from rbench.errors import StoreError
 from rbench.figures import style
 from rbench.load.registry import unknown
-from rbench.spec import Health, PretrainJob
+from rbench.spec import Health
 from rbench.spec.common import Strict
 from rbench.tables import Results
 
@@ -98,7 +98,7 @@ def draw(options: Options, results: Results) -> Figure:
 
 def stored_trainings(options: Options, results: Results) -> list[Training]:
     """Return the trainings to draw, in the plan's order. Raises StoreError where there are none, or too many."""
-    jobs = [job for job in results.plan.jobs if isinstance(job.spec, PretrainJob)]
+    jobs = [job for job in results.plan.jobs if job.pretraining is not None]
     suite = results.plan.suite.name
     if not jobs:
         raise StoreError(f"the figure curves shows trainings of encoders, and suite {suite} trains none.")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from rbench.errors import StoreError
 from rbench.figures import style
 from rbench.load.registry import unknown
-from rbench.spec import Job, PretrainJob, TrainSpec
+from rbench.spec import Job, TrainSpec
 from rbench.spec.common import Strict
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, Grid, Run, grid
@@ -179,8 +179,8 @@ def _family(train: TrainSpec, x: str) -> str:
 
 
 def _train(training: Job) -> TrainSpec:
-    assert isinstance(training.spec, PretrainJob) and training.spec.encoder.train is not None
-    return training.spec.encoder.train
+    assert training.pretraining is not None and training.pretraining.encoder.train is not None
+    return training.pretraining.encoder.train
 
 
 def _lines(dosed: Sequence[Dosed]) -> dict[str, list[Dosed]]:

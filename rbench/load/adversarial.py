@@ -77,8 +77,8 @@ def asked_sets(
     found: dict[str, tuple[AskedSet, ...]] = {}
     for choice in choices(merged, "evaluate"):
         options = check(AdversarialOptions, choice.options, problems) if choice.name == ADVERSARIAL else None
-        if choice.name == ADVERSARIAL and "tables" not in merged.data:
-            entries.modules.open("measures", ADVERSARIAL, choice.place)  # its table is one of those by default
+        if choice.name == ADVERSARIAL:
+            entries.modules.open("measures", ADVERSARIAL, choice.place)
         if options is None or suite is None:
             continue
         if options.set is not None:

@@ -15,21 +15,14 @@ from rbench.spec import (
     ADVERSARIAL,
     AS_IS,
     CONTRAST,
-    AdversarialJob,
-    AttackJob,
+    STS,
     Choice,
-    ContrastJob,
     ContrastSpec,
-    EvaluateJob,
-    FinetuneJob,
-    MeasureJob,
     MeasureNeeds,
     Plan,
-    PretrainJob,
     Suite,
     TaskSpec,
     TrainSpec,
-    VictimJob,
     bases,
 )
 from rbench.spec.claimed import ANY_ATTACK, ATTACKED, SCORES, CellOf, Ground, Trained, measured_cells
@@ -100,27 +93,27 @@ def of_plan(plan: Plan, registry: Registry) -> Ground:
     parts_of: dict[CellOf, None] = {}
     attacks = {job.key for job in plan.attacks}
     for job in plan.jobs:
-        if isinstance(job.spec, PretrainJob):
+        if job.pretraining is not None:
             continue
         encoder, *parts = plan.draw(job.parts[0]).encoder, *job.parts[1:]
-        if isinstance(job.spec, AttackJob):
+        if job.attacking is not None:
             if job.key not in attacks or encoder not in plan.suite.lineup:
                 continue
             cell = CellOf(encoder, parts[0], parts[2], parts[1])
             attacked[cell] = None
-            valid |= {cell: None} if job.spec.task.has_oracle else {}
-        elif isinstance(job.spec, EvaluateJob):
+            valid |= {cell: None} if job.attacking.task.has_oracle else {}
+        elif job.victim is not None:
+            parts_of |= {CellOf(encoder, part, None, parts[1]): None for part in _parts(job.victim.task)}
+        elif job.what == STS:
             evaluated[CellOf(encoder, parts[0])] = None
-        elif isinstance(job.spec, MeasureJob) and job.untuned:
-            tasks = measured.setdefault((job.spec.what.name, encoder), [])
-            tasks += [job.spec.task.name] if job.spec.task.name not in tasks else []
-        elif isinstance(job.spec, FinetuneJob | VictimJob):
-            parts_of |= {CellOf(encoder, part, None, parts[1]): None for part in _parts(job.spec.task)}
-        elif isinstance(job.spec, ContrastJob):
+        elif job.what == CONTRAST:
             victims[encoder, parts[0], parts[1]] = None
             sets[parts[0], parts[2]] = None
-        elif isinstance(job.spec, AdversarialJob):
+        elif job.what == ADVERSARIAL:
             adversarial[CellOf(encoder, parts[0], None, parts[1])] = None
+        elif job.measuring is not None and job.untuned:
+            tasks = measured.setdefault((job.measuring.what.name, encoder), [])
+            tasks += [job.measuring.task.name] if job.measuring.task.name not in tasks else []
     by_measure: dict[str, list[CellOf]] = {}
     for (name, encoder), tasks in measured.items():
         by_measure.setdefault(name, []).extend(measured_cells(name, encoder, tasks))
@@ -152,10 +145,10 @@ def _trained_by(plan: Plan) -> dict[str, Trained]:
     found: dict[str, Trained] = {}
     for job in plan.jobs:
         below = jobs.get(job.needs.get("encoder", ""))
-        if not (isinstance(job.spec, FinetuneJob) or job.untuned) or below is None:
+        if not (job.tuning is not None or job.untuned) or below is None:
             continue
-        assert isinstance(below.spec, PretrainJob)
-        train, name = below.spec.encoder.train, plan.draw(job.parts[0]).encoder
+        assert below.pretraining is not None
+        train, name = below.pretraining.encoder.train, plan.draw(job.parts[0]).encoder
         if train is not None and name not in found:
             found[name] = trained_as(train, _options(train.objective))
     return found

@@ -18,7 +18,7 @@ from rbench.load.entries import Entries
 from rbench.load.modules import Modules, checked
 from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry, unknown
-from rbench.spec import ADVERSARIAL, CONTRAST, Choice, MeasureNeeds, Metric, Suite, TableSpec
+from rbench.spec import ADVERSARIAL, Choice, MeasureNeeds, Metric, Suite, TableSpec
 from rbench.spec.claimed import ANY_ATTACK
 
 METRICS: tuple[str, ...] = get_args(Metric)
@@ -35,8 +35,13 @@ def find_measure(metric: str, registry: Registry) -> Module | None:
     if metric not in names:
         raise SuiteError(_unknown(metric, names))
     found = find("measures", metric, registry)
-    checked(found)
+    if not hasattr(checked(found), "table"):
+        raise SuiteError(_tableless(metric))
     return found
+
+
+def _tableless(metric: str) -> str:
+    return f"{metric} has no table: what it makes is in the RUN, beside its records"
 
 
 def _unknown(metric: str, names: Collection[str]) -> str:
@@ -63,6 +68,9 @@ def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> No
             modules.check("measures", metric, place, table.sub("options"))
         else:
             modules.check("measures", metric, place, table.only({*table.data} - {*TableSpec.model_fields}))
+        found = modules.found.get(("measures", metric))
+        if found is not None and not hasattr(found.open(), "table"):
+            problems.add(place, _tableless(metric))
 
 
 def _check_honoured(table: Positioned, problems: Problems) -> None:
@@ -82,9 +90,15 @@ def name_measured(merged: Positioned, registry: Registry, problems: Problems) ->
         problems.add(merged.key_at(("measured",)), "`measured` is not set in a suite; name measures under `evaluate`")
         problems.raise_any()
     tasks, measures = registry.names("tasks"), registry.names("measures")
-    named = (choice.name for choice in choices(merged, "evaluate") if choice.name not in (CONTRAST, ADVERSARIAL))
-    found = [name for name in dict.fromkeys(named) if name in measures and name not in tasks]
+    named = dict.fromkeys(choice.name for choice in choices(merged, "evaluate"))
+    found = [name for name in named if name in measures and name not in {*tasks, *METRICS, ADVERSARIAL}]
     return merged.put(("measured",), Positioned(found, {(): merged.at(("evaluate",))})) if found else merged
+
+
+def needs_of(module: Any, what: Choice) -> MeasureNeeds:
+    """Return what a measure needs by its file, without tasks and resources. `what` has all of its options."""
+    of, stores = getattr(module, "OF", "attacks"), getattr(module, "STORES", "rows")
+    return MeasureNeeds(what=what, of=of, stores=stores, unscaled=getattr(module, "UNSCALED", False))
 
 
 def measured(choice: Chosen, suite: Suite | None, entries: Entries, problems: Problems) -> MeasureNeeds | None:
@@ -101,13 +115,14 @@ def measured(choice: Chosen, suite: Suite | None, entries: Entries, problems: Pr
         said = "asks no models: it reads what the RUN stores. Write it under `tables`: [{metric: "
         problems.add(choice.place, f"the measure {choice.name} {said}{choice.name}}}]")
         return None
-    of = getattr(module, "OF", "attacks")
-    if of == "attacks" and not suite.attacks:
+    needs = needs_of(module, Choice(name=choice.name, options=made.model_dump(mode="json")))
+    if needs.of == "trainings":
+        problems.add(choice.place, f"{choice.name} is made of trainings. Write it under `build`: [{choice.name}]")
+    if needs.of == "attacks" and not suite.attacks:
         problems.add(choice.place, f"the measure {choice.name} needs `attacks`, which this suite lacks")
     if hasattr(module, "check") and (wrong := module.check(made, suite)) is not None:
         problems.add(choice.place, f"{choice.name}: {wrong}")
-    needs = MeasureNeeds(what=Choice(name=choice.name, options=made.model_dump(mode="json")), of=of)
-    return _of_encoders(choice, module, made, needs, suite, entries, problems) if of == "encoders" else needs
+    return _of_encoders(choice, module, made, needs, suite, entries, problems) if needs.of == "encoders" else needs
 
 
 def _of_encoders(
@@ -161,6 +176,7 @@ def check_asked(merged: Positioned, modules: Modules, problems: Problems) -> Non
     for table in items(merged, "tables"):
         metric = table.data.get("metric") if isinstance(table.data, dict) else table.data
         found = modules.found.get(("measures", str(metric)))
-        if found is not None and metric not in asked and hasattr(found.open(), "run"):
+        loaded_otherwise = metric in METRICS or metric == ADVERSARIAL  # `check_purpose` knows what their tables need
+        if found is not None and not loaded_otherwise and metric not in asked and hasattr(found.open(), "run"):
             place = table.at(("metric",))
             problems.add(place, f"a table of {metric} needs `evaluate: [{metric}]`, which this suite lacks")

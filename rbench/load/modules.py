@@ -13,13 +13,12 @@ from rbench.load.code import Module, find
 from rbench.load.positions import Positioned, Problems, shown
 from rbench.load.registry import KINDS, Kind, Registry, unknown
 from rbench.load.signatures import check_call
-from rbench.spec import RESOURCE_KINDS, ResourceKind, Serves
+from rbench.spec import RESOURCE_KINDS, EvaluationMetric, ResourceKind, Serves
 
 EXPORTS: dict[Kind, tuple[str, ...]] = {
     "attacks": ("TITLE", "NEEDS", "REFERENCE", "Options", "build"),
     "objectives": ("Options", "build"),
     "finetune": ("Options", "run"),
-    "build": ("Options", "OBJECTIVES", "run"),
     "figures": ("Options", "draw"),
     "measures": ("Options", "table"),
 }
@@ -78,6 +77,16 @@ class Modules:
         return tuple(need for need in declared if need in narrowed)
 
 
+def _exports(found: Module, module: ModuleType) -> tuple[str, ...]:
+    """Return the names that a module must define. Tables of metrics are in `rbench.tables`, and what is made of a
+    training is looked at without one."""
+    if found.kind == "measures" and getattr(module, "OF", "") == "trainings":
+        return ("Options", "OBJECTIVES", "run")
+    if found.kind == "measures" and found.name in get_args(EvaluationMetric):
+        return ("Options", "run")
+    return EXPORTS[found.kind]
+
+
 def checked(found: Module) -> ModuleType:
     """Import a module and check it.
 
@@ -87,7 +96,7 @@ def checked(found: Module) -> ModuleType:
     """
     module = found.open()
     place = f"{shown(found.path)}:1:1"
-    one, exports = KINDS[found.kind].one, EXPORTS[found.kind]
+    one, exports = KINDS[found.kind].one, _exports(found, module)
     missing = [name for name in exports if not hasattr(module, name)]
     if missing:
         article = "an" if one[0] in "aeiou" else "a"

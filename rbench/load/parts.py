@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, measured_names, names
 from rbench.load.entries import Entries
-from rbench.load.measures import measured
+from rbench.load.measures import measured, needs_of
 from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import unknown
 from rbench.spec import (
     ADVERSARIAL,
     CLEAN,
     CONTRAST,
+    STS,
     Choice,
     ContrastOptions,
     ContrastSpec,
@@ -51,6 +53,7 @@ def evaluations(
             needs = measured(choice, suite, entries, problems)
             found.update({choice.label: needs} if needs is not None else {})
         elif choice.name not in (CONTRAST, ADVERSARIAL):
+            entries.modules.open("measures", STS, choice.place)
             entries.tasks.scored(choice.name, choice.place)
             check(EvaluationOptions, choice.options, problems)
     return found
@@ -92,6 +95,7 @@ def contrast(merged: Positioned, entries: Entries, problems: Problems) -> dict[s
         options = check(ContrastOptions, choice.options, problems) if choice.name == CONTRAST else None
         if options is None:
             continue
+        entries.modules.open("measures", CONTRAST, choice.place)
         if options.set is None:
             named = _named_sets(choice, entries, tasks, problems)
         else:
@@ -126,14 +130,17 @@ def _named_sets(
     return [(named, tasks[name], (name,)) for name, named in loaded.items() if named is not None]
 
 
-def building(merged: Positioned, choice: Chosen, entries: Entries, problems: Problems) -> Choice | None:
-    """Return one thing to build, with all options, or None where its module or options are wrong.
+def building(merged: Positioned, choice: Chosen, entries: Entries, problems: Problems) -> MeasureNeeds | None:
+    """Return one thing to build, a measure of trainings, or None where its module or options are wrong.
 
     Add a problem for each encoder that was not trained with an objective that this build accepts.
     """
-    module = entries.modules.open("build", choice.name, choice.place)
-    made = entries.modules.check("build", choice.name, choice.place, choice.options)
+    module: Any = entries.modules.open("measures", choice.name, choice.place)
+    made = entries.modules.check("measures", choice.name, choice.place, choice.options)
     if module is None or made is None:
+        return None
+    if getattr(module, "OF", "") != "trainings":
+        problems.add(choice.place, f"`build` takes measures of trainings, and {choice.name} is none (its OF says so)")
         return None
     objectives = module.OBJECTIVES
     for encoder in choices(merged, "encoders"):
@@ -144,7 +151,8 @@ def building(merged: Positioned, choice: Chosen, entries: Entries, problems: Pro
         if trained is None or trained.objective not in objectives:
             message = f"`build: {choice.name}` needs encoders that are trained with {' or '.join(objectives)}"
             problems.add(encoder.place, f"{message}; {encoder.label} is not")
-    return Choice(name=choice.name, options=made.model_dump(mode="json"))
+    needs = needs_of(module, Choice(name=choice.name, options=made.model_dump(mode="json")))
+    return needs.model_copy(update={"label": choice.label})
 
 
 def check_figures(merged: Positioned, entries: Entries) -> None:

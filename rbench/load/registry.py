@@ -51,7 +51,6 @@ KINDS: dict[Kind, Sort] = {
     "contrast": Sort("contrast set", bundled="contrast", about="test texts with small edits that change the label"),
     "objectives": Sort("objective", (PYTHON,), "train/objectives", about="a way to train an encoder (rbench train)"),
     "finetune": Sort("finetune strategy", (PYTHON,), "finetune", about="makes a victim of an encoder and a task"),
-    "build": Sort("thing to build", (PYTHON,), "build", about="examples to look at, made of an encoder"),
     "measures": Sort("measure", (PYTHON,), "measures", about="a number or table of what attacks found"),
     "figures": Sort("figure", (PYTHON,), "figures", about="a drawing of a run (rbench figure)"),
 }

@@ -35,18 +35,20 @@ CALLS: dict[Kind, Call] = {
         "Write `def draw(options, results)`, and return a figure made with `rbench.figures.style.new`; see "
         "docs/guide-add-a-figure.md.",
     ),
-    "measures": Call(
-        "table",
-        ("options", "results"),
-        "Write `def table(options, results)`, and return a `Table`; see docs/guide-add-a-measure.md.",
-    ),
 }
 """The calls that are checked, by kind of module."""
-OPTIONAL: dict[Kind, Call] = {
-    "measures": Call(
-        "run",
-        ("options", "context"),
-        "Write `def run(options, context)`, and return rows; see docs/guide-add-a-measure.md.",
+OPTIONAL: dict[Kind, tuple[Call, ...]] = {
+    "measures": (
+        Call(
+            "table",
+            ("options", "results"),
+            "Write `def table(options, results)`, and return a `Table`; see docs/guide-add-a-measure.md.",
+        ),
+        Call(
+            "run",
+            ("options", "context"),
+            "Write `def run(options, context)`, and return rows; see docs/guide-add-a-measure.md.",
+        ),
     ),
 }
 """The calls that are checked where a module defines the function."""
@@ -54,10 +56,10 @@ OPTIONAL: dict[Kind, Call] = {
 
 def check_call(found: Module, module: ModuleType) -> None:
     """Raise SuiteError, with file and line, where the module's function cannot be called as CALLS says."""
-    calls = [kind[found.kind] for kind in (CALLS, OPTIONAL) if found.kind in kind]
-    for call in calls:
-        if call in CALLS.values() or hasattr(module, call.function):
-            _check(call, found, module)
+    always = [CALLS[found.kind]] if found.kind in CALLS else []
+    there = [call for call in OPTIONAL.get(found.kind, ()) if hasattr(module, call.function)]
+    for call in (*always, *there):
+        _check(call, found, module)
 
 
 def _check(call: Call, found: Module, module: ModuleType) -> None:

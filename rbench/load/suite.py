@@ -56,7 +56,7 @@ class Loaded:
     `encoders` holds the suite's encoders with their draws, their bases, and those that serve as a resource or in
     training. `tasks` also holds the tasks of `evaluate`, training corpora, and the tasks to select training steps by.
     `attacks` are by label (`bertattack[max_words=10]`). `modules` are by kind and plain name: attacks that are Python
-    files, and all objectives, strategies, things to build, measures and figures. `models` holds the further models that
+    files, and all objectives, strategies, measures and figures. `models` holds the further models that
     an encoder's objective names, by encoder and option. `training_resources` holds, by encoder, the resource profile
     that its objective uses and the kinds that it needs. `strategies` are by label. `contrast` holds the contrast sets
     to evaluate victims on, by task.
@@ -72,8 +72,8 @@ class Loaded:
     models: dict[str, dict[str, str]]
     training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]]
     strategies: dict[str, StrategyNeeds]
-    building: dict[str, Choice]
-    """The things to build, by label, with all options, including the defaults that the suite does not mention."""
+    building: dict[str, MeasureNeeds]
+    """The measures under `build`, by label."""
     contrast: dict[str, tuple[ContrastSpec, ...]]
     adversarial: dict[str, tuple[AskedSet, ...]] = field(default_factory=dict)
     """The adversarial sets to evaluate victims on, by task."""
@@ -204,7 +204,7 @@ def _load(
         models=entries.encoders.models,
         training_resources=entries.encoders.training_resources,
         strategies=strategies,
-        building={label: choice for label, choice in building.items() if choice is not None},
+        building={label: needs for label, needs in building.items() if needs is not None},
         contrast=contrast,
         adversarial=adversarial,
         draws=draws,

@@ -11,27 +11,43 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from rbench.measures._context import Asked, EncoderContext, MeasureContext
+from rbench.measures._context import Asked, EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext
 from rbench.measures._stored import MeasuredJob, measured
 from rbench.spec import MeasuredRow
 from rbench.tables import Results, Table
 
-__all__ = ["Asked", "EncoderContext", "Measure", "MeasureContext", "MeasuredJob", "MeasuredRow", "measured"]
+__all__ = [
+    "Asked",
+    "EncoderContext",
+    "Measure",
+    "MeasureContext",
+    "Measured",
+    "MeasuredJob",
+    "MeasuredRow",
+    "TrainedContext",
+    "VictimContext",
+    "measured",
+]
 
 
 class Measure(Protocol):
     """What a measure's module exports. Importing it loads no torch.
 
-    More exports are optional. `run(options, context)` returns a sequence of `MeasuredRow`. It computes what needs
-    victims or rows of the task, in one job for each task, attack and seed, and `table` reads what the job stored
-    (`measured`). `OF = "tasks"` makes it one job for each task instead, without victims. `check(options, suite)` says
-    in a sentence what is wrong with the options in this suite, or returns None. `VERSION` is raised when results
-    change.
+    More exports are optional. `run(options, context)` returns a sequence of `MeasuredRow`, or `Measured`; `OF` says
+    what it is given, and so how many jobs there are (`rbench.spec.MeasureJob`): by default all victims and what an
+    attack made of their texts (`MeasureContext`; also for `tasks`, without victims), or `EncoderContext`,
+    `VictimContext`, `TrainedContext`. `table` reads what the job stored (`measured`), and `STORES` says whether
+    that is rows. `check(options, suite)` says in a sentence what is wrong with the options in this suite, or
+    returns None. `VERSION` is raised when results change. With the option `split` a measure reads that split alone.
 
-    `OF = "encoders"` makes it one job for each encoder and task, whose `run` gets an `EncoderContext`. Then `tasks(
-    options)` returns the names of the tasks that it reads, each with the options on this task alone. `splits(options,
-    task)` returns the splits of the task without which it cannot be computed, and raises ValueError, with a sentence,
-    for a task that it is not for. `NEEDS` lists kinds of resources.
+    With `OF = "encoders"`, `tasks(options)` returns the names of the tasks that it reads, each with the options on this
+    task alone; `splits(options, task)` returns the splits of the task without which it cannot be computed, and raises
+    ValueError, with a sentence, for a task that it is not for; and `NEEDS` lists kinds of resources. With
+    `OF = "trainings"`, `OBJECTIVES` lists those that may have trained the encoder.
+
+    `examples(prepared, job)` returns how much a job reads, and `TOLD` is what `rbench plan` says of it. `REQUIRED`
+    names the scores of every complete record, and `unlike(record, lines)` says which of its numbers are not those of
+    the lines.
     """
 
     Options: type[BaseModel]

@@ -1,22 +1,25 @@
-"""What a measure with a `run` is given: victims and what an attack made of their texts, or an encoder as it is."""
+"""What a measure with a `run` is given, by its OF, and what it returns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rbench.errors import JobError
-from rbench.spec import Outcome, TaskSpec
+from rbench.spec import EncoderSpec, MeasuredRow, Outcome, Prediction, Score, TaskSpec
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from rbench.encoders.classifier import EncoderClassifier
+    from rbench.encoders.remembered import RememberedVectors
     from rbench.encoders.sentence import SentenceEncoder
     from rbench.resources import Resources
-    from rbench.tasks import Example
+    from rbench.tasks import ContrastData, Example, TaskData
+    from rbench.tasks.adversarial import AdversarialRow
 
 
 class Asked(NamedTuple):
@@ -51,6 +54,10 @@ class EncoderContext:
     """The resources that the measure NEEDS, of the suite's profile."""
     progress: Callable[[int, int, str], None]
     """Called with what is done, what there is to do, and a message."""
+    data: TaskData | None = None
+    """All that is known of the task's rows."""
+    remembered: RememberedVectors | None = None
+    """The encoder with the vectors that earlier jobs on it computed."""
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return the vectors of texts (len(texts), dim), in their order. Each distinct text is encoded once.
@@ -77,6 +84,55 @@ class EncoderContext:
             )
         row = {text: i for i, text in enumerate(distinct)}
         return found[[row[text] for text in texts]]
+
+
+@dataclass(frozen=True)
+class VictimContext:
+    """The inputs of one job of a measure of victims."""
+
+    task: TaskSpec
+    seed: int
+    """The seed of fine-tuning. A measure draws its random numbers from it."""
+    victim: EncoderClassifier
+    """In eval mode; or a classifier that exists. `rbench.encoders.classify` serves both."""
+    set: ContrastData | list[AdversarialRow] | None
+    """The set that the job is about; None for the rows of the task."""
+    rows: Callable[[str], list[Example]]
+    """Returns the rows of a split of the task."""
+    splits: tuple[str, ...]
+    progress: Callable[[int, int, str], None]
+    """Called with what is done, what there is to do, and a message."""
+
+
+@dataclass(frozen=True)
+class TrainedContext:
+    """The inputs of one job of a measure of trainings: an encoder that a job trained, and texts."""
+
+    task: TaskSpec
+    seed: int
+    """Draws the sample of texts, and whatever else is drawn."""
+    spec: EncoderSpec
+    """The encoder as it was trained."""
+    weights: Path
+    """The folder that its training wrote."""
+    data: TaskData
+    device: str
+    resources: Resources | None
+    """What the objective needs of a resource profile."""
+    objective: Any
+    """The module by which it was trained."""
+    progress: Callable[[int, int, str], None]
+    """Called with what is done, what there is to do, and a message."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a measure's `run` returns that has more than rows."""
+
+    lines: Sequence[MeasuredRow | Prediction | Outcome]
+    """What is stored beside the record. The measure's STORES says which of them: `rows`, `predictions`, `outcomes`."""
+    scores: tuple[Score, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ class MeasuredJob:
 
     @property
     def spec(self) -> MeasureJob:
-        assert isinstance(self.job.spec, MeasureJob)
-        return self.job.spec
+        assert self.job.measuring is not None
+        return self.job.measuring
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -46,7 +46,7 @@ def jobs(results: Results, name: str) -> list[Job]:
 
     Raises StoreError where the suite does not ask for the measure.
     """
-    found = [job for job in results.plan.jobs if isinstance(job.spec, MeasureJob) and job.spec.what.name == name]
+    found = [job for job in results.plan.jobs if job.what == name]
     if not found:
         raise StoreError(
             f"{results.root} has no rows of {name}: write `evaluate: [{name}]` into suite {results.plan.suite.name}, "

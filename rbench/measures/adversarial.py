@@ -8,13 +8,17 @@ fall are in its sets. As with contrast sets, only records are read, and the plan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rbench.errors import StoreError
-from rbench.spec import AdversarialJob, EvaluationMetric, Job, Plan, Strict
+from rbench.measures._context import Measured, VictimContext
+from rbench.measures._predicted import asked, unlike_predictions
+from rbench.score import adversarial_scores, judged
+from rbench.score.adversarial import SET_SCORES
+from rbench.spec import ADVERSARIAL, AdversarialSet, EvaluationMetric, Job, Plan, Prediction, Record, Strict
 from rbench.storage.standing import Standing
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import in_order
@@ -26,7 +30,17 @@ from rbench.tables.flags import Flags
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
 from rbench.tables.table import Entry, Meaning, Number
 
+if TYPE_CHECKING:
+    from rbench.tasks.adversarial import AdversarialRow
+
+TITLE = "Adversarial sets: accuracy on texts that an attack made against one victim"
 VERSION = 1
+OF = "victims"
+STORES = "predictions"
+USES = ("encoders.classify", "score.adversarial")
+REQUIRED = SET_SCORES
+"""The scores of every complete record."""
+TOLD = "to classify: {:,} rows of adversarial sets"
 
 ABOUT = Meaning(
     "Adversarial sets",
@@ -53,6 +67,58 @@ INTERVAL = (
 
 class Options(Strict):
     """The table has no options."""
+
+
+def run(options: Options, context: VictimContext) -> Measured:
+    """Classify every original once, and every changed text.
+
+    `texts_cut` counts the texts that are longer than the victim's input. `changed_read_as_original` counts the changed
+    texts that have the same tokens as their original for the victim, because the changed words were cut off or are not
+    in its vocabulary.
+    """
+    import numpy as np
+
+    rows = cast("list[AdversarialRow]", context.set)
+    changed = [row for row in rows if row.changed]
+    texts = [*(row.original for row in rows), *(row.texts for row in changed)]
+    found = asked(context, texts)
+    own = dict(zip((row.id for row in rows), found.read, strict=False))
+    named = [*((row, True) for row in rows), *((row, False) for row in changed)]
+    predictions = [
+        Prediction(
+            bundle=row.id,
+            example_id=row.id if original else f"{row.id}:changed",
+            original=original,
+            label=int(row.label),
+            prediction=int(label),
+        )
+        for (row, original), label in zip(named, found.labels, strict=True)
+    ]
+    scores = adversarial_scores(judged(predictions))
+    right = {score.name: score.value for score in scores}
+    context.progress(len(texts), len(texts), f"accuracy {right['clean']:.3f}, on the set {right['adversarial']:.3f}")
+    alike = sum(own[row.id] == read for row, read in zip(changed, found.read[len(rows) :], strict=True))
+    counts = {
+        "rows": len(rows),
+        "changed": len(changed),
+        "texts_cut": int(np.sum(found.cut)),
+        "changed_read_as_original": alike,
+    }
+    return Measured(predictions, scores, counts)
+
+
+def examples(prepared: Any, job: Job) -> int:
+    """Return how many rows a job classifies: those of the folder, or the examples of the attack that makes the set."""
+    if "attack" in job.needs:
+        made = prepared.plan.job(job.needs["attack"]).attacking
+        return int(made.num_examples)
+    sets = prepared.adversarial.values()
+    return next(len(one.rows) for one in sets if one.fingerprint == getattr(job.spec, "data_fingerprint", None))
+
+
+def unlike(record: Record, lines: Sequence[Prediction]) -> Iterator[str]:
+    """Say which numbers of a record are not those of its predictions."""
+    return unlike_predictions(record, lines, adversarial_scores, ("rows", "changed"))
 
 
 @dataclass(frozen=True)
@@ -124,7 +190,7 @@ def _found(results: Results) -> _Sets:
     plan, standing = results.plan, results.standing
     jobs: dict[tuple[tuple[str, str], tuple[str, str]], list[Job]] = {}
     for job in plan.jobs:
-        if isinstance(job.spec, AdversarialJob):
+        if job.what == ADVERSARIAL:
             label, task, strategy, name = job.parts
             jobs.setdefault(((plan.draw(label).encoder, strategy), (task, name)), []).append(job)
     if not jobs:
@@ -142,9 +208,13 @@ def _found(results: Results) -> _Sets:
 
 def _attacked(job: Job, plan: Plan) -> bool:
     """Return whether the victim that is scored is the one that the set was made against."""
-    assert isinstance(job.spec, AdversarialJob)
-    made = plan.job(job.needs["attack"]).needs["victim"] if "attack" in job.needs else job.spec.set.victim
+    made = plan.job(job.needs["attack"]).needs["victim"] if "attack" in job.needs else _set_of(job).victim
     return job.needs["victim"] == made
+
+
+def _set_of(job: Job) -> AdversarialSet:
+    assert job.measuring is not None and isinstance(job.measuring.set, AdversarialSet)
+    return job.measuring.set
 
 
 def _described(cell: ContrastCell, found: _Sets) -> dict[str, Any]:
@@ -186,9 +256,7 @@ def _set_notes(found: _Sets, of: tuple[str, str]) -> list[str]:
     """Return notes on a set: what made it, its size, who was attacked, and what the victims did not read."""
     task, name = of
     cells = [cell for (_, other), cell in found.cells.items() if other == of]
-    spec = cells[0].jobs[0].spec
-    assert isinstance(spec, AdversarialJob)
-    one = spec.set
+    one = _set_of(cells[0].jobs[0])
     counts = [record.counts for cell in cells for record in cell.records]
     size = f"{counts[0]['rows']} rows, {counts[0]['changed']} of them changed" if counts else "nothing yet"
     told = [

@@ -13,7 +13,7 @@ from typing import Any
 from rbench.errors import StoreError
 from rbench.measures._options import Plain
 from rbench.score import wilson
-from rbench.spec import PART_ACCURACY, PART_ROWS, Draw, FinetuneJob, Job, Record, Score, TaskSpec, VictimJob
+from rbench.spec import PART_ACCURACY, PART_ROWS, Draw, Job, Record, Score, TaskSpec
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import in_order
 from rbench.tables.draws import means, plain, within
@@ -112,8 +112,8 @@ def _victims(results: Results) -> list[Victim]:
     plan = results.plan
     found: dict[tuple[str, str, str], list[Job]] = {}
     for job in plan.jobs:
-        if isinstance(job.spec, FinetuneJob | VictimJob) and job.spec.task.parts:
-            key = job.spec.task.name, plan.draw(job.parts[0]).encoder, job.parts[2]
+        if job.victim is not None and job.victim.task.parts:
+            key = job.victim.task.name, plan.draw(job.parts[0]).encoder, job.parts[2]
             found.setdefault(key, []).append(job)
     order = in_order(plan.suite.lineup, (encoder for _, encoder, _ in found))
     tasks = in_order(plan.suite.tasks, (task for task, _, _ in found))
@@ -122,8 +122,8 @@ def _victims(results: Results) -> list[Victim]:
 
 
 def _victim(jobs: list[Job], key: tuple[str, str, str], results: Results) -> Victim:
-    records, spec = results.standing.records, jobs[0].spec
-    assert isinstance(spec, FinetuneJob | VictimJob)
+    records, spec = results.standing.records, jobs[0].victim
+    assert spec is not None
     done = (records.get(job.key) for job in jobs)
     complete = tuple(record for record in done if record is not None and record.status == "complete")
     return Victim(spec.task, *key[1:], tuple(jobs), complete, results.plan.draws)
@@ -152,7 +152,7 @@ def _said(victims: list[Victim], names: list[str]) -> list[str]:
     for split in ("train", "validation", "test"):
         there = [part.name for part in task.parts if part.split == split and any(rows[part.name])]
         said.append(f"{task.name}, {split}: {', '.join(f'{name} {spanned(rows[name])}' for name in there)}.")
-    most = [spec.training.max_train for victim in victims if isinstance(spec := victim.jobs[0].spec, FinetuneJob)]
+    most = [spec.training.max_train for victim in victims if (spec := victim.jobs[0].tuning) is not None]
     if any(most):
         said.append(f"{task.name}: at most {spanned(n for n in most if n)} of the training rows are used.")
     absent = [part for part in task.parts if not any(rows[part.name])]

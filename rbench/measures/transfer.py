@@ -16,7 +16,7 @@ from rbench.measures import Asked, MeasureContext, MeasuredRow
 from rbench.measures._options import Plain
 from rbench.measures._stored import attacks_behind, jobs, measured
 from rbench.score import wilson
-from rbench.spec import AS_IS, Job, MeasureJob, Outcome
+from rbench.spec import AS_IS, Job, Outcome
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import in_order
 from rbench.tables.flags import Flags
@@ -171,8 +171,8 @@ def matrices(results: Results, options: Plain | None = None) -> list[Matrix]:
 
 def _place(job: Job) -> tuple[str, str]:
     """Return the task and the attack of a job of this measure."""
-    assert isinstance(job.spec, MeasureJob)
-    return job.spec.task.name, job.spec.attack or ""
+    assert job.measuring is not None
+    return job.measuring.task.name, job.measuring.attack or ""
 
 
 def _pooled(counts: Sequence[dict[str, int]], repeats: float) -> Pair:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-from rbench.spec import AdversarialJob, AttackJob, ContrastJob, EvaluateJob, Job, MeasureJob
+from rbench.spec import Job
 
 if TYPE_CHECKING:
     from rbench.plan.prepare import Prepared
@@ -18,6 +19,8 @@ class Estimate:
 
     examples: int
     queries: int = 0
+    told: str = ""
+    """Of a measure whose file says it: a sentence with a place for the number of examples."""
 
 
 def estimate(job: Job, prepared: Prepared) -> Estimate | None:
@@ -25,23 +28,28 @@ def estimate(job: Job, prepared: Prepared) -> Estimate | None:
 
     Queries are examples times mean words times the attack's `queries_per_word`, a rule of thumb in the attack's file.
     """
-    spec = job.spec
-    if isinstance(spec, EvaluateJob):
-        return Estimate(prepared.data[spec.task.name].sizes[spec.split])
-    if isinstance(spec, MeasureJob) and spec.encoder is not None:
-        return Estimate(sum(prepared.data[spec.task.name].sizes.values()))
-    if isinstance(spec, ContrastJob):
-        sets = prepared.contrast[spec.task.name]
-        return Estimate(next(data.texts for data in sets if data.spec.name == spec.contrast.name))
-    if isinstance(spec, AdversarialJob):
-        there = [one for one in prepared.adversarial.values() if one.fingerprint == spec.data_fingerprint]
-        made = prepared.plan.job(job.needs["attack"]).spec if "attack" in job.needs else None
-        return Estimate(made.num_examples if isinstance(made, AttackJob) else len(there[0].rows))
-    if not isinstance(spec, AttackJob):
+    if (examples := measured_examples(job, prepared)) is not None:
+        return Estimate(examples, told=getattr(_file(job, prepared), "TOLD", ""))
+    if job.measuring is not None and job.untuned:
+        return Estimate(sum(prepared.data[job.measuring.task.name].sizes.values()))
+    if job.attacking is None:
         return None
+    spec = job.attacking
     words = _mean_words(prepared.data[spec.task.name], spec.attack.protect.get(spec.task.kind, ()))
     # The estimate assumes that training texts are as long as test texts.
     return Estimate(spec.num_examples, round(spec.num_examples * words * spec.attack.queries_per_word))
+
+
+def measured_examples(job: Job, prepared: Prepared) -> int | None:
+    """Return how many texts, pairs or rows the job of a measure reads; None where the measure's file does not say."""
+    if job.what is None:
+        return None
+    count = getattr(_file(job, prepared), "examples", None)
+    return count(prepared, job) if count is not None else None
+
+
+def _file(job: Job, prepared: Prepared) -> ModuleType:
+    return prepared.loaded.modules["measures", job.what or ""].open()
 
 
 def _mean_words(data: TaskData, protected: tuple[str, ...]) -> float:

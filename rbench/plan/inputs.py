@@ -39,11 +39,12 @@ class Code:
 
 @dataclass(frozen=True)
 class SetInput:
-    """An adversarial set that victims of a task are evaluated on."""
+    """A set that a measure has the victims of a task classify."""
 
-    set: AdversarialSet
+    needs: MeasureNeeds
+    set: ContrastSpec | AdversarialSet
     fingerprint: str | None = None
-    """Content hash of its rows. None: the plan makes the set."""
+    """Content hash of its rows. None: the plan makes the adversarial set."""
     strategy: Choice | None = None
     """How the victim is fine-tuned that the plan attacks to make the set; None: clean."""
 
@@ -74,14 +75,12 @@ class PlanInputs:
     """What fine-tuning strategies need, by label."""
     tuning: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
     """The strategies that make victims, by task. A task that is not in it has all strategies of the suite."""
-    building: Mapping[str, Choice] = field(default_factory=dict)
-    """The things to build, by label, with all options."""
-    contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
-    """The contrast sets that victims are evaluated on, with their content hashes, by task."""
+    building: Mapping[str, MeasureNeeds] = field(default_factory=dict)
+    """The measures under `build`, by label."""
+    sets: Mapping[str, tuple[SetInput, ...]] = field(default_factory=dict)
+    """The contrast sets and adversarial sets that victims are evaluated on, by task."""
     measures: Mapping[str, MeasureNeeds] = field(default_factory=dict)
     """The measures under `evaluate`, by label."""
-    adversarial: Mapping[str, tuple[SetInput, ...]] = field(default_factory=dict)
-    """The adversarial sets that victims are evaluated on, by task."""
     victims: Mapping[str, VictimSpec] = field(default_factory=dict)
     """The classifiers that exist, by name, in the suite's order."""
     victim_fingerprints: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -113,7 +112,7 @@ def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | Non
 def check_sizes(suite: Suite, inputs: PlanInputs) -> None:
     """Raise PlanError where a test split has fewer rows than the suite attacks."""
     wrong = []
-    makes = any(one.fingerprint is None for sets in inputs.adversarial.values() for one in sets)
+    makes = any(one.fingerprint is None for sets in inputs.sets.values() for one in sets)
     for task in suite.tasks if suite.attacks or makes else ():
         wanted, size = suite.examples_for(task), inputs.sizes[task].get("test", 0)
         if wanted != "all" and wanted > size:

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rbench.spec import (
-    AdversarialJob,
-    AttackJob,
-    BuildJob,
-    ContrastJob,
-    Draw,
-    EvaluateJob,
-    FinetuneJob,
-    Job,
-    MeasureJob,
-    Suite,
-    VictimJob,
-)
+from rbench.spec import ADVERSARIAL, STS, Draw, Job, Suite
 
 
 def with_needs(asked: Iterable[Job], jobs: Mapping[str, Job]) -> tuple[Job, ...]:
@@ -52,16 +40,16 @@ def in_order(suite: Suite, draws: Mapping[str, Draw], jobs: Mapping[str, Job]) -
 
 def _place(suite: Suite, draws: Mapping[str, Draw], job: Job, needed: bool) -> tuple[int, ...] | None:
     """Return the place of a job that the suite asks for; None for one that is there because others need it."""
-    spec, parts = job.spec, job.parts
+    spec, parts = job.measuring, job.parts
     draw = draws.get(parts[0], Draw(encoder=parts[0]))
     training = suite.train_seeds.index(draw.train_seed) if draw.train_seed in suite.train_seeds else 0
     encoder = _at(suite.lineup, draw.encoder)
-    if isinstance(spec, EvaluateJob):
-        return (training, 0, encoder, _at([one.label for one in suite.evaluations], parts[1]))
-    if isinstance(spec, MeasureJob) and spec.encoder is not None:
-        named = _at([one.name for one in suite.evaluate], spec.what.name)
-        return (training, 0, encoder, len(suite.evaluations) + named)
-    if isinstance(spec, MeasureJob):
+    asked = [one.name for one in suite.evaluate]
+    if spec is not None and spec.of == "encoders":
+        scored = [one.label for one in suite.evaluations]
+        place = _at(scored, parts[1]) if spec.what.name == STS else len(scored) + _at(asked, spec.what.name)
+        return (training, 0, encoder, place)
+    if spec is not None and spec.of in ("attacks", "tasks"):
         seeds = {draws[label].train_seed for label in spec.encoders if label in draws}
         later = next((suite.train_seeds.index(seed) for seed in seeds if seed in suite.train_seeds), 0)
         labels = [one.label for one in suite.evaluate]
@@ -71,15 +59,15 @@ def _place(suite: Suite, draws: Mapping[str, Draw], job: Job, needed: bool) -> t
     if len(parts) < 3 or draw.encoder not in suite.lineup or job.seed not in suite.seeds:
         return None
     cell = (training, 1, suite.seeds.index(job.seed), _at(suite.tasks, parts[1]), encoder)
-    if isinstance(spec, BuildJob):
+    if spec is not None and spec.of == "trainings":
         return (*cell, 0, _at([one.label for one in suite.build], parts[2]))
     victim = (*cell, 1 + _at([one.label for one in suite.finetune], parts[2]))
     attacks = [one.label for one in suite.attacks]
-    if isinstance(spec, AttackJob) and spec.split == "test" and parts[3] in attacks:
+    if job.attacking is not None and job.attacking.split == "test" and parts[3] in attacks:
         return (*victim, 2, attacks.index(parts[3]))
-    if isinstance(spec, ContrastJob | AdversarialJob):
-        return (*victim, int(isinstance(spec, AdversarialJob)))
-    return (*victim, 3) if isinstance(spec, FinetuneJob | VictimJob) and not needed else None
+    if spec is not None:
+        return (*victim, int(spec.set is None), int(spec.what.name == ADVERSARIAL))
+    return (*victim, 3) if job.victim is not None and not needed else None
 
 
 def _at(names: Sequence[object], name: object) -> int:

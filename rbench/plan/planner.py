@@ -27,12 +27,10 @@ from rbench.spec import (
     AS_IS,
     CLEAN,
     IN_DOMAIN,
-    AdversarialJob,
+    STS,
+    AdversarialSet,
     AttackJob,
-    BuildJob,
     Choice,
-    ContrastJob,
-    EvaluateJob,
     Evaluation,
     FinetuneJob,
     Job,
@@ -45,6 +43,7 @@ from rbench.spec import (
     Suite,
     VictimJob,
 )
+from rbench.spec.jobs import split_of
 
 
 def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
@@ -80,19 +79,18 @@ class _Planner(JobMaker):
     """Makes the jobs that a suite asks for."""
 
     def cell(self, encoder: str, task: str, seed: int) -> list[Job]:
-        """Return what is built of an encoder, and its victims' contrast sets and attacks, in the order of the plan."""
+        """Return what is built of an encoder, and its victims' measures and attacks, in the order of the plan."""
         suite = self.suite
-        jobs = [self.build(encoder, task, choice, seed) for choice in suite.build]
+        jobs = [self._of_training(self.inputs.building[choice.label], encoder, task, seed) for choice in suite.build]
         for strategy in self.inputs.tuning.get(task, suite.finetune):
             victim = self.finetune(encoder, task, strategy, seed)
             jobs += self.victim_cell(victim, (encoder, task, strategy), seed)
         return jobs
 
     def victim_cell(self, victim: Job, of: tuple[str, str, Choice], seed: int) -> list[Job]:
-        """Return the contrast sets, adversarial sets and attacks of one victim. `of`: name, task and strategy."""
+        """Return the measures and attacks of one victim. `of`: name, task and strategy."""
         suite = self.suite
-        jobs = self.contrast(victim, *of, seed)
-        jobs += self.adversarial(victim, *of, seed)
+        jobs = self._of_victim(victim, *of, seed)
         jobs += [self.attack(victim, *of, attack.label, seed) for attack in suite.attacks]
         if not suite.attacks and not suite.build and not self.inputs.measures:
             jobs.append(victim)
@@ -166,19 +164,25 @@ class _Planner(JobMaker):
         return self.pretrain(lm.name, task) if lm is not None and lm.kind == "encoder" and lm.name else None
 
     def as_it_is(self, encoder: str) -> list[Job]:
-        """Return the jobs that score and measure one encoder without fine-tuning it."""
+        """Return the jobs that measure one encoder without fine-tuning it, its similarity scores first."""
         measures = [asked for asked in self.inputs.measures.values() if asked.of == "encoders"]
-        return [self.evaluate(encoder, one) for one in self.suite.evaluations] + [
-            self._of_encoder(asked, encoder, task) for asked in measures for task in asked.tasks
+        return [self._similarity(encoder, one) for one in self.suite.evaluations] + [
+            self._of_encoder(asked, (encoder, asked.label, task), task) for asked in measures for task in asked.tasks
         ]
 
-    def _of_encoder(self, asked: MeasureNeeds, encoder: str, task: str) -> Job:
-        """Return the job of a measure that reads one encoder and one task. Its seed is 0."""
+    def _similarity(self, encoder: str, of: Evaluation) -> Job:
+        what = Choice(name=STS, options={"split": of.split})
+        needs = MeasureNeeds(what=what, of="encoders", unscaled=True, tasks={of.task: what})
+        return self._of_encoder(needs, (encoder, of.label), of.task)
+
+    def _of_encoder(self, asked: MeasureNeeds, parts: tuple[str, ...], task: str) -> Job:
+        """Return the job of a measure that reads one encoder, the first of `parts`, and one task. Its seed is 0."""
+        encoder = parts[0]
         below = self.pretrain(encoder)
         profile = self.inputs.resources.only(asked.resources) if asked.resources else None
         return self._measure(
-            asked.tasks[task],
-            (encoder, asked.label, task),
+            asked.model_copy(update={"what": asked.tasks[task]}),
+            parts,
             task,
             {"encoder": below, "masked_lm": self._behind(profile)},
             0,
@@ -188,19 +192,6 @@ class _Planner(JobMaker):
             resources=profile,
             resource_fingerprints=self._hashes(profile),
         )
-
-    def evaluate(self, encoder: str, evaluation: Evaluation) -> Job:
-        """Return the job that scores an encoder on one split of a task. It is deterministic, so its seed is 0."""
-        below = self.pretrain(encoder)
-        job = EvaluateJob(
-            encoder=portable(effective(encoder, self.inputs.encoders)),
-            encoder_fingerprint=None if below else self.inputs.weights[encoder],
-            task=self.inputs.tasks[evaluation.task],
-            split=evaluation.split,
-            data_fingerprint=self.inputs.splits[evaluation.task, evaluation.split],
-            versions=dict(self._code("evaluate", self._opened(encoder)).versions),
-        )
-        return self._job(job, (encoder, evaluation.label), {"encoder": below}, 0)
 
     def finetune(self, encoder: str, task: str, strategy: Choice, seed: int) -> Job:
         """Return the job that makes a victim: encoder and head, fine-tuned on the task with one strategy and seed."""
@@ -267,42 +258,24 @@ class _Planner(JobMaker):
         parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
         return self._job(job, parts, {"victim": victim, "masked_lm": self._behind(profile, task)}, seed)
 
-    def contrast(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
-        """Return the jobs that evaluate one victim on the contrast sets of its task."""
-        made = []
-        for spec, fingerprint in self.inputs.contrast.get(task, ()):
-            job = ContrastJob(
-                encoder=self._keyed(encoder),
-                strategy=strategy,
-                task=self.inputs.tasks[task],
-                contrast=spec,
-                data_fingerprint=fingerprint,
-                versions=dict(self._code("contrast").versions),
-            )
-            made.append(self._job(job, (encoder, task, strategy.label, spec.name), {"victim": victim}, seed))
-        return made
-
-    def adversarial(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
-        """Return the jobs that evaluate one victim on the adversarial sets of its task.
+    def _of_victim(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
+        """Return the jobs that measure one victim: on the sets of its task, and on the task's rows.
 
         A set that the plan makes needs the attack on its own victim, with the set's seed.
         """
-        made = []
-        for one in self.inputs.adversarial.get(task, ()):
-            needed, asked = {"victim": victim}, one.set
-            if one.fingerprint is None:
-                how = one.strategy or Choice(name=CLEAN)
-                theirs = self._victim(asked.encoder, task, how, asked.seed)
-                needed["attack"] = self.attack(theirs, asked.encoder, task, how, asked.attack, asked.seed)
-            job = AdversarialJob(
-                encoder=self._keyed(encoder),
-                strategy=strategy,
-                task=self.inputs.tasks[task],
-                set=asked,
-                data_fingerprint=one.fingerprint or self.inputs.data[task],
-                versions=dict(self._code("adversarial").versions),
-            )
-            made.append(self._job(job, (encoder, task, strategy.label, asked.name), needed, seed))
+        made, parts = [], (encoder, task, strategy.label)
+        of: dict[str, Any] = {"encoders": (self._keyed(encoder),), "strategies": (strategy,)}
+        for one in self.inputs.sets.get(task, ()):
+            needed = {"victim": victim}
+            if isinstance(one.set, AdversarialSet) and one.fingerprint is None:
+                given, how = one.set, one.strategy or Choice(name=CLEAN)
+                theirs = self._victim(given.encoder, task, how, given.seed)
+                needed["attack"] = self.attack(theirs, given.encoder, task, how, given.attack, given.seed)
+            own = of | {"set": one.set} | ({"data_fingerprint": one.fingerprint} if one.fingerprint else {})
+            made.append(self._measure(one.needs, (*parts, one.set.name), task, needed, seed, **own))
+        for label, asked in self.inputs.measures.items():
+            if asked.of == "victims":
+                made.append(self._measure(asked, (*parts, label), task, {"victim": victim}, seed, **of))
         return made
 
     def measured(self, encoders: Sequence[str]) -> list[Job]:
@@ -317,11 +290,11 @@ class _Planner(JobMaker):
             for labels in labels_of(self.suite, self.inputs.draws)
             if len(labels) == 1 or {*labels} & {*encoders}
         ]
-        others = [(label, asked) for label, asked in self.inputs.measures.items() if asked.of != "encoders"]
+        others = [(label, asked) for label, asked in self.inputs.measures.items() if asked.of in ("attacks", "tasks")]
         for label, asked in others:
             for seed, task in itertools.product(self.suite.seeds if asked.of == "attacks" else (0,), self.suite.tasks):
                 if asked.of == "tasks":
-                    made.append(self._measure(asked.what, (label, task), task, {}, seed))
+                    made.append(self._measure(asked, (label, task), task, {}, seed))
                 elif self.inputs.tasks[task].labels:
                     made += [
                         self._asked_of(asked, label, task, attack.label, mine, seed) for attack in self.suite.attacks
@@ -349,11 +322,11 @@ class _Planner(JobMaker):
             "strategies": strategies,
             "existing": self.suite.victims,
         }
-        return self._measure(asked.what, parts, task, needed, seed, **more)
+        return self._measure(asked, parts, task, needed, seed, **more)
 
     def _measure(
         self,
-        what: Choice,
+        asked: MeasureNeeds,
         parts: tuple[str, ...],
         task: str,
         needed: Mapping[str, Job | None],
@@ -362,31 +335,28 @@ class _Planner(JobMaker):
         **more: Any,
     ) -> Job:
         """Return a job of a measure. `further`: code that it uses besides the measure's own."""
-        code = self._code("measured", f"measures/{what.name}")
+        what, inputs = asked.what, self.inputs
+        code = self._code("measured", "asked" if asked.of in ("attacks", "victims") else None, f"measures/{what.name}")
+        split = split_of(what)
+        fields = {"data_fingerprint": inputs.data[task] if split is None else inputs.splits[task, split]}
         job = MeasureJob(
             what=what,
-            task=self.inputs.tasks[task],
-            data_fingerprint=self.inputs.data[task],
+            of=asked.of,
+            stores=asked.stores,
+            task=inputs.tasks[task].model_copy(update={"scale": None}) if asked.unscaled else inputs.tasks[task],
             source=code.source,
             versions={**(further.versions if further is not None else {}), **code.versions},
-            **more,
+            **(fields | more),
         )
         return self._job(job, parts, needed, seed)
 
-    def build(self, encoder: str, task: str, choice: Choice, seed: int) -> Job:
-        """Return the job that builds something from a trained encoder. Loading has checked that a job trains it."""
-        inputs, below = self.inputs, self.pretrain(encoder, task)
+    def _of_training(self, asked: MeasureNeeds, encoder: str, task: str, seed: int) -> Job:
+        """Return the job that measures an encoder that a job trains. Loading has checked that one does.
+
+        It needs again what the training needed, for example the masked LM.
+        """
+        below = self.pretrain(encoder, task)
         assert below is not None
-        what = inputs.building[choice.label]
-        code = self._code(f"build/{what.name}")
-        job = BuildJob(
-            encoder=encoder,
-            what=what,
-            task=inputs.tasks[task],
-            data_fingerprint=inputs.splits[task, what.options["split"]],
-            source=code.source,
-            versions=dict(code.versions),
-        )
-        # The build needs again what the encoder's training needed, for example the masked LM.
         again = {role: self.made[key] for role, key in below.needs.items()}
-        return self._job(job, (encoder, task, choice.label), {"encoder": below, **again}, seed)
+        needed = {"encoder": below, **again}
+        return self._measure(asked, (encoder, task, asked.label), task, needed, seed, encoders=(encoder,))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rbench import load as loading
 from rbench.errors import ResourceError
 from rbench.load import versions
+from rbench.load.measures import needs_of
 from rbench.load.registry import Registry
 from rbench.plan.described import complete
 from rbench.plan.inputs import Code, PlanInputs, SetInput
@@ -18,10 +19,20 @@ from rbench.plan.lineage import weights_source
 from rbench.plan.notes import all_notes
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
-from rbench.plan.splits import without_measured, without_training
+from rbench.plan.splits import read_alone, scored, trained_on, without_measured, without_pairs, without_training
 from rbench.plan.victims import locate_victims, unseen_sources, with_concurrency
-from rbench.score.sts import FEWEST
-from rbench.spec import COSINE, EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
+from rbench.spec import (
+    ADVERSARIAL,
+    CONTRAST,
+    Choice,
+    EncoderSpec,
+    Plan,
+    ResourceKind,
+    ResourceProfile,
+    Suite,
+    TaskSpec,
+    TrainSpec,
+)
 from rbench.system.located import Located, Places
 
 if TYPE_CHECKING:
@@ -108,8 +119,8 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     adversarial = _open_sets(loaded, rows, problems)
     data = _open_tasks(loaded.tasks, contrast, adversarial, rows, problems)
     problems += _too_small(loaded, data)
-    problems += [*_without_pairs(loaded, data), *without_training(loaded, data), *without_measured(loaded, data)]
-    splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
+    problems += [*without_pairs(loaded, data), *without_training(loaded, data), *without_measured(loaded, data)]
+    splits = scored(loaded, data, problems) | trained_on(loaded, data) | read_alone(loaded, data, problems)
     weights = _locate_weights(loaded.encoders, options, problems) | _locate_models(loaded, options, problems)
     loaded, encoder_notes = complete(loaded, weights, problems)
     _check_packages(loaded, problems)
@@ -138,8 +149,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         victims=loaded.victims,
         victim_fingerprints={of: place.fingerprint for of, place in victims.items()},
         draws=loaded.draws,
-        contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
-        adversarial=_set_inputs(loaded, adversarial),
+        sets=_set_inputs(loaded, contrast, adversarial),
     )
     return Prepared(
         loaded=loaded,
@@ -198,14 +208,23 @@ def _open_sets(loaded: loading.Loaded, rows: Rows, problems: list[str]) -> dict[
     return found
 
 
-def _set_inputs(loaded: loading.Loaded, opened: Mapping[Path, AdversarialData]) -> dict[str, tuple[SetInput, ...]]:
-    return {
-        task: tuple(
-            SetInput(one.set, None if one.folder is None else opened[one.folder].fingerprint, one.strategy)
-            for one in sets
+def _set_inputs(
+    loaded: loading.Loaded,
+    contrast: Mapping[str, tuple[ContrastData, ...]],
+    opened: Mapping[Path, AdversarialData],
+) -> dict[str, tuple[SetInput, ...]]:
+    """Return the sets that victims classify, by task: its contrast sets, then its adversarial sets."""
+    found: dict[str, tuple[SetInput, ...]] = {}
+    for task, sets in contrast.items():
+        needs = needs_of(loaded.modules["measures", CONTRAST].open(), Choice(name=CONTRAST))
+        found[task] = tuple(SetInput(needs, one.spec, one.fingerprint) for one in sets)
+    for task, asked in loaded.adversarial.items():
+        needs = needs_of(loaded.modules["measures", ADVERSARIAL].open(), Choice(name=ADVERSARIAL))
+        found[task] = found.get(task, ()) + tuple(
+            SetInput(needs, one.set, None if one.folder is None else opened[one.folder].fingerprint, one.strategy)
+            for one in asked
         )
-        for task, sets in loaded.adversarial.items()
-    }
+    return found
 
 
 def _open_tasks(
@@ -223,65 +242,6 @@ def _open_tasks(
         except ResourceError as error:
             problems.append(str(error))
     return data
-
-
-def _scored_splits(
-    loaded: loading.Loaded, data: Mapping[str, TaskData], problems: list[str]
-) -> dict[tuple[str, str], str]:
-    """Fingerprint the splits on which encoders are scored, in evaluations and to select training steps."""
-    users: dict[tuple[str, str], str] = {(e.task, e.split): "evaluate" for e in loaded.suite.evaluations}
-    for name, spec in loaded.encoders.items():
-        for task in spec.train.selecting if spec.train is not None else ():
-            assert spec.train is not None
-            users.setdefault((task, spec.train.select_split), f"encoder {name}: select_by")
-    found = {}
-    for (task, split), user in users.items():
-        sizes = data[task].sizes if task in data else {split: FEWEST}  # a missing task has its problem already
-        if split not in sizes:
-            problems.append(f"{user}: task {task} has no {split} split here; it has {', '.join(sizes)}")
-        elif sizes[split] < FEWEST:
-            problems.append(f"{user}: the {split} split of {task} has {sizes[split]} pairs; {FEWEST} are needed")
-        elif task in data:
-            found[task, split] = data[task].split_fingerprint(split)
-    return found
-
-
-def _without_pairs(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> list[str]:
-    """Return a problem for each split of an STS task that a strategy of the suite fits or trains on and that is too
-    small or not there."""
-    wrong = []
-    for task, strategies in loaded.tuning.items():
-        if task not in data or loaded.tasks[task].kind != "sts":
-            continue
-        sizes = data[task].sizes
-        for strategy in strategies:
-            for split in ("validation", *(["train"] if strategy.name != COSINE else [])):
-                if sizes.get(split, 0) < FEWEST:
-                    wrong.append(
-                        f"{strategy.name} needs {FEWEST} pairs in the {split} split of {task}, which has "
-                        f"{sizes.get(split, 0)} here (its splits: {', '.join(sizes)}). Put {task}/{split}.jsonl beside "
-                        "the others in a data folder"
-                    )
-    return wrong
-
-
-def _trained_on(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> dict[tuple[str, str], str]:
-    """Fingerprint the training splits whose texts in-domain encoders are trained on."""
-    tasks = [name for name in loaded.suite.tasks if name in data] if loaded.in_domain else []
-    return {(name, "train"): data[name].split_fingerprint("train") for name in tasks}
-
-
-def _built_of(loaded: loading.Loaded, data: Mapping[str, TaskData], problems: list[str]) -> dict[tuple[str, str], str]:
-    """Fingerprint the splits whose texts something is built from."""
-    found = {}
-    for what in loaded.building.values():
-        split = what.options["split"]
-        for task in (name for name in loaded.suite.tasks if name in data):
-            if split in data[task].sizes:
-                found[task, split] = data[task].split_fingerprint(split)
-            else:
-                problems.append(f"build: task {task} has no {split} split here; it has {', '.join(data[task].sizes)}")
-    return found
 
 
 def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, Located]:

@@ -8,7 +8,7 @@ from rbench.errors import StoreError
 from rbench.plan.order import in_order
 from rbench.plan.union_suite import union_suite
 from rbench.plan.unlike import differences
-from rbench.spec import Draw, FinetuneJob, Job, MeasureJob, Plan, PretrainJob
+from rbench.spec import Draw, Job, Plan
 
 _NAMED = 3
 """How many jobs a note names."""
@@ -99,8 +99,8 @@ def _draws(plans: Mapping[str, Plan]) -> tuple[dict[str, Draw], list[str]]:
 
 def _trained(plan: Plan) -> dict[str, int]:
     """Return the encoders that jobs train, directly or through their base, with the seed of that training."""
-    trainings = {job.key: job.seed for job in plan.jobs if isinstance(job.spec, PretrainJob)}
-    users = (job for job in plan.jobs if isinstance(job.spec, FinetuneJob) or job.untuned)
+    trainings = {job.key: job.seed for job in plan.jobs if job.pretraining is not None}
+    users = (job for job in plan.jobs if job.tuning is not None or job.untuned)
     return {job.parts[0]: trainings[key] for job in users if (key := job.needs.get("encoder", "")) in trainings}
 
 
@@ -109,7 +109,7 @@ def _narrow(jobs: Mapping[str, Job]) -> list[Job]:
     all that the others read."""
     groups: dict[str, list[Job]] = {}
     for job in jobs.values():
-        if isinstance(job.spec, MeasureJob):
+        if job.measuring is not None and job.measuring.of == "attacks":
             groups.setdefault(job.name, []).append(job)
     narrow = []
     for group in groups.values():

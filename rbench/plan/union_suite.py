@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.spec import AttackJob, Draw, FinetuneJob, Plan, Suite
+from rbench.spec import Draw, Plan, Suite
 
 
 def union_suite(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> tuple[Suite, list[str]]:
@@ -66,8 +66,8 @@ def _title(plans: Sequence[Plan]) -> str:
 def _num_examples(plans: Sequence[Plan]) -> dict[str, Any]:
     """Return the number of examples by task: what was attacked, or what a suite says of a task without attacks."""
     said = {task: plan.suite.examples_for(task) for plan in reversed(plans) for task in plan.suite.tasks}
-    attacks = (job.spec for plan in plans for job in plan.jobs if isinstance(job.spec, AttackJob))
-    return said | {spec.task.name: spec.num_examples for spec in attacks if spec.split == "test"}
+    attacks = (job.attacking for plan in plans for job in plan.jobs)
+    return said | {one.task.name: one.num_examples for one in attacks if one is not None and one.split == "test"}
 
 
 def _training(plans: Sequence[Plan]) -> dict[str, Any]:
@@ -81,11 +81,7 @@ def _training(plans: Sequence[Plan]) -> dict[str, Any]:
 
 def _resources(plans: Sequence[Plan]) -> Any:
     """Return the resources of the first suite that uses any. Loading the others' would find the same."""
-    used = (
-        plan
-        for plan in plans
-        if any(isinstance(j.spec, AttackJob | FinetuneJob) and j.spec.resources for j in plan.jobs)
-    )
+    used = (plan for plan in plans if any((spec := j.attacking or j.tuning) and spec.resources for j in plan.jobs))
     return next(used, plans[0]).suite.resources
 
 

@@ -9,19 +9,14 @@ from typing import Any, NamedTuple
 
 from rbench.spec import (
     RESOURCE_KINDS,
-    AdversarialJob,
     AttackJob,
-    BuildJob,
-    ContrastJob,
     Draw,
     EncoderSpec,
-    EvaluateJob,
     FinetuneJob,
     Job,
     MeasureJob,
     Plan,
     PretrainJob,
-    ResourceProfile,
     VictimJob,
 )
 from rbench.spec.keys import keyed
@@ -96,7 +91,8 @@ def _clashes(plans: Mapping[str, Plan]) -> list[str]:
     for run, plan in plans.items():
         for job in plan.jobs:
             first, other = seen.setdefault(job.name, (run, job))
-            if other.key != job.key and first != run and not isinstance(job.spec, MeasureJob):
+            narrow = job.measuring is not None and job.measuring.of == "attacks"
+            if other.key != job.key and first != run and not narrow:
                 mine, theirs = keyed(other.spec), keyed(job.spec)
                 fields = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
                 what = ", ".join(fields) or "jobs that it needs"
@@ -113,30 +109,27 @@ def _of_task(job: Job) -> Iterator[Fact]:
         yield Fact(f"corpus {corpus}", "rows", spec.data_fingerprint, "of a task" if len(job.parts) > 1 else "")
         return
     name, rows = f"task {spec.task.name}", "rows"
-    yield Fact(name, "specification", keyed(spec.task), "no scale" if isinstance(spec, EvaluateJob | BuildJob) else "")
-    if isinstance(spec, EvaluateJob):
-        rows = f"rows of the {spec.split} split"
-    elif isinstance(spec, BuildJob):
-        rows = f"rows of the {spec.what.options.get('split')} split"
-    elif isinstance(spec, ContrastJob):
-        name = f"contrast set {spec.contrast.name}"
-        yield Fact(name, "specification", keyed(spec.contrast))
-    elif isinstance(spec, AdversarialJob):
-        yield Fact(f"adversarial set {spec.set.name}", "specification", keyed(spec.set))
-        name = name if "attack" in job.needs else f"adversarial set {spec.set.name}"
-    elif isinstance(spec, AttackJob) and spec.split == "test":
-        yield Fact(name, "numbers of attacked examples", spec.num_examples)
+    scored = job.measuring is None or spec.task.scale is not None
+    yield Fact(name, "specification", keyed(spec.task), "" if scored else "no scale")
+    if job.attacking is not None and job.attacking.split == "test":
+        yield Fact(name, "numbers of attacked examples", job.attacking.num_examples)
+    if job.measuring is not None and job.measuring.split is not None:
+        rows = f"rows of the {job.measuring.split} split"
+    if job.measuring is not None and job.measuring.set is not None:
+        of = f"{job.what} set {job.measuring.set.name}"
+        yield Fact(of, "specification", keyed(job.measuring.set))
+        name = name if "attack" in job.needs else of
     yield Fact(name, rows, spec.data_fingerprint)
 
 
 def _of_encoder(job: Job, draws: Mapping[str, Draw]) -> Iterator[Fact]:
-    """Yield the facts of the encoder that a job trains, fine-tunes or scores."""
+    """Yield the facts of the encoder that a job trains, fine-tunes or measures as it is."""
     spec = job.spec
     if isinstance(spec, VictimJob):
         name = f"victim {spec.victim.name}"
         yield Fact(name, "specification", keyed(spec.victim))
         yield Fact(name, "content", spec.victim_fingerprint, "" if spec.victim.origin == "model" else spec.task.name)
-    if not isinstance(spec, PretrainJob | FinetuneJob | EvaluateJob | MeasureJob) or spec.encoder is None:
+    if isinstance(spec, VictimJob | AttackJob) or spec.encoder is None:
         return
     name = f"encoder {draws.get(job.parts[0], Draw(encoder=job.parts[0])).encoder}"
     if not isinstance(spec, PretrainJob):
@@ -170,7 +163,7 @@ def _undrawn(spec: EncoderSpec, draws: Mapping[str, Draw]) -> EncoderSpec:
 
 
 def _of_method(job: Job) -> Iterator[Fact]:
-    """Yield the facts of the strategy, attack, evaluation, measure or thing to build of a job."""
+    """Yield the facts of the strategy, attack or measure of a job."""
     spec = job.spec
     if isinstance(spec, FinetuneJob):
         name = f"strategy {spec.strategy.label}"
@@ -185,17 +178,11 @@ def _of_method(job: Job) -> Iterator[Fact]:
         yield Fact(name, "options", keyed(spec.attack), graded)
         yield Fact(name, "resource profiles", spec.resources.name)
         yield from _of_code(name, spec, f"{graded} {spec.task.has_oracle}")
-    elif isinstance(spec, EvaluateJob):
-        yield from _of_code(f"evaluation {job.parts[1]}", spec)
     elif isinstance(spec, MeasureJob):
-        name = f"measure {job.parts[0] if spec.encoder is None else '/'.join(job.parts[1:])}"
+        own = {"encoders": job.parts[1:], "victims": (spec.what.name,), "trainings": job.parts[2:]}
+        name = f"measure {'/'.join(own.get(spec.of, job.parts[:1]))}"
         yield Fact(name, "options", keyed(spec.what))
         yield from _of_code(name, spec)
-    elif isinstance(spec, BuildJob):
-        yield Fact(f"build {job.parts[2]}", "options", keyed(spec.what))
-        yield from _of_code(f"build {job.parts[2]}", spec)
-    elif isinstance(spec, ContrastJob | AdversarialJob):
-        yield from _of_code(f"evaluation {spec.measure}", spec)
 
 
 def _of_code(subject: str, spec: Any, variant: str = "") -> Iterator[Fact]:
@@ -208,12 +195,10 @@ def _of_code(subject: str, spec: Any, variant: str = "") -> Iterator[Fact]:
 
 def _of_resources(job: Job) -> Iterator[Fact]:
     """Yield the facts of the suite's resources that a job uses. Those of an encoder's training are facts of it."""
-    spec = job.spec
-    if not isinstance(spec, FinetuneJob | AttackJob | MeasureJob):
+    spec = job.tuning or job.attacking or job.measuring
+    if spec is None or spec.resources is None:
         return
-    profile: ResourceProfile | None = spec.resources
-    if profile is None:
-        return
+    profile = spec.resources
     for kind in RESOURCE_KINDS:
         if (source := getattr(profile, kind)) is not None:
             name = f"resource {kind.replace('_', ' ')}"

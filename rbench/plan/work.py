@@ -19,12 +19,9 @@ from rbench.plan.cost_model import (
     reading,
     training_seconds,
 )
-from rbench.plan.estimate import estimate
+from rbench.plan.estimate import measured_examples
 from rbench.spec import (
-    AdversarialJob,
     AttackJob,
-    ContrastJob,
-    EvaluateJob,
     FinetuneJob,
     Job,
     PretrainJob,
@@ -79,7 +76,7 @@ class Estimator:
             AttackJob: self._attack,
             VictimJob: self._opening,
         }
-        return ways.get(type(job.spec), self._evaluation)(job, job.spec)
+        return ways.get(type(job.spec), self._measuring)(job, job.spec)
 
     def _attack(self, job: Job, spec: AttackJob) -> Work:
         network, longest, why = self._victim(job)
@@ -135,15 +132,13 @@ class Estimator:
         gflop = reading(network or MINILM, texts, self._lengths(spec.task, "test")[1], 512)
         return Work(job, Seconds(gflop * self._model.evaluation), unknown=None if network else _unsized(job))
 
-    def _evaluation(self, job: Job, spec: Any) -> Work:
-        cost = estimate(job, self._prepared)
-        if cost is None or not isinstance(spec, EvaluateJob | ContrastJob | AdversarialJob):
+    def _measuring(self, job: Job, spec: Any) -> Work:
+        examples = measured_examples(job, self._prepared)
+        if examples is None:
             return Work(job, Seconds(), unknown=f"{job.stage} {'/'.join(job.parts[1:2])}")
-        if isinstance(spec, EvaluateJob):
-            network, split, texts = self._network(spec.encoder.name, job) or MINILM, spec.split, 2 * cost.examples
-        else:
-            network, split, texts = self._victim(job)[0], "test", cost.examples
-        words = self._lengths(spec.task, split)[1] / (2 if isinstance(spec, EvaluateJob) else 1)
+        alone = len(spec.task.columns) if job.untuned else 1  # an encoder reads each column as a text
+        network = (self._network(spec.encoder.name, job) or MINILM) if job.untuned else self._victim(job)[0]
+        texts, words = alone * examples, self._lengths(spec.task, spec.split or "test")[1] / alone
         gflop = reading(network, texts, words, 512)
         return Work(job, Seconds(gflop * self._model.evaluation))
 
@@ -154,13 +149,13 @@ class Estimator:
     def _victim(self, job: Job) -> tuple[Network, int, str | None]:
         """Return the network of a job's victim, the tokens that it reads, and why they are not known."""
         made = self._prepared.plan.job(job.needs["victim"])
-        if isinstance(made.spec, VictimJob):
-            place = self._prepared.places.victims.get((made.spec.victim.name, made.spec.task.name))
+        if made.opening is not None:
+            place = self._prepared.places.victims.get((made.opening.victim.name, made.opening.task.name))
             network, longest = self._config(place), 512
         else:
             network, longest = self._network(made.parts[0], made), 512
-            if isinstance(made.spec, FinetuneJob):
-                longest = made.spec.training.max_length
+            if made.tuning is not None:
+                longest = made.tuning.training.max_length
         return network or MINILM, longest, None if network else _unsized(made)
 
     def _network(self, name: str, job: Job) -> Network | None:

@@ -12,7 +12,7 @@ import yaml
 
 import rbench
 from rbench.publish.card import LICENCES, cell
-from rbench.spec import AttackJob, FinetuneJob, Job, Outcome, Record, SetFile, Source, TaskSpec
+from rbench.spec import AttackJob, Job, Outcome, Record, SetFile, Source, TaskSpec
 from rbench.tasks import adversarial
 
 _MEANS = {
@@ -36,8 +36,8 @@ class Made:
     @property
     def spec(self) -> AttackJob:
         """The specification of the attack."""
-        assert isinstance(self.job.spec, AttackJob)
-        return self.job.spec
+        assert self.job.attacking is not None
+        return self.job.attacking
 
 
 def render(made: Made, about: SetFile) -> str:
@@ -82,8 +82,8 @@ def _front(task: TaskSpec) -> dict[str, Any]:
 
 def _victim(made: Made) -> list[tuple[str, str]]:
     """Return the lines about the victim: how it was fine-tuned, or that it existed."""
-    spec, name = made.victim.spec, made.job.parts[0]
-    if not isinstance(spec, FinetuneJob):
+    spec, name = made.victim.tuning, made.job.parts[0]
+    if spec is None:
         return [("victim", f"{name}, a classifier that was attacked as it is, seed {made.victim.seed}")]
     training = spec.training
     return [

@@ -12,7 +12,7 @@ import jinja2
 import yaml
 
 from rbench.hub import is_repo_id
-from rbench.spec import EncoderSpec, PretrainJob, Record, TaskSpec, TrainSpec
+from rbench.spec import EncoderSpec, Record, TaskSpec, TrainSpec
 from rbench.train import batches, objectives
 from rbench.train.objectives import ObjectiveModule, option_defaults
 
@@ -164,10 +164,10 @@ def _training(about: About) -> list[tuple[str, str]]:
     """Return data, steps and settings of the training, from the record if there is one."""
     train, record = about.origin.train, about.record
     assert train is not None
-    job = record.job.spec if record is not None else None
+    job = record.job.pretraining if record is not None else None
     n = record.counts.get("n", 0) if record is not None else 0
     facts = [("data", _data(about, n))]
-    if isinstance(job, PretrainJob):
+    if job is not None:
         facts += [("data fingerprint", job.data_fingerprint), ("base fingerprint", job.base_fingerprint or "")]
     counts = sorted(record.counts.items()) if record is not None else []
     facts += [(name.replace("_", " "), f"{value:,}") for name, value in counts]

@@ -9,7 +9,7 @@ from typing import Any
 
 from rbench.report import bibtex
 from rbench.report.data import Fact, Names
-from rbench.spec import AttackJob, ContrastJob, Plan, Record
+from rbench.spec import Plan, Record
 from rbench.spec.entries import Named
 from rbench.storage.standing import Standing
 from rbench.tables import Results
@@ -29,7 +29,7 @@ def header(results: Results, grid: Grid | None) -> Iterator[Fact]:
     yield Fact(name="seeds", value=", ".join(map(str, plan.suite.seeds)))
     if plan.suite.train_seeds:
         yield Fact(name="training seeds", value=", ".join(map(str, plan.suite.train_seeds)))
-    profiles = dict.fromkeys(job.spec.resources.name for job in plan.jobs if isinstance(job.spec, AttackJob))
+    profiles = dict.fromkeys(job.attacking.resources.name for job in plan.jobs if job.attacking is not None)
     if profiles:
         yield Fact(name="resources", value=", ".join(profiles))
     records = list(standing.records.values())
@@ -71,7 +71,7 @@ def command(results: Results) -> str:
 
 def names_of(plan: Plan, grid: Grid | None) -> Names:
     """Return names in the order of tables, titles, and columns and labels of tasks."""
-    tasks = {job.spec.task.name: job.spec.task for job in plan.jobs if isinstance(job.spec, AttackJob)}
+    tasks = {job.attacking.task.name: job.attacking.task for job in plan.jobs if job.attacking is not None}
     return Names(
         encoders=grid.encoders if grid is not None else plan.suite.lineup,
         finetunes=grid.finetunes if grid is not None else (),
@@ -96,7 +96,7 @@ def references(results: Results) -> str:
     plan = results.plan
     used = [(entry.reference, entry.name) for entry in _entries(plan) if entry.reference]
     used += _resources(plan)
-    if any(isinstance(job.spec, AttackJob) for job in plan.jobs):
+    if any(job.attacking is not None for job in plan.jobs):
         used.append((bibtex.TEXTATTACK, "all attacks"))
     return bibtex.bibtex(used, _each(_said(record, "rbench") for record in results.standing.records.values()))
 
@@ -106,8 +106,7 @@ def _entries(plan: Plan) -> list[Named]:
     found: dict[tuple[type, str], Named] = {}
     for job in plan.jobs:
         spec: Any = job.spec
-        entries = [job.entry, getattr(spec, "task", None), getattr(spec, "attack", None)]
-        entries += [spec.contrast] if isinstance(spec, ContrastJob) else []
+        entries = [job.entry, *(getattr(spec, name, None) for name in ("task", "attack", "set"))]
         for entry in entries:
             if isinstance(entry, Named):
                 found.setdefault((type(entry), entry.name), entry)
@@ -117,9 +116,9 @@ def _entries(plan: Plan) -> list[Named]:
 def _resources(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield the reference of each resource that an attack uses and that has one, and what it is."""
     for job in plan.jobs:
-        if isinstance(job.spec, AttackJob):
+        if job.attacking is not None:
             for (kind, source), reference in bibtex.RESOURCES.items():
-                used = getattr(job.spec.resources, kind)
+                used = getattr(job.attacking.resources, kind)
                 if used is not None and used.kind == source:
                     yield reference, kind.replace("_", " ")
 
@@ -152,7 +151,7 @@ def _fingerprints(plan: Plan, records: list[Record]) -> Iterator[tuple[str, str]
         name = plan.draw(record.job.parts[0]).encoder if record.job.parts else ""
         if told.dataset_fingerprint and (task := getattr(record.job.spec, "task", None)) is not None:
             found.setdefault(f"rows of {task.name}", {})[told.dataset_fingerprint] = None
-        if told.weights_hash and record.job.stage in ("pretrain", "evaluate"):
+        if told.weights_hash and (record.job.pretraining or record.job.untuned):
             found.setdefault(f"weights of {name}", {})[told.weights_hash] = None
         for kind, value in told.resources.items():
             found.setdefault(f"resource {kind}", {})[value] = None

@@ -35,7 +35,7 @@ from typing import get_args
 
 from rbench.errors import StoreError
 from rbench.score.statistics import Sample, wilson
-from rbench.spec import AttackJob, AttackMetric, Outcome, Record, Score
+from rbench.spec import AttackMetric, Outcome, Record, Score
 
 METRICS: tuple[AttackMetric, ...] = get_args(AttackMetric)
 SHARES: frozenset[AttackMetric] = frozenset({"asr", "aua", "clean", "oracle_asr"})
@@ -202,8 +202,8 @@ def _oracle_valid(record: Record, score: Score) -> int | None:
     """
     if score.value is not None:
         return round(score.value * score.n)
-    spec = record.job.spec
-    return 0 if isinstance(spec, AttackJob) and spec.task.has_oracle else None
+    spec = record.job.attacking
+    return 0 if spec is not None and spec.task.has_oracle else None
 
 
 def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[AttackMetric, Score]:

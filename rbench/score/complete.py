@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from rbench.errors import StoreError
-from rbench.score.adversarial import SET_SCORES
 from rbench.score.advsts import Deviations
 from rbench.score.attack import Tally
-from rbench.score.contrast import SCORES
-from rbench.spec import AdversarialJob, AttackJob, ContrastJob, EvaluateJob, Record
-
-CORRELATIONS = ("spearman", "pearson")
+from rbench.spec import Record
 
 
 def lacking(record: Record) -> str | None:
-    """Return why a complete record of an attack or evaluation cannot enter a table, or None if it can.
+    """Return why a complete record of an attack cannot enter a table, or None if it can, or if it is of another job.
 
     The reason is a number that it lacks, or numbers that contradict each other.
     """
-    spec = record.job.spec
-    if record.status != "complete":
-        return None
-    if isinstance(spec, AttackJob):
-        return _untallied(record)
-    kinds = {ContrastJob: SCORES, AdversarialJob: SET_SCORES, EvaluateJob: CORRELATIONS}
-    wanted = kinds.get(type(spec), ())
-    there = {score.name for score in record.scores}
-    name = next((name for name in wanted if name not in there), None)
-    return None if name is None else f"the record of {record.job.name} has no {name}."
+    return _untallied(record) if record.status == "complete" and record.job.attacking is not None else None
 
 
 def _untallied(record: Record) -> str | None:
@@ -36,7 +23,7 @@ def _untallied(record: Record) -> str | None:
     try:
         tally = Tally.of_record(record)
         tally.scores()
-        if isinstance(record.job.spec, AttackJob) and record.job.spec.task.kind == "sts":
+        if record.job.attacking is not None and record.job.attacking.task.kind == "sts":
             Deviations.of_record(record).scores()
     except StoreError as error:
         return str(error)

@@ -68,7 +68,7 @@ def weights(results: Results) -> dict[str, str]:
     """Return the fingerprints of the weights of encoders, as far as records of trainings and evaluations say them."""
     found: dict[str, dict[str, None]] = {}
     for record in results.standing.records.values():
-        if record.provenance.weights_hash and record.job.stage in ("pretrain", "evaluate") and record.job.parts:
+        if record.provenance.weights_hash and (record.job.pretraining or record.job.untuned):
             encoder = results.plan.draw(record.job.parts[0]).encoder
             found.setdefault(encoder, {})[record.provenance.weights_hash[:12]] = None
     return {encoder: ", ".join(several) for encoder, several in found.items()}

@@ -8,7 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA_VERSION = 1
 
-Stage = Literal["pretrain", "finetune", "open", "attack", "evaluate", "build"]
+Stage = Literal["pretrain", "finetune", "open", "attack", "measure"]
+MeasureOf = Literal["encoders", "victims", "trainings", "attacks", "tasks"]
+"""What a job of a measure reads (`rbench.spec.MeasureJob`)."""
+Stored = Literal["outcomes", "predictions", "rows"]
+"""The files that may lie beside a record."""
 TaskKind = Literal["single", "nli", "pair", "paraphrase", "sts", "unlabelled"]
 Pooling = Literal["cls", "cls+mlp", "mean", "first-last-mean", "last", "weighted-mean", "max", "sqrt-mean"]
 """How a text's vector is made of its tokens' (`rbench.encoders.pooled`)."""

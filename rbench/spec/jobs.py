@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import Discriminator, Tag, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from rbench.spec.adversarial import AdversarialSet
-from rbench.spec.common import SCHEMA_VERSION, Count, Positive, Split, Stage, Strict
+from rbench.spec.common import SCHEMA_VERSION, Count, MeasureOf, Positive, Split, Stage, Stored, Strict
 from rbench.spec.entries import (
     AttackSpec,
     ContrastSpec,
@@ -23,16 +23,10 @@ from rbench.spec.suite import Choice
 from rbench.spec.victims import VictimSpec
 
 
-def _without_scale(task: TaskSpec) -> TaskSpec:
-    """Return the task without its scale, which neither a correlation nor a build depends on. So their keys stay the
-    same whether the scale is known or not."""
-    return task if task.scale is None else task.model_copy(update={"scale": None})
-
-
 class PretrainJob(Strict):
     """Train an encoder that has `train`. Its weights go to the cache."""
 
-    NAME_PARTS: ClassVar[Collection[int]] = (1, 2)
+    name_parts: ClassVar[Collection[int]] = (1, 2)
     """How many parts the names of such jobs have (`Job.parts`)."""
     stage: Literal["pretrain"] = "pretrain"
     encoder: EncoderSpec
@@ -66,7 +60,7 @@ class PretrainJob(Strict):
 class FinetuneJob(Strict):
     """Fine-tune an encoder with a linear head on a task. The result is a victim."""
 
-    NAME_PARTS: ClassVar[Collection[int]] = (3,)
+    name_parts: ClassVar[Collection[int]] = (3,)
     stage: Literal["finetune"] = "finetune"
     encoder: EncoderSpec
     encoder_fingerprint: str | None = None
@@ -89,7 +83,7 @@ class FinetuneJob(Strict):
 class VictimJob(Strict):
     """Open a classifier that exists, check it against a task and score it. It takes the place of a `FinetuneJob`."""
 
-    NAME_PARTS: ClassVar[Collection[int]] = (3,)
+    name_parts: ClassVar[Collection[int]] = (3,)
     stage: Literal["open"] = "open"
     victim: VictimSpec
     victim_fingerprint: str
@@ -108,8 +102,6 @@ class VictimJob(Strict):
 class AttackJob(Strict):
     """Attack one victim with one attack on a seeded sample of a split of the task."""
 
-    NAME_PARTS: ClassVar[Collection[int]] = (4, 5)
-    """Five on texts of another split than `test`, which the name then ends with."""
     stage: Literal["attack"] = "attack"
     encoder: str
     strategy: Choice
@@ -136,85 +128,48 @@ class AttackJob(Strict):
     def without_effect(self) -> frozenset[str]:
         return _empty(self, "versions") | (frozenset({"split"}) if self.split == "test" else frozenset())
 
-
-class EvaluateJob(Strict):
-    """Score an encoder as it is on one split of an STS task. Nothing is trained or attacked."""
-
-    NAME_PARTS: ClassVar[Collection[int]] = (2,)
-    stage: Literal["evaluate"] = "evaluate"
-    encoder: EncoderSpec
-    encoder_fingerprint: str | None = None
-    task: TaskSpec
-    split: Split
-    data_fingerprint: str
-    """Content hash of that split only."""
-    versions: dict[str, int] = {}
-    """VERSIONs above 1 of the code of rbench behind it, by name."""
-
-    _drop_scale = field_validator("task")(_without_scale)
-
-    def without_effect(self) -> frozenset[str]:
-        return _empty(self, "versions")
+    @property
+    def name_parts(self) -> Collection[int]:
+        """How many parts the names of such jobs have; a split that is not `test` stands at the end."""
+        return (4,) if self.split == "test" else (5,)
 
 
-class ContrastJob(Strict):
-    """Classify a contrast set with one victim. Its stage is `evaluate` too."""
-
-    NAME_PARTS: ClassVar[Collection[int]] = (4,)
-    stage: Literal["evaluate"] = "evaluate"
-    measure: Literal["contrast"] = "contrast"
-    encoder: str
-    strategy: Choice
-    task: TaskSpec
-    contrast: ContrastSpec
-    data_fingerprint: str
-    """Content hash of the contrast set."""
-    versions: dict[str, int] = {}
-    """VERSIONs above 1 of the code of rbench behind it, by name."""
-
-    def without_effect(self) -> frozenset[str]:
-        return _empty(self, "versions")
-
-
-class AdversarialJob(Strict):
-    """Classify the texts of an adversarial set, and their originals, with one victim. Its stage is `evaluate` too."""
-
-    NAME_PARTS: ClassVar[Collection[int]] = (4,)
-    stage: Literal["evaluate"] = "evaluate"
-    measure: Literal["adversarial"] = "adversarial"
-    encoder: str
-    strategy: Choice
-    task: TaskSpec
-    set: AdversarialSet
-    data_fingerprint: str
-    """Content hash of the set's rows. Where the set is made in the same RUN: that of the task's rows."""
-    versions: dict[str, int] = {}
-    """VERSIONs above 1 of the code of rbench behind it, by name."""
-
-    def without_effect(self) -> frozenset[str]:
-        return _empty(self, "versions")
+def split_of(what: Choice) -> Split | None:
+    """Return the split that a measure's option `split` names, which is then the only one that it reads; else None."""
+    return next((split for split in get_args(Split) if split == what.options.get("split")), None)
 
 
 class MeasureJob(Strict):
-    """Compute what a measure needs victims or rows for. Its stage is `evaluate` too.
+    """Compute what a measure's file says: scores, rows, predictions, or something to look at.
 
-    A measure of attacks has one job for each task, attack and seed, which reads all victims of the suite and what the
-    attack made of each. A measure of tasks has one job for each task. A measure of encoders has one job for each
-    encoder and task, which reads the encoder as it is, without fine-tuning.
+    `of` says what a job of it reads, so how many jobs there are:
+
+    | of        | one job for each                          | it reads                                               |
+    |-----------|-------------------------------------------|--------------------------------------------------------|
+    | encoders  | encoder and task                          | the encoder as it is, without fine-tuning, and rows    |
+    | victims   | victim, or victim and set of its task     | the victim, and the set or rows of the task            |
+    | trainings | encoder that a job trains, task and seed  | the encoder, what its training needed, and rows        |
+    | attacks   | task, attack and seed                     | all victims, and what the attack made of their texts   |
+    | tasks     | task                                      | rows                                                   |
     """
 
-    NAME_PARTS: ClassVar[Collection[int]] = range(2, 100)
-    stage: Literal["evaluate"] = "evaluate"
-    measure: Literal["measured"] = "measured"
+    stage: Literal["measure"] = "measure"
     what: Choice
-    """The measure, with all of its options."""
+    """The measure, with all of its options. One with the option `split` reads that split alone."""
+    of: MeasureOf = "attacks"
+    stores: Stored = "rows"
+    """What lies beside the record."""
     task: TaskSpec
     data_fingerprint: str
-    """Content hash of the task's rows."""
+    """Content hash of what is read: of the task's rows or of that split, or of the set. For a set that is made in the
+    same RUN: that of the task's rows."""
+    set: ContrastSpec | AdversarialSet | None = None
+    """Of a measure of victims: the set that they classify; None for rows of the task."""
     attack: str | None = None
-    """The attack's label; None for a measure of tasks."""
+    """Of a measure of attacks: the attack's label; None for others."""
     encoders: tuple[str, ...] = ()
-    """The encoders of the victims, in the suite's order; with `train_seeds`, those of one training seed."""
+    """The encoders of the victims, in the suite's order; with `train_seeds`, those of one training seed. Of a measure
+    of victims or trainings: the one of the job."""
     strategies: tuple[Choice, ...] = ()
     existing: tuple[str, ...] = ()
     """Classifiers that exist, whose victims come after those of the encoders."""
@@ -231,8 +186,17 @@ class MeasureJob(Strict):
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
     def without_effect(self) -> frozenset[str]:
-        of_encoders = ("encoder", "encoder_fingerprint", "resources", "resource_fingerprints")
-        return _empty(self, "existing", "source", "versions", *of_encoders)
+        return _empty(self, *type(self).model_fields)
+
+    @property
+    def name_parts(self) -> Collection[int]:
+        """How many parts the names of such jobs have."""
+        return {"encoders": (2, 3), "victims": (4,), "trainings": (3,), "attacks": (3, 4), "tasks": (2,)}[self.of]
+
+    @property
+    def split(self) -> Split | None:
+        """The only split that is read; None for a set, or for all splits."""
+        return split_of(self.what)
 
     @staticmethod
     def role(kind: Literal["victim", "attack"], encoder: str, strategy: str) -> str:
@@ -240,59 +204,8 @@ class MeasureJob(Strict):
         return f"{kind}:{encoder}/{strategy}"
 
 
-class BuildJob(Strict):
-    """Build something from an encoder that a job trains, on texts of a task."""
-
-    NAME_PARTS: ClassVar[Collection[int]] = (3,)
-    stage: Literal["build"] = "build"
-    encoder: str
-    what: Choice
-    """A module of `rbench.build`, with all of its options."""
-    task: TaskSpec
-    data_fingerprint: str
-    """Content hash of the split that the options name."""
-    source: str = ""
-    """The sha256 of the module's source, where a user added it."""
-    versions: dict[str, int] = {}
-    """VERSIONs above 1 of the code of rbench behind it, by name."""
-
-    _drop_scale = field_validator("task")(_without_scale)
-
-    def without_effect(self) -> frozenset[str]:
-        return _empty(self, "source", "versions")
-
-
-def _kind(spec: Any) -> str:
-    """Return the tag of a job's spec in `JobSpec`: its stage, followed by `measure` where it has one."""
-    stage, measure = (
-        (spec.get(k) if isinstance(spec, Mapping) else getattr(spec, k, None)) for k in ("stage", "measure")
-    )
-    return f"{stage} {measure}" if measure is not None else str(stage)
-
-
-AnyJob = (
-    PretrainJob
-    | FinetuneJob
-    | VictimJob
-    | AttackJob
-    | EvaluateJob
-    | ContrastJob
-    | AdversarialJob
-    | MeasureJob
-    | BuildJob
-)
-JobSpec = Annotated[
-    Annotated[PretrainJob, Tag("pretrain")]
-    | Annotated[FinetuneJob, Tag("finetune")]
-    | Annotated[VictimJob, Tag("open")]
-    | Annotated[AttackJob, Tag("attack")]
-    | Annotated[EvaluateJob, Tag("evaluate")]
-    | Annotated[ContrastJob, Tag("evaluate contrast")]
-    | Annotated[AdversarialJob, Tag("evaluate adversarial")]
-    | Annotated[MeasureJob, Tag("evaluate measured")]
-    | Annotated[BuildJob, Tag("build")],
-    Discriminator(_kind),
-]
+AnyJob = PretrainJob | FinetuneJob | VictimJob | AttackJob | MeasureJob
+JobSpec = Annotated[AnyJob, Field(discriminator="stage")]
 
 
 class Job(Strict):
@@ -306,14 +219,14 @@ class Job(Strict):
 
     | role             | what that job made                                  | which stages read it                |
     |------------------|-----------------------------------------------------|-------------------------------------|
-    | `base`           | the encoder that training starts from               | pretrain, build                     |
-    | `options.OPTION` | a further model that this option of training names  | pretrain, build                     |
-    | `masked_lm`      | the masked LM of the resource profile               | pretrain, finetune, attack, build   |
-    | `encoder`        | the encoder to fine-tune, score or build from       | finetune, evaluate, build           |
-    | `attack`         | adversarial texts to train on or to classify        | finetune, evaluate                  |
-    | `victim`         | the victim to attack or to classify with            | attack, evaluate                    |
-    | `victim:E/S`     | the victim of encoder E and strategy S              | evaluate with a measure             |
-    | `attack:E/S`     | what the attack made of that victim's texts         | evaluate with a measure             |
+    | `base`           | the encoder that training starts from               | pretrain, measure                   |
+    | `options.OPTION` | a further model that this option of training names  | pretrain, measure                   |
+    | `masked_lm`      | the masked LM of the resource profile               | pretrain, finetune, attack, measure |
+    | `encoder`        | the encoder to fine-tune or to measure              | finetune, measure                   |
+    | `attack`         | adversarial texts to train on or to classify        | finetune, measure                   |
+    | `victim`         | the victim to attack or to measure                  | attack, measure                     |
+    | `victim:E/S`     | the victim of encoder E and strategy S              | measure, of attacks                 |
+    | `attack:E/S`     | what the attack made of that victim's texts         | measure, of attacks                 |
 
     A role is left out where no job makes it, because the weights lie in a folder or on the hub.
     """
@@ -325,17 +238,72 @@ class Job(Strict):
 
     @property
     def entry(self) -> EncoderSpec | VictimSpec | None:
-        """The encoder that the job trains, fine-tunes, scores or measures, or the classifier that it opens; None for
+        """The encoder that the job trains, fine-tunes or measures as it is, or the classifier that it opens; None for
         others."""
         spec = self.spec
-        if isinstance(spec, VictimJob):
-            return spec.victim
-        return spec.encoder if isinstance(spec, PretrainJob | FinetuneJob | EvaluateJob | MeasureJob) else None
+        if self.opening is not None:
+            return self.opening.victim
+        return None if isinstance(spec, VictimJob | AttackJob) else spec.encoder
+
+    @property
+    def name_parts(self) -> Collection[int]:
+        """How many parts the names of jobs of this kind have."""
+        return self.spec.name_parts
+
+    @property
+    def pretraining(self) -> PretrainJob | None:
+        """The spec of a job that trains an encoder; None for others."""
+        return self.spec if isinstance(self.spec, PretrainJob) else None
+
+    @property
+    def tuning(self) -> FinetuneJob | None:
+        """The spec of a job that fine-tunes a victim; None for others."""
+        return self.spec if isinstance(self.spec, FinetuneJob) else None
+
+    @property
+    def opening(self) -> VictimJob | None:
+        """The spec of a job that opens a classifier that exists; None for others."""
+        return self.spec if isinstance(self.spec, VictimJob) else None
+
+    @property
+    def attacking(self) -> AttackJob | None:
+        """The spec of an attack; None for others."""
+        return self.spec if isinstance(self.spec, AttackJob) else None
+
+    @property
+    def measuring(self) -> MeasureJob | None:
+        """The spec of a job of a measure; None for others."""
+        return self.spec if isinstance(self.spec, MeasureJob) else None
+
+    @property
+    def what(self) -> str | None:
+        """The name of the measure; None for jobs of other kinds."""
+        return self.measuring.what.name if self.measuring is not None else None
+
+    @property
+    def stores(self) -> Stored | None:
+        """What lies beside the record; None for a training, or a classifier that was opened."""
+        return "outcomes" if self.attacking is not None else self.measuring.stores if self.measuring else None
+
+    @property
+    def trains(self) -> bool:
+        """Whether the job trains a network, whose weights go to the cache."""
+        return isinstance(self.spec, PretrainJob | FinetuneJob)
+
+    @property
+    def has_health(self) -> bool:
+        """Whether the job measures its own health: trainings, victims and attacks do."""
+        return self.measuring is None
+
+    @property
+    def victim(self) -> FinetuneJob | VictimJob | None:
+        """The spec of a job that makes or opens a victim; None for others."""
+        return self.tuning or self.opening
 
     @property
     def untuned(self) -> bool:
-        """Whether the job scores or measures an encoder as it is, without fine-tuning."""
-        return isinstance(self.spec, EvaluateJob | MeasureJob) and self.spec.encoder is not None
+        """Whether the job measures an encoder as it is, without fine-tuning."""
+        return self.measuring is not None and self.measuring.of == "encoders"
 
     @property
     def name(self) -> str:

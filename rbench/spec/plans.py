@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rbench.spec.common import Count, Strict
-from rbench.spec.jobs import AdversarialJob, AttackJob, Job
+from rbench.spec.jobs import Job
 from rbench.spec.suite import Suite
 
 
@@ -39,15 +39,15 @@ class Plan(Strict):
         Where a suite asks for attacks, one that only makes an adversarial set of another victim, attack or seed is none
         of them.
         """
-        every = [job for job in self.jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
+        every = [job for job in self.jobs if job.attacking is not None and job.attacking.split == "test"]
         if not self.suite.attacks:
             return every
-        of_sets = {key for job in self.jobs if isinstance(job.spec, AdversarialJob) for key in job.needs.values()}
+        of_sets = {key for job in self.jobs if job.measuring and job.measuring.set for key in job.needs.values()}
         return [job for job in every if job.key not in of_sets or self._asks_for(job)]
 
     def _asks_for(self, attack: Job) -> bool:
         """Whether the suite's own lists name the encoder, task, strategy, attack and seed of an attack."""
-        assert isinstance(attack.spec, AttackJob)
+        assert attack.attacking is not None
         (label, task, strategy, name), suite = attack.parts, self.suite
         draw = self.draw(label)
         tuned = {one.label for one in suite.finetune}
@@ -55,7 +55,7 @@ class Plan(Strict):
             draw.encoder in suite.lineup
             and draw.train_seed in (None, *suite.train_seeds)
             and task in suite.tasks
-            and (strategy in tuned or attack.spec.task.kind == "sts")
+            and (strategy in tuned or attack.attacking.task.kind == "sts")
             and name in {one.label for one in suite.attacks}
             and attack.seed in suite.seeds
         )

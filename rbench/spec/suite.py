@@ -14,11 +14,13 @@ from rbench.spec.common import (
     Bold,
     Count,
     EvaluationMetric,
+    MeasureOf,
     Metric,
     NumExamples,
     Pick,
     ResourceKind,
     Split,
+    Stored,
     Strict,
 )
 from rbench.spec.entries import Training
@@ -79,15 +81,17 @@ class StrategyNeeds(Strict):
 
 
 class MeasureNeeds(Strict):
-    """A measure under `evaluate`, and what its jobs read."""
+    """A measure under `evaluate` or `build`, and what its jobs read and store."""
 
     what: Choice
     """The measure, with all options, including the defaults that the suite does not mention."""
-    of: Literal["attacks", "tasks", "encoders"] = "attacks"
-    """`attacks`: all victims and the attack's outcomes. `tasks`: the rows of a task. `encoders`: one encoder as it is,
-    and the rows of a task."""
+    of: MeasureOf = "attacks"
+    """What a job of it reads, see `MeasureJob`."""
+    stores: Stored = "rows"
+    unscaled: bool = False
+    """Whether the scale of a task's scores changes nothing, so that keys leave it out."""
     label: str = ""
-    """Of a measure of encoders: its name in jobs and tables, without options that each task has of its own."""
+    """Its name in jobs and tables; of a measure of encoders, without options that each task has of its own."""
     tasks: dict[str, Choice] = {}
     """Of a measure of encoders: the tasks that it reads, each with the measure and its options on this task alone."""
     splits: dict[str, tuple[str, ...]] = {}
@@ -116,6 +120,8 @@ CLEAN = "clean"
 strategies train on."""
 COSINE = "cosine"
 """The strategy for STS tasks of a suite that names none. It fits on validation pairs and trains no weights."""
+STS: Literal["sts"] = "sts"
+"""The measure of an STS task under `evaluate`, and the metric of its table."""
 CONTRAST: Literal["contrast"] = "contrast"
 """Entry under `evaluate` that means the contrast sets of the suite's tasks, not an STS task."""
 
@@ -314,7 +320,7 @@ class Suite(Strict):
     measured: tuple[str, ...] = ()
     """The names under `evaluate` that are measures. Loading finds them; a file does not list them (`FOUND`)."""
     build: tuple[Choice, ...] = ()
-    """Modules of `rbench.build` (with their Options) that make examples for inspection, from each encoder and task."""
+    """Measures of trainings (with their Options) that make examples for inspection, of each encoder and task."""
     finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name=CLEAN),)
     seeds: Annotated[tuple[Count, ...], Field(min_length=1)] = (0,)
     """Seeds of fine-tuning, of the sample of test examples and of the attacks."""

@@ -17,19 +17,15 @@ import rbench
 from rbench.errors import LeaseLost, RbenchError
 from rbench.masking import masked
 from rbench.spec import (
-    AdversarialJob,
     AttackJob,
-    BuildJob,
-    ContrastJob,
     FinetuneJob,
     Job,
-    MeasureJob,
     PretrainJob,
     Provenance,
     Record,
     VictimJob,
 )
-from rbench.stages import attacks, builds, evaluations, existing, measured, weights
+from rbench.stages import attacks, existing, measured, weights
 from rbench.stages.attacks import sample
 from rbench.stages.context import Context
 from rbench.storage import provenance
@@ -60,7 +56,7 @@ def run_job(job: Job, context: Context) -> Record | None:
             **more,
         )
 
-    if job.stage not in ("open", "evaluate"):
+    if job.opening is None and (job.measuring is None or job.measuring.of == "trainings"):
         context.network.clear()  # free the memory for trainings and attacks
     record: Record | None
     try:
@@ -74,16 +70,8 @@ def run_job(job: Job, context: Context) -> Record | None:
             record = existing.open_existing(job, spec, context, source)
         elif isinstance(spec, AttackJob):
             record = attacks.attack(job, spec, context, source)
-        elif isinstance(spec, ContrastJob):
-            record = evaluations.contrast(job, spec, context, source)
-        elif isinstance(spec, AdversarialJob):
-            record = evaluations.adversarial(job, spec, context, source)
-        elif isinstance(spec, MeasureJob):
-            record = measured.measure(job, spec, context, source)
-        elif isinstance(spec, BuildJob):
-            record = builds.build(job, spec, context, source)
         else:
-            record = evaluations.evaluate(job, spec, context, source)
+            record = measured.measure(job, spec, context, source)
     except (KeyboardInterrupt, LeaseLost):
         raise
     except BaseException as error:  # a user's module may call sys.exit
@@ -114,7 +102,7 @@ def _stands(job: Job, context: Context) -> bool:
 
     Other results stand on it.
     """
-    record = context.store.look(job).record if isinstance(job.spec, PretrainJob | FinetuneJob) else None
+    record = context.store.look(job).record if job.trains else None
     return record is not None and record.status == "complete"
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from rbench.errors import JobError
 from rbench.plan.lineage import as_trained, registered_base
-from rbench.spec import EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile, VictimJob, VictimSpec
+from rbench.spec import EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile, VictimSpec
 from rbench.stages.context import Context
 from rbench.storage.mixed import SHORT, standing_on
 from rbench.storage.weights import weights_hash
@@ -113,13 +113,13 @@ class Inputs:
 
     def existing(self, role: str = "victim") -> VictimSpec | None:
         """Return the classifier that exists in this role, or None where a job made the victim."""
-        opened = self._context.plan.job(self._job.needs[role]).spec
-        return self._context.victims[opened.victim.name] if isinstance(opened, VictimJob) else None
+        opened = self._context.plan.job(self._job.needs[role]).opening
+        return self._context.victims[opened.victim.name] if opened is not None else None
 
     def victim(self, role: str = "victim") -> Located:
         """Return where a victim is: in the cache if a job made it, else where planning found the classifier."""
-        opened = self._context.plan.job(self._job.needs[role]).spec
-        if isinstance(opened, VictimJob):
+        opened = self._context.plan.job(self._job.needs[role]).opening
+        if opened is not None:
             return self._context.places.victims[opened.victim.name, opened.task.name]
         return self.made(role)
 

@@ -1,46 +1,154 @@
-"""Run jobs of measures: open victims one after the other, hand over what attacks made, store the rows."""
+"""Run jobs of measures: open what the measure reads, hand it over, and store what it returns.
+
+What a measure computes is in its file (`rbench/measures/NAME.py`); `spec.of` says what it is given.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rbench.errors import JobError
-from rbench.measures._context import Asked, MeasureContext
+from rbench.measures._context import Asked, EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext
 from rbench.spec import AS_IS, Job, MeasureJob, Outcome, Record
 from rbench.stages.context import Context, Source
-from rbench.stages.frozen import encoder_context, evidence
-from rbench.stages.inputs import Inputs
-from rbench.stages.victims import victim_of
+from rbench.stages.inputs import Inputs, own
+from rbench.stages.sets import kept_out, opened_set
+from rbench.stages.victims import victim_hash, victim_of
+from rbench.storage.weights import weights_hash
 
 if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
+    from rbench.encoders.remembered import RememberedVectors
 
 VERSION = 1
-USES = ("encoders.classifier",)
+USES = ()
+
+
+class Given(NamedTuple):
+    """What a measure's `run` is given, and what the record says of it afterwards."""
+
+    context: Any
+    evidence: Callable[[], dict[str, Any]] = dict
+    """Returns the fields of the provenance that say which rows, weights and resources were used, as far as they are
+    not those of the plan."""
+    counts: Callable[[], dict[str, int]] = dict
+    """Returns further counts for the record."""
 
 
 def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Record:
-    """Run the measure that the spec names, and store its rows."""
+    """Run the measure that the spec names, and store what it returns.
+
+    Outcomes replace those of a run that was killed: another machine may not build the same to the last bit.
+    """
     module: Any = context.modules["measures", spec.what.name].open()
     options = module.Options.model_validate(spec.what.options)
     inputs = Inputs(job, context)
-    more: dict[str, Any] = {}
-    if spec.encoder is not None:
-        found = encoder_context(job, spec, inputs, context)
-        rows, more = list(module.run(options, found)), evidence(spec, inputs, job, found.encoder)
-    else:
-        rows = list(module.run(options, _victims_context(job, spec, inputs, context)))
+    given = _GIVEN[spec.of](job, spec, inputs, context)
+    found = module.run(options, given.context)
+    if not isinstance(found, Measured):
+        found = Measured(list(found), counts={"rows": len(found)})
     inputs.check()
+    context.store.read(job).check_owner()
+    write: Any = getattr(context.store, f"write_{spec.stores}")
     return Record(
         job=job,
         status="complete",
-        counts={"rows": len(rows)},
-        provenance=source(dataset_fingerprint=spec.data_fingerprint, **more),
-        rows=context.store.write_rows(job, rows),
+        scores=found.scores,
+        counts=found.counts | given.counts(),
+        provenance=source(**({"dataset_fingerprint": spec.data_fingerprint} | given.evidence())),
+        **{spec.stores: write(job, found.lines)},
     )
 
 
-def _victims_context(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> MeasureContext:
+def _encoder(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
+    """Open an encoder as it is. The network stays in memory for the next job with the same one, with its vectors."""
+    from rbench import encoders
+    from rbench.encoders.remembered import RememberedVectors
+
+    assert spec.encoder is not None
+    encoder, place, kind = spec.encoder, inputs.place("encoder", job.parts[0]), spec.task.kind
+
+    def load(where: str) -> RememberedVectors:
+        return RememberedVectors(encoders.load(encoder, where, device=context.device, seed=job.seed, kind=kind))
+
+    data = context.data(spec.task, spec.data_fingerprint, spec.split)
+    network = inputs.network(place, f"{encoder.model_dump_json()} {job.seed} {kind}", load)
+
+    def evidence() -> dict[str, Any]:
+        if encoder.random_weights:  # they lie nowhere, because they were drawn for this job
+            from rbench.encoders import random_weights
+
+            weights = random_weights.weights_hash(network.encoder)
+        else:
+            weights = inputs.hash_of("encoder", place)
+        profile = spec.resources
+        found = inputs.hashes(profile, spec.resource_fingerprints) if profile is not None else {}
+        return {"weights_hash": weights, "resources": found}
+
+    given = EncoderContext(
+        task=spec.task,
+        name=job.parts[0],
+        encoder=network.encoder,
+        rows=data.split,
+        splits=tuple(data.sizes),
+        resources=inputs.resources(spec.resources),
+        progress=context.progress.update,
+        data=data,
+        remembered=network,
+    )
+    return Given(given, evidence)
+
+
+def _victim(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
+    """Open a victim, and the set that it classifies."""
+    found = opened_set(job, spec, context)
+    data = context.task(spec.task) if found is not None else context.data(spec.task, spec.data_fingerprint)
+    given = VictimContext(
+        task=spec.task,
+        seed=job.seed,
+        victim=victim_of(inputs, spec.task, context),
+        set=found.content if found is not None else None,
+        rows=data.split,
+        splits=tuple(data.sizes),
+        progress=context.progress.update,
+    )
+
+    def evidence() -> dict[str, Any]:
+        own = {"dataset_fingerprint": found.fingerprint} if found is not None else {}
+        return {**own, "weights_hash": victim_hash(inputs)}
+
+    return Given(given, evidence, lambda: kept_out(job, spec, context))
+
+
+def _training(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
+    """Open an encoder that a job trained, with what its training needed."""
+    trained = context.plan.job(job.needs["encoder"]).pretraining
+    assert trained is not None and trained.encoder.train is not None
+    folder, encoder = Path(inputs.open(inputs.made("encoder"))), trained.encoder.name
+    given = TrainedContext(
+        task=spec.task,
+        seed=job.seed,
+        spec=own(trained, context),
+        weights=folder,
+        data=context.data(spec.task, spec.data_fingerprint, spec.split),
+        device=context.device,
+        resources=inputs.resources(trained.resources, encoder),
+        objective=context.modules["objectives", trained.encoder.train.objective].open(),
+        progress=context.progress.update,
+    )
+
+    def evidence() -> dict[str, Any]:
+        asked, kinds = trained.resources, trained.resource_fingerprints
+        found = {} if asked is None else inputs.hashes(asked, kinds, encoder)
+        return {"weights_hash": weights_hash(folder), "resources": found}
+
+    return Given(given, evidence)
+
+
+def _victims(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
+    """Read what an attack made of the texts of all victims, which are opened one after the other."""
     victims = tuple(
         Asked(encoder, context.plan.draw(encoder).encoder, strategy.label)
         for encoder in spec.encoders
@@ -52,7 +160,7 @@ def _victims_context(job: Job, spec: MeasureJob, inputs: Inputs, context: Contex
         return victim_of(inputs, spec.task, context, MeasureJob.role("victim", of.label, of.finetune))  # type: ignore[no-any-return]
 
     data = context.data(spec.task, spec.data_fingerprint)
-    return MeasureContext(
+    given = MeasureContext(
         task=spec.task,
         attack=spec.attack or "",
         seed=job.seed,
@@ -63,6 +171,7 @@ def _victims_context(job: Job, spec: MeasureJob, inputs: Inputs, context: Contex
         splits=tuple(data.sizes),
         progress=context.progress.update,
     )
+    return Given(given)
 
 
 def _outcomes(job: Job, of: Asked, context: Context) -> tuple[Outcome, ...]:
@@ -77,3 +186,12 @@ def _outcomes(job: Job, of: Asked, context: Context) -> tuple[Outcome, ...]:
             "without --no-texts."
         )
     return tuple(found)
+
+
+_GIVEN: dict[str, Callable[[Job, MeasureJob, Inputs, Context], Given]] = {
+    "encoders": _encoder,
+    "victims": _victim,
+    "trainings": _training,
+    "attacks": _victims,
+    "tasks": _victims,
+}

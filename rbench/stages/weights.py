@@ -33,7 +33,7 @@ def cached(job: Job, context: Context, make: Callable[[Path], Made], source: Sou
     """Return the record of a job whose weights are in the cache; `make` makes them if the cache lacks them."""
     with context.cache.making(job) as entry:
         if entry.record is not None:
-            trackers = ", ".join(context.report_to) if isinstance(job.spec, PretrainJob) else ""
+            trackers = ", ".join(context.report_to) if job.pretraining is not None else ""
             unheard = f", so there is no training for {trackers} to follow" if trackers else ""
             context.progress.note(f"{job.name}: its weights were in the cache{unheard}")
             check_like(job, entry.record.provenance.weights_hash or "", context)
@@ -51,8 +51,8 @@ def cached(job: Job, context: Context, make: Callable[[Path], Made], source: Sou
                 precision=_precision(job, context),
             ),
         )
-        if isinstance(job.spec, PretrainJob):
-            spec = own(job.spec, context)
+        if job.pretraining is not None:
+            spec = own(job.pretraining, context)
             assert spec.train is not None
             module, encoders = _objective(spec.train, context), {**context.encoders, spec.name: spec}
             cards.write(entry.folder, spec.name, encoders, context.tasks, record, module)
@@ -84,11 +84,11 @@ def victim_health(job: Job, scores: Collection[Score], context: Context) -> Heal
     of these all the same. A scorer of similarity has no accuracy, so its health has neither values nor flags. None for
     other jobs.
     """
-    spec = job.spec
-    if isinstance(spec, FinetuneJob) and spec.task.kind == "sts":
+    spec = job.tuning
+    if spec is not None and spec.task.kind == "sts":
         return Health()
     accuracy = next((one for one in scores if one.name == "validation_accuracy"), None)
-    if not isinstance(spec, FinetuneJob) or accuracy is None:
+    if spec is None or accuracy is None:
         return None
     from rbench.finetune import sample_split
 
@@ -106,7 +106,7 @@ def _joined(one: Health | None, other: Health | None) -> Health | None:
 
 def _precision(job: Job, context: Context) -> str:
     """Return the floating-point precision of the training; fine-tuning is always in fp32."""
-    train = job.spec.encoder.train if isinstance(job.spec, PretrainJob) else None
+    train = job.pretraining.encoder.train if job.pretraining is not None else None
     if train is None:
         return "fp32"
     from rbench.train import batches

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
 
-from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record
+from rbench.spec import Job, Record
 from rbench.storage.runs import Store
 from rbench.storage.team import WHOLE, Team
 from rbench.storage.weights import WeightCache
@@ -44,7 +44,7 @@ class TeamBoard:
         self._looked = False
 
     def ended(self, job: Job, needed: bool) -> Record | None:
-        if isinstance(job.spec, PretrainJob | FinetuneJob):
+        if job.trains:
             return self._made(job, needed)
         if self._sign(job) == self._before[job.key]:
             return None
@@ -59,11 +59,11 @@ class TeamBoard:
         return record if at_hand else None
 
     def take(self, job: Job, *, shared: bool) -> AbstractContextManager[None] | None:
-        if not isinstance(job.spec, AttackJob):
+        if job.attacking is None:
             lease = None if shared else self._team.take(job, done=self._checkpoints(job))
             return None if lease is None or self._ended_meanwhile(job) else self._held(job)
         holders = self._team.holders(job)
-        if bool(holders) != shared or WHOLE in holders or len(holders) >= chunks(job.spec.num_examples):
+        if bool(holders) != shared or WHOLE in holders or len(holders) >= chunks(job.attacking.num_examples):
             return None
         if holders and self._nothing_left.get(job.key) == self._team.state(job):
             return None

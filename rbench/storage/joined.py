@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rbench.errors import StoreError
-from rbench.spec import AdversarialJob, AttackJob, ContrastJob, FinetuneJob, Job, Plan, PretrainJob, Record
+from rbench.spec import Job, Plan, Record
 from rbench.storage.runs import Reader, Store
 from rbench.storage.standing import Standing, standing
 from rbench.system.below import Below
@@ -125,7 +125,7 @@ def _unlike_weights(parts: Mapping[str, Part], plan: Plan, sources: Mapping[str,
     """Return the trainings of which results of several RUNs are there, with other weights in one than in another."""
     users, lines = _users(plan), []
     for job in plan.jobs:
-        if not isinstance(job.spec, PretrainJob | FinetuneJob):
+        if not job.trains:
             continue
         found: dict[str, set[str]] = {}
         for one in (job, *users[job.key]):
@@ -144,8 +144,7 @@ def _unlike_weights(parts: Mapping[str, Part], plan: Plan, sources: Mapping[str,
 
 def _weights(training: Job, user: Job, records: Mapping[str, Record]) -> str | None:
     """Return the hash of the weights of a training that a job used, or made. None where no record has it."""
-    classified = isinstance(user.spec, AttackJob | ContrastJob | AdversarialJob)
-    key = user.key if classified and isinstance(training.spec, FinetuneJob) else training.key
+    key = user.key if "victim" in user.needs and training.tuning is not None else training.key
     return records[key].provenance.weights_hash if key in records else None
 
 

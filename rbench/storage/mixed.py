@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rbench.spec import AttackJob, BuildJob, ContrastJob, EvaluateJob, Job, MeasureJob, Plan, Record
-from rbench.spec.jobs import AdversarialJob
+from rbench.spec import Job, Plan, Record
 
 SHORT = 12
 """Hex digits of a hash in a message."""
@@ -21,9 +20,7 @@ def behind(record: Record, key: str) -> frozenset[str]:
     job, source = record.job, record.provenance
     roles = {role for role, needed in job.needs.items() if needed == key}
     found = {source.inputs.get(key)}
-    if isinstance(job.spec, AttackJob | ContrastJob | AdversarialJob) and "victim" in roles:
-        found.add(source.weights_hash)
-    if isinstance(job.spec, EvaluateJob | MeasureJob | BuildJob) and "encoder" in roles:
+    if not job.trains and roles & {"victim", "encoder"}:
         found.add(source.weights_hash)
     if "masked_lm" in roles:
         found.add(source.resources.get("masked_lm"))
@@ -60,7 +57,7 @@ def mixed(plan: Plan, records: Mapping[str, Record], *, shown: bool = False) -> 
         right: str | None = None
         for job, own in standing_on(plan, records, key):
             right = right or own
-            if own != right and not (shown and isinstance(job.spec, AttackJob) and job.spec.split == "train"):
+            if own != right and not (shown and job.attacking is not None and job.attacking.split == "train"):
                 name = plan.job(key).name
                 found.setdefault(
                     job.key,

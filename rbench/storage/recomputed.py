@@ -1,50 +1,22 @@
 """Compute the numbers of a record again, from the lines beside it and from each other.
 
 Everything that follows from the lines is compared: all scores with their intervals, counts and health of an attack,
-the scores and sizes of contrast sets and adversarial sets, the correlations of an evaluation, the rows of a measure.
-What a training measured about itself stands in its record alone; there what follows from other numbers is compared.
-Rows keep cosines and gold scores with 32 bits; correlations are compared to `ROUNDED`.
+and what a measure's file says (`unlike`). What a training measured about itself stands in its record alone; there what
+follows from other numbers is compared.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 
-from rbench.score import (
-    Deviations,
-    adversarial_scores,
-    attack_counts,
-    attack_health,
-    attack_scores,
-    contrast_scores,
-    judged,
-    near_chance,
-    set_scores,
-    unpacked_numbers,
-    wilson,
-)
-from rbench.spec import (
-    PART_ACCURACY,
-    AdversarialJob,
-    AttackJob,
-    ContrastJob,
-    EvaluateJob,
-    FinetuneJob,
-    Health,
-    Job,
-    MeasureJob,
-    Record,
-    Score,
-    VictimJob,
-)
+from rbench.score import Deviations, attack_counts, attack_health, attack_scores, near_chance, wilson
+from rbench.spec import PART_ACCURACY, AttackJob, Health, Job, MeasureJob, Record, Score
+from rbench.storage.measures import measure_of
 from rbench.storage.runs import Store
 
 CLOSE = 1e-9
 """Relative tolerance, because the order of a sum changes its rounding."""
-ROUNDED = 2e-4
-"""Absolute tolerance of correlations. Gold scores that differ by less than 32 bits hold become ties."""
 
 
 def unlike(store: Store, record: Record) -> Iterator[str]:
@@ -57,13 +29,9 @@ def unlike(store: Store, record: Record) -> Iterator[str]:
     job, spec = record.job, record.job.spec
     if isinstance(spec, AttackJob):
         yield from _attack(store, job, spec, record)
-    elif isinstance(spec, ContrastJob | AdversarialJob):
-        yield from _predictions(store, job, spec, record)
-    elif isinstance(spec, EvaluateJob):
-        yield from _evaluation(store, job, record)
     elif isinstance(spec, MeasureJob):
-        yield from _unequal(record, (), {"rows": len(store.rows(job))})
-    elif isinstance(spec, FinetuneJob | VictimJob):
+        yield from _measured(store, job, spec, record)
+    elif job.victim is not None:
         yield from _victim(record)
 
 
@@ -73,33 +41,20 @@ def _attack(store: Store, job: Job, spec: AttackJob, record: Record) -> Iterator
         yield f"it has {len(outcomes)} outcomes, but its job has {spec.num_examples} examples."
     more = Deviations.of(outcomes).scores() if spec.task.kind == "sts" else ()
     counts = attack_counts(outcomes)
-    yield from _unequal(record, (*attack_scores(outcomes, spec.task.has_oracle).values(), *more), counts)
+    yield from unequal(record, (*attack_scores(outcomes, spec.task.has_oracle).values(), *more), counts)
     if surplus := record.counts.keys() - counts.keys():
         yield f"it counts {', '.join(sorted(surplus))}, of which there are none."
     if not _same_health(record.health or Health(), attack_health(outcomes)):
         yield "its health is not that of the lines beside the record."
 
 
-def _predictions(store: Store, job: Job, spec: ContrastJob | AdversarialJob, record: Record) -> Iterator[str]:
-    predictions = store.predictions(job)
-    scored = contrast_scores if isinstance(spec, ContrastJob) else adversarial_scores
-    names = ("bundles", "edits") if isinstance(spec, ContrastJob) else ("rows", "changed")
-    edits = sum(not one.original for one in predictions)
-    sizes = zip(names, (len(predictions) - edits, edits), strict=True)
-    yield from _unequal(record, scored(judged(predictions)) if predictions else (), dict(sizes))
-
-
-def _evaluation(store: Store, job: Job, record: Record) -> Iterator[str]:
-    """Compare the correlations of all pairs. Rows do not say of which subset a pair is, so of subsets only their n."""
-    (row,) = store.rows(job)
-    n = int(row.numbers["n"] or 0)
-    cosines, gold = (unpacked_numbers(row.names[name], n).tolist() for name in ("cosines", "gold"))
-    whole = set_scores(cosines, gold, ())
-    subsets = {one.name: [s for s in record.scores if s.name.startswith(f"{one.name}:")] for one in whole}
-    yield from _unequal(record, (*whole, *chain(*subsets.values())), {"n": n}, absolute=ROUNDED)
-    for name, found in subsets.items():
-        if found and (pairs := sum(score.n for score in found)) != n:
-            yield f"the subsets of {name} have {pairs} pairs, but there are {n}."
+def _measured(store: Store, job: Job, spec: MeasureJob, record: Record) -> Iterator[str]:
+    """Let the measure's file compare, if it does; of rows their number is compared in any case."""
+    lines = getattr(store, spec.stores)(job)
+    if (compare := getattr(measure_of(spec), "unlike", None)) is not None:
+        yield from compare(record, lines)
+    elif spec.stores == "rows" and not (spec.source and record.scores):
+        yield from unequal(record, (), {"rows": len(lines)})
 
 
 def _victim(record: Record) -> Iterator[str]:
@@ -120,7 +75,7 @@ def _victim(record: Record) -> Iterator[str]:
         yield f"its health is not that of {accuracy.name} {accuracy.value}."
 
 
-def _unequal(
+def unequal(
     record: Record, scores: Iterable[Score], counts: Mapping[str, int], *, absolute: float = CLOSE
 ) -> Iterator[str]:
     """Say which scores a record lacks or has too many, and which of its numbers differ from these."""

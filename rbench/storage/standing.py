@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from rbench.score import lacking
 from rbench.spec import Job, Plan, Record, error_kind
+from rbench.storage.measures import lacking
 from rbench.storage.mixed import mixed
 from rbench.storage.runs import Reader
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rbench.errors import PlanError, StoreError
-from rbench.spec import Job, MeasureJob, Plan, TableSpec
+from rbench.spec import Job, Plan, TableSpec
 from rbench.storage.runs import Store, files
 from rbench.storage.runs.files import as_store_error, beside, growing
 from rbench.storage.runs.names import folder_name
@@ -54,7 +54,7 @@ def kept(store: Store, plan: Plan, wanted: bool) -> bool:
 def check(jobs: Iterable[Job]) -> None:
     """Raise PlanError if a job that is to run needs the texts of another job, which the RUN would not keep."""
     for job in jobs:
-        if isinstance(job.spec, MeasureJob) and job.spec.attack is not None:
+        if job.measuring is not None and job.measuring.attack is not None:
             raise PlanError(
                 f"{job.name} asks victims again for the texts that attacks made, and this RUN keeps no texts. Run the "
                 "suite in another --out without --no-texts, and make a copy without texts afterwards, which keeps what "

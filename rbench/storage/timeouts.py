@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rbench.spec import AttackJob, FinetuneJob, Job, Plan, PretrainJob
+from rbench.spec import Job, Plan
 from rbench.storage.runs import Store, files
 
 
@@ -20,7 +20,7 @@ def forget(store: Store, plan: Plan, jobs: Sequence[Job]) -> list[str]:
     """
     notes = []
     for job in jobs:
-        if not isinstance(job.spec, AttackJob) or not (late := _late(store, job)):
+        if job.attacking is None or not (late := _late(store, job)):
             continue
         after = _after(job, plan)
         trained = [one for one in after if _trained(store, one)]
@@ -39,7 +39,7 @@ def forget(store: Store, plan: Plan, jobs: Sequence[Job]) -> list[str]:
 
 def _trained(store: Store, job: Job) -> bool:
     """Whether a job has made weights. One that failed has not."""
-    record = store.look(job).record if isinstance(job.spec, PretrainJob | FinetuneJob) else None
+    record = store.look(job).record if job.trains else None
     return record is not None and record.status == "complete"
 
 

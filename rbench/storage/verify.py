@@ -15,18 +15,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from rbench.errors import StoreError
-from rbench.score import lacking
-from rbench.spec import (
-    AdversarialJob,
-    AttackJob,
-    BuildJob,
-    ContrastJob,
-    EvaluateJob,
-    Job,
-    MeasureJob,
-    Plan,
-    Record,
-)
+from rbench.spec import Job, Plan, Record
+from rbench.storage.measures import lacking
 from rbench.storage.mixed import mixed
 from rbench.storage.recomputed import unlike
 from rbench.storage.runs import Store
@@ -117,14 +107,8 @@ def _linewise(store: Store, job: Job, remedy: str) -> list[str]:
 
 def _unlisted(record: Record) -> str | None:
     """Say which digest a complete record lacks that jobs of its kind write; None if it lacks none."""
-    spec = record.job.spec
-    needed = {
-        "outcomes": isinstance(spec, AttackJob | BuildJob),
-        "predictions": isinstance(spec, ContrastJob | AdversarialJob),
-        "rows": isinstance(spec, EvaluateJob | MeasureJob),
-    }
-    lacks = next((name for name, wanted in needed.items() if wanted and getattr(record, name) is None), None)
-    return f"it has no digest of its {lacks}." if lacks is not None else None
+    name = record.job.stores
+    return f"it has no digest of its {name}." if name is not None and getattr(record, name) is None else None
 
 
 def _wrong(store: Store, record: Record) -> Iterator[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from rbench.spec import Plan, PretrainJob
+from rbench.spec import Plan
 from rbench.tables.table import Table
 
 WEIGHTS, METHODS = "these weights", "these methods"
@@ -22,7 +22,7 @@ WEIGHTS, METHODS = "these weights", "these methods"
 
 def trainings(plan: Plan) -> Mapping[str, int]:
     """Return the number of trainings of each encoder that a plan trains."""
-    return Counter(plan.draw(job.parts[0]).encoder for job in plan.jobs if isinstance(job.spec, PretrainJob))
+    return Counter(plan.draw(job.parts[0]).encoder for job in plan.jobs if job.pretraining is not None)
 
 
 def alone(one: Collection[str], other: Collection[str], trained: Mapping[str, int], tunings: int) -> str:

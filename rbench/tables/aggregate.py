@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from rbench.errors import StoreError
 from rbench.score import SHARES, Tally, Verdicts, verdict
-from rbench.spec import CONTRAST, AttackJob, AttackMetric, ContrastJob, Job, Plan, Record, Score
+from rbench.spec import CONTRAST, AttackJob, AttackMetric, Job, Plan, Record, Score
 from rbench.storage.runs import Reader, read_fields
 from rbench.storage.standing import Standing, standing
 from rbench.tables.draws import means, within
@@ -85,8 +85,8 @@ class Results:
         return sum(victims[seed] * len(examples) for seed, examples in drawn.items()) / max(1, len(there))
 
     def _examples(self, job: Job) -> frozenset[str]:
-        spec = job.spec
-        assert isinstance(spec, AttackJob)
+        spec = job.attacking
+        assert spec is not None
         key = spec.task.name, spec.data_fingerprint, spec.split, spec.num_examples, job.seed
         if key not in self._drawn:
             self._drawn[key] = frozenset(self.verdicts(job))
@@ -111,8 +111,8 @@ class Run:
 
     @property
     def spec(self) -> AttackJob:
-        assert isinstance(self.job.spec, AttackJob)
-        return self.job.spec
+        assert self.job.attacking is not None
+        return self.job.attacking
 
     @property
     def failed(self) -> bool:
@@ -301,7 +301,7 @@ def grid(results: Results) -> Grid:
         tally = Tally.of_record(record) if record is not None and record.status == "complete" else None
         runs.setdefault((attack, encoder, finetune, task), []).append(Run(job, record, tally, train_seed))
     if not runs:
-        contrast = [job for job in plan.jobs if isinstance(job.spec, ContrastJob)]
+        contrast = [job for job in plan.jobs if job.what == CONTRAST]
         there = {"sts": plan.suite.evaluations, CONTRAST: contrast, "positives": plan.suite.build}
         named = " and ".join(metric for metric, asked in there.items() if asked)
         hint = f" What it has is in the table --metric {named}." if named else ""

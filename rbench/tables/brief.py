@@ -7,8 +7,9 @@ notes, one bullet each, are `Table.notes`; JSON always has them.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
-from rbench.spec import AttackJob, BuildJob, ContrastJob, EvaluateJob, Job, Plan
+from rbench.spec import STS, EvaluationMetric, Job, Plan
 from rbench.storage.standing import Standing
 from rbench.tables import draws
 from rbench.tables.about import of_table
@@ -18,8 +19,8 @@ from rbench.tables.notes import seeds, spanned
 from rbench.tables.table import Table
 from rbench.tables.titles import shown_parts, titles
 
-_KINDS = {"sts": EvaluateJob, "contrast": ContrastJob, "positives": BuildJob}
-"""The jobs behind the tables of evaluations; all others show attacks."""
+_MEASURED = get_args(EvaluationMetric)
+"""The tables of jobs of a measure; all others show attacks."""
 
 
 def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
@@ -29,7 +30,8 @@ def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
         names: whether flagged jobs are named as in commands instead of by titles.
     """
     plan = results.plan
-    jobs = [job for job in plan.jobs if isinstance(job.spec, _KINDS.get(table.metric, AttackJob))]
+    shown = table.metric if table.metric in _MEASURED else None
+    jobs = [job for job in plan.jobs if (job.what == shown if shown else job.attacking is not None)]
     said = (
         *_sizes(table),
         *_seeds(plan, jobs),
@@ -57,15 +59,13 @@ def _seeds(plan: Plan, jobs: list[Job]) -> list[str]:
     if plan.draws:
         trained = dict.fromkeys(plan.draw(job.parts[0]).train_seed for job in jobs)
         said = [f"Training seeds {', '.join(str(seed) for seed in trained if seed is not None)}."]
-        tuned = (
-            "" if isinstance(jobs[0].spec, EvaluateJob) else f"Fine-tuning: {seeds(jobs)[0].lower()}{seeds(jobs)[1:]}"
-        )
+        tuned = "" if jobs[0].what == STS else f"Fine-tuning: {seeds(jobs)[0].lower()}{seeds(jobs)[1:]}"
         return [*said, *([tuned] if tuned else []), draws.notes(plan, jobs)[-1]]
-    return [] if isinstance(jobs[0].spec, EvaluateJob) else [seeds(jobs)]
+    return [] if jobs[0].what == STS else [seeds(jobs)]
 
 
 def _resources(jobs: list[Job]) -> list[str]:
-    profiles = dict.fromkeys(job.spec.resources.name for job in jobs if isinstance(job.spec, AttackJob))
+    profiles = dict.fromkeys(job.attacking.resources.name for job in jobs if job.attacking is not None)
     return [f"Resources: {', '.join(profiles)}."] if profiles else []
 
 

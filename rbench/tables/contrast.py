@@ -18,7 +18,7 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.score import mean_score
-from rbench.spec import ContrastJob, Draw, EvaluationMetric, Job, Plan, Record, Score
+from rbench.spec import ContrastSpec, Draw, EvaluationMetric, Job, Plan, Record, Score
 from rbench.storage.runs import Reader
 from rbench.storage.standing import Standing
 from rbench.tables import variants
@@ -166,7 +166,7 @@ def contrasts(results: Results) -> Contrasts:
     plan, found = results.plan, results.standing
     jobs: dict[tuple[tuple[str, str], tuple[str, str]], list[Job]] = {}
     for job in plan.jobs:
-        if isinstance(job.spec, ContrastJob):
+        if job.what == METRIC:
             label, task, finetune, contrast = job.parts
             encoder = plan.draw(label).encoder
             jobs.setdefault(((encoder, finetune), (task, contrast)), []).append(job)
@@ -315,7 +315,7 @@ def _described(cell: ContrastCell, names: Mapping[str, str], found: Contrasts) -
 
 def _notes(found: Contrasts) -> tuple[str, ...]:
     """Return the notes below the table. As in `notes`, they hold neither times nor paths."""
-    jobs = [job for job in found.plan.jobs if isinstance(job.spec, ContrastJob)]
+    jobs = [job for job in found.plan.jobs if job.what == METRIC]
     return (
         f"{MEANING[METRIC].title}: {MEANING[METRIC].definition}. {DEFINITION}",
         *found.plan.suite.notes,
@@ -334,8 +334,8 @@ def _set_notes(found: Contrasts, of: tuple[str, str]) -> list[str]:
     name = _column(found, of) if _column(found, of) == of[1] else f"{of[0]} ({of[1]})"
     cells = [cell for (_, other), cell in found.cells.items() if other == of]
     record = next((record for cell in cells for record in cell.records), None)
-    job = cells[0].jobs[0].spec
-    assert isinstance(job, ContrastJob)
+    job = cells[0].jobs[0].measuring
+    assert job is not None and isinstance(job.set, ContrastSpec)
     counts = record.counts if record is not None else {}
     told = [f"{name}: {_sizes(counts)}."] if counts else []
     there = [record.counts for cell in cells for record in cell.records]
@@ -346,7 +346,7 @@ def _set_notes(found: Contrasts, of: tuple[str, str]) -> list[str]:
     if any(counts.get(key) for counts in there for key in unseen.values()):
         spans = (f"{spanned(counts.get(key, 0) for counts in there)} {what}" for what, key in unseen.items())
         told.append(f"{name}: {', '.join(spans)}.")
-    return told + [f"{name}: {note}" for note in job.contrast.notes]
+    return told + [f"{name}: {note}" for note in job.set.notes]
 
 
 def _sizes(counts: Mapping[str, int]) -> str:

@@ -21,7 +21,7 @@ from rbench.errors import StoreError
 from rbench.score import average as average_of
 from rbench.score import mean_correlation, over_trainings
 from rbench.score.sts import FEWEST
-from rbench.spec import Aggregation, EvaluateJob, EvaluationMetric, Flag, Job, Plan, Record, Score
+from rbench.spec import STS, Aggregation, EvaluationMetric, Flag, Job, Plan, Record, Score
 from rbench.storage.runs import Reader
 from rbench.storage.standing import Standing
 from rbench.tables import variants
@@ -171,7 +171,7 @@ def evaluated(results: Results, aggregation: Aggregation = "all") -> Evaluated:
     plan = results.plan
     jobs: dict[tuple[str, str], tuple[Job, ...]] = {}
     for job in plan.jobs:
-        if isinstance(job.spec, EvaluateJob):
+        if job.what == STS:
             label, evaluation = job.parts
             cell = plan.draw(label).encoder, evaluation
             jobs[cell] = (*jobs.get(cell, ()), job)
@@ -382,5 +382,5 @@ def _sizes(found: Evaluated, metric: EvaluationMetric) -> str:
 
 def _task_notes(found: Evaluated) -> list[str]:
     """Return the notes in the tasks' files, for instance which encoders have seen their pairs."""
-    tasks = {job.spec.task.name: job.spec.task for job in _jobs(found) if isinstance(job.spec, EvaluateJob)}
+    tasks = {spec.task.name: spec.task for job in _jobs(found) if (spec := job.measuring) is not None}
     return [f"{name}: {note}" for name, task in tasks.items() for note in task.notes]

@@ -14,19 +14,13 @@ from typing import Any
 
 from rbench.spec import (
     FLAGS,
-    AdversarialJob,
-    AttackJob,
-    ContrastJob,
     EncoderSpec,
-    FinetuneJob,
     Flag,
     Health,
     Job,
     Plan,
-    PretrainJob,
     Raised,
     Record,
-    VictimJob,
 )
 from rbench.tables.formats import NAMED, brief, listed
 from rbench.tables.table import Number
@@ -46,8 +40,6 @@ OF_ATTACKS: tuple[Flag, ...] = ("starved of candidates",)
 """The flags that attacks raise; others are of trainings and victims."""
 VOIDING: tuple[Flag, ...] = ("near chance", *OF_ATTACKS)
 """The flags with which a gate's numbers say nothing, whatever the suite requires."""
-MEASURED = (PretrainJob, FinetuneJob, VictimJob, AttackJob)
-"""The jobs that have a health."""
 
 
 def shown(told: list[str] | None) -> str | None:
@@ -80,7 +72,7 @@ class Flags:
         """Return the same for programs; None where there are none and the health of a job behind them is not known."""
         asked = list(jobs)
         found = self.of(asked)
-        known = all(self._health(job) is not None for job in self.behind(asked) if isinstance(job.spec, MEASURED))
+        known = all(self._health(job) is not None for job in self.behind(asked) if job.has_health)
         return list(found) if found or known else None
 
     def hiding(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:
@@ -115,7 +107,7 @@ class Flags:
 
     def unrecorded(self, jobs: Iterable[Job]) -> bool:
         """Whether the record of a victim behind some jobs is missing or damaged."""
-        victims = (job for job in self.behind(jobs) if isinstance(job.spec, FinetuneJob | VictimJob))
+        victims = (job for job in self.behind(jobs) if job.victim is not None)
         return any(job.key not in self.records for job in victims)
 
     def notes(self, jobs: Iterable[Job]) -> tuple[str, ...]:
@@ -181,13 +173,13 @@ class Flags:
 
     def _answerable(self, job: Job, attacks: bool) -> list[Job]:
         """Return the jobs whose flags withhold an entry made of `job`: all behind it but those of a control."""
-        role = "victim" if isinstance(job.spec, AttackJob | ContrastJob | AdversarialJob) else "encoder"
+        role = "victim" if "victim" in job.needs else "encoder"
         below = self._jobs.get(job.needs.get(role, ""))
         theirs = self.behind([below]) if below is not None else []
         own = [one for one in self.behind([job]) if one not in theirs]
         return [
             *([] if self._control_encoder(job, below) else theirs),
-            *([] if isinstance(job.spec, AttackJob) and (job.spec.attack.control or not attacks) else own),
+            *([] if job.attacking is not None and (job.attacking.attack.control or not attacks) else own),
         ]
 
     def _control_encoder(self, job: Job, below: Job | None) -> bool:
@@ -203,7 +195,7 @@ class Flags:
         which = f" seed{'s' * (len(found) > 1)} {seeds}" if len(same) > 1 else ""
         why = f"seed {job.seed}: {first.because}" if len(found) > 1 else first.because
         on = ""
-        if isinstance(job.spec, PretrainJob):
+        if job.pretraining is not None:
             above = dict.fromkeys(one.parts[0] for one in asked if job in self.behind([one]))
             others = [other for other in above if other != job.parts[0]]
             on = f"; behind {', '.join(others)}" if others else ""
@@ -214,7 +206,7 @@ class Flags:
         told = []
         for job in behind:
             health = self._health(job)
-            if not isinstance(job.spec, PretrainJob) or health is None:
+            if job.pretraining is None or health is None:
                 continue
             last = {**health.values}
             for measured in health.series:
@@ -233,13 +225,13 @@ class Flags:
     def _lost(self, asked: list[Job]) -> list[str]:
         """Return a note on jobs that results stand on and whose own records are missing or damaged."""
         done = [job for job in asked if job.key in self.records and self.records[job.key].status == "complete"]
-        behind = (job for job in self.behind(done) if isinstance(job.spec, MEASURED))
+        behind = (job for job in self.behind(done) if job.has_health)
         lost = [job.name for job in behind if job.key not in self.records]
         return [f"Health not known, since the record is missing or damaged: {listed(lost)}."] if lost else []
 
     def _gaps(self, behind: list[Job]) -> list[str]:
         """Return a note on fine-tunings without a health: those of a user's strategy that gives no accuracy."""
-        tuned = (self.records.get(job.key) for job in behind if isinstance(job.spec, FinetuneJob))
+        tuned = (self.records.get(job.key) for job in behind if job.tuning is not None)
         n = sum(one is not None and one.status == "complete" and one.health is None for one in tuned)
         said = "a fine-tuning, whose strategy gives" if n == 1 else f"{n} fine-tunings, whose strategies give"
         return [f"No health recorded of {said} no validation accuracy."] if n else []

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import StoreError
-from rbench.spec import AttackJob, Draw, Job, Outcome
+from rbench.spec import Draw, Job, Outcome
 from rbench.storage.runs import Found, Reader, read_fields
 from rbench.tables.aggregate import plan_of
-from rbench.tables.flags import MEASURED, Flags, shown
+from rbench.tables.flags import Flags, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,8 +79,8 @@ def results_frame(store: Reader) -> pd.DataFrame:
     import pandas as pd  # imported here because it takes a third of a second, and `rbench table` does not need it
 
     plan = plan_of(store)
-    jobs = [job for job in plan.jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
-    looked = {job.key: store.look(job) for job in plan.jobs if isinstance(job.spec, MEASURED)}
+    jobs = [job for job in plan.jobs if job.attacking is not None and job.attacking.split == "test"]
+    looked = {job.key: store.look(job) for job in plan.jobs if job.has_health}
     flags = Flags(plan, {key: found.record for key, found in looked.items() if found.record is not None})
     found = (_rows(store, job, plan.draw(job.parts[0]), looked[job.key], flags) for job in jobs)
     return pd.concat([_frame({}), *(rows for rows in found if len(rows))], ignore_index=True)
@@ -88,8 +88,8 @@ def results_frame(store: Reader) -> pd.DataFrame:
 
 def _rows(store: Reader, job: Job, draw: Draw, found: Found, flags: Flags) -> pd.DataFrame:
     """Return the rows of one attack job, and log what is wrong with its outcomes."""
-    spec = job.spec
-    assert isinstance(spec, AttackJob)
+    spec = job.attacking
+    assert spec is not None
     _, _, finetune, attack = job.parts
     names = {"encoder": draw.encoder, "train_seed": draw.train_seed, "finetune": finetune, "task": spec.task.name}
     names |= {"attack": attack, "seed": job.seed, "flags": shown(flags.told([job]))}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from rbench.score import SHARES
-from rbench.spec import AttackMetric, Job, Plan, PretrainJob, ResourceKind, Source
+from rbench.spec import AttackMetric, Job, Plan, ResourceKind, Source
 from rbench.storage.standing import Standing
 from rbench.tables import draws, variants
 from rbench.tables.aggregate import Cell, Grid
@@ -200,9 +200,9 @@ def selected_steps(plan: Plan) -> list[str]:
     """
     selected: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for job in plan.jobs:
-        if isinstance(job.spec, PretrainJob) and (train := job.spec.encoder.train) and train.selecting:
+        if job.pretraining is not None and (train := job.pretraining.encoder.train) and train.selecting:
             names = selected.setdefault((train.selecting, train.select_split), [])
-            names += [name] if (name := plan.draw(job.spec.encoder.name).encoder) not in names else []
+            names += [name] if (name := plan.draw(job.pretraining.encoder.name).encoder) not in names else []
     return [
         f"Training steps selected by {'the mean of ' if len(tasks) > 1 else ''}Spearman's correlation on "
         f"{', '.join(tasks)} ({split} split): {', '.join(names)}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.spec import BuildJob, Job, Outcome, Plan
+from rbench.spec import Job, Outcome, Plan
 from rbench.storage.standing import Standing
 from rbench.system.changes import changes, tokens
 from rbench.tables import variants
@@ -112,7 +112,7 @@ def compared(old: str, new: str) -> tuple[Marked, Marked]:
 
 def _jobs(results: Results) -> list[Job]:
     plan = results.plan
-    jobs = [job for job in plan.jobs if isinstance(job.spec, BuildJob) and job.spec.what.name == "positives"]
+    jobs = [job for job in plan.jobs if job.what == "positives"]
     if not jobs:
         raise StoreError(f"{results.root} has no hard positives: suite {plan.suite.name} has no `build: [positives]`.")
     return jobs

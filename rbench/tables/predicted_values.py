@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from rbench.errors import StoreError
 from rbench.score import SCORES, adversarial_values, contrast_values, judged
-from rbench.spec import AdversarialJob, ContrastJob, Job
-from rbench.spec.suite import ADVERSARIAL
+from rbench.spec import ADVERSARIAL, CONTRAST, Job
 from rbench.storage.runs import Reader
 from rbench.tables.example_values import Values
 
 
 def of_predictions(job: Job, metric: str) -> bool:
     """Whether a job's predictions make a metric: the scores of contrast sets, or accuracy on an adversarial set."""
-    if isinstance(job.spec, ContrastJob):
-        return metric in SCORES
-    return isinstance(job.spec, AdversarialJob) and metric == ADVERSARIAL
+    return (job.what == CONTRAST and metric in SCORES) or job.what == metric == ADVERSARIAL
 
 
 def predicted_values(store: Reader, job: Job, metric: str) -> Values | None:
@@ -29,5 +26,5 @@ def predicted_values(store: Reader, job: Job, metric: str) -> Values | None:
         bundles = judged(store.predictions(job))
     except ValueError as error:
         raise StoreError(f"{store.folder(job)}: {error}; delete the folder and run again") from None
-    found = contrast_values(bundles, metric) if isinstance(job.spec, ContrastJob) else adversarial_values(bundles)
+    found = contrast_values(bundles, metric) if job.what == CONTRAST else adversarial_values(bundles)
     return None if found is None else {str(i): float(value) for i, value in enumerate(found)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rbench.spec import EvaluateJob
+from rbench.spec import STS
 from rbench.tables.aggregate import Results
 from rbench.tables.columns import average
 from rbench.tables.evaluations import Evaluated, evaluated, paper
@@ -28,7 +28,7 @@ class Similarity:
 
 def similarity(results: Results) -> Similarity:
     """Return the correlations of a RUN; empty where its suite evaluates on no STS task."""
-    if not any(isinstance(job.spec, EvaluateJob) for job in results.plan.jobs):
+    if not any(job.what == STS for job in results.plan.jobs):
         return Similarity()
     found = evaluated(results)
     numbers = {

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rbench.score.subsets import MISSING, of_subset
-from rbench.spec import EvaluateJob, Evaluation, Job, Record, Score
+from rbench.spec import STS, Evaluation, Job, Record, Score
 
 SEVEN: Mapping[str, int] = {
     "sts12": 3108,
@@ -96,8 +96,8 @@ class Sets:
 
 def has_subsets(job: Job) -> bool:
     """Return whether an evaluation's split was published in subsets, as those of STS12 to STS16 were."""
-    spec = job.spec
-    return isinstance(spec, EvaluateJob) and bool(spec.task.subsets.get(spec.split))
+    spec = job.measuring
+    return job.what == STS and spec is not None and spec.split is not None and bool(spec.task.subsets.get(spec.split))
 
 
 def subset_scores(record: Record, name: str) -> dict[str, Score]:

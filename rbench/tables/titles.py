@@ -12,16 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rbench.spec import (
-    AdversarialJob,
-    AttackJob,
     AttackSpec,
-    ContrastJob,
     EncoderSpec,
-    EvaluateJob,
-    FinetuneJob,
-    MeasureJob,
     Plan,
-    VictimJob,
+    PretrainJob,
     VictimSpec,
 )
 from rbench.spec.entries import Named
@@ -74,19 +68,16 @@ def titled(table: Table, plan: Plan) -> Table:
 def _entries(plan: Plan) -> Iterator[tuple[str, Named]]:
     """Yield the labels in tables and their entries."""
     for job in plan.jobs:
-        spec = job.spec
         if job.entry is not None:
             yield plan.draw(job.parts[0]).encoder, job.entry
-        if isinstance(spec, AttackJob):
-            yield job.parts[-1], spec.attack
-        if isinstance(spec, FinetuneJob | VictimJob | AttackJob | EvaluateJob | ContrastJob | AdversarialJob):
-            yield spec.task.name, spec.task
-        if isinstance(spec, EvaluateJob):
-            yield job.parts[1], spec.task
-        if isinstance(spec, MeasureJob) and spec.encoder is not None:
-            yield spec.task.name, spec.task
-        if isinstance(spec, ContrastJob):
-            yield spec.contrast.name, spec.contrast
+        if job.attacking is not None:
+            yield job.parts[-1], job.attacking.attack
+        if not isinstance(job.spec, PretrainJob):
+            yield job.spec.task.name, job.spec.task
+        if job.measuring is not None and job.untuned:
+            yield job.parts[-1], job.measuring.task
+        if job.measuring is not None and isinstance(job.measuring.set, Named):
+            yield job.measuring.set.name, job.measuring.set
 
 
 def _title(name: str, entry: Named) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rbench.spec import AttackJob, AttackSpec, EncoderSpec, Job, Plan, PretrainJob
+from rbench.spec import AttackSpec, EncoderSpec, Job, Plan
 
 
 def notes(plan: Plan, behind: Iterable[Job]) -> list[str]:
@@ -16,12 +16,12 @@ def notes(plan: Plan, behind: Iterable[Job]) -> list[str]:
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
     for job in behind:
-        spec = job.spec
         of: EncoderSpec | AttackSpec
-        if isinstance(spec, PretrainJob) and spec.encoder.train is not None:
-            name, of, options = plan.draw(spec.encoder.name).encoder, spec.encoder, spec.encoder.train.options
-        elif isinstance(spec, AttackJob):
-            name, of, options = job.parts[3], spec.attack, spec.attack.parameters
+        if job.pretraining is not None and (train := job.pretraining.encoder.train) is not None:
+            of, options = job.pretraining.encoder, train.options
+            name = plan.draw(of.name).encoder
+        elif job.attacking is not None:
+            name, of, options = job.parts[3], job.attacking.attack, job.attacking.attack.parameters
         else:
             continue
         if of.variant_source is not None and "variant" in options:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from rbench.errors import StoreError
 from rbench.score import spearman_values, unpacked, unpacked_numbers
-from rbench.spec import EvaluateJob, Job, MeasureJob
+from rbench.spec import Job
 from rbench.storage.runs import Reader
 from rbench.tables.example_values import Values
 
 
 def of_metric(job: Job, metric: str) -> bool:
-    """Whether a job computes a metric of encoders: `sts`, or the measure of this name."""
-    if isinstance(job.spec, EvaluateJob):
-        return metric == "sts"
-    return isinstance(job.spec, MeasureJob) and job.spec.what.name == metric
+    """Whether a job is of the measure of this name."""
+    return job.what == metric
 
 
 def vector_values(store: Reader, job: Job, metric: str, of: str | None = None) -> Values | None:

@@ -11,17 +11,7 @@ from rbench.errors import RbenchError, StoreError
 from rbench.score import SCORES as CONTRAST_SCORES
 from rbench.score import SHARES
 from rbench.score.worst_case import counts, together
-from rbench.spec import (
-    AdversarialJob,
-    AttackJob,
-    AttackMetric,
-    ContrastJob,
-    EvaluateJob,
-    FinetuneJob,
-    Job,
-    MeasureJob,
-    VictimJob,
-)
+from rbench.spec import AttackMetric, Job
 from rbench.spec.claimed import ANY_ATTACK, ATTACKED, SCORES, WAYS, CellOf
 from rbench.spec.suite import ADVERSARIAL
 from rbench.tables import Results, Table
@@ -83,7 +73,7 @@ class Cells:
         found: dict[CellOf, list[Job]] = {}
         attacks = {job.key for job in self.results.plan.attacks}
         for job in self.results.plan.jobs:
-            if isinstance(job.spec, AttackJob) and job.key not in attacks:
+            if job.attacking is not None and job.key not in attacks:
                 continue
             for name in _names(job, self.results.plan.draw(job.parts[0]).encoder):
                 found.setdefault(name, []).append(job)
@@ -221,14 +211,12 @@ def _same(row: Mapping[str, Any], cell: CellOf) -> bool:
 def _names(job: Job, encoder: str) -> list[CellOf]:
     """Return the names of the cells that a job makes; a contrast set may have its task's name or its own."""
     parts = job.parts[1:]
-    if isinstance(job.spec, AttackJob):
+    if job.attacking is not None:
         return [CellOf(encoder, parts[0], parts[2], parts[1])]
-    if isinstance(job.spec, ContrastJob):
+    if job.measuring is not None and job.measuring.of == "victims":
         return [CellOf(encoder, name, None, parts[1]) for name in {parts[0], parts[2]}]
-    if isinstance(job.spec, AdversarialJob):
-        return [CellOf(encoder, parts[0], None, parts[1])]
-    if isinstance(job.spec, MeasureJob) and job.untuned:
-        return [CellOf(encoder, name) for name in (job.spec.task.name, *WAYS.get(job.spec.what.name, ()))]
-    if isinstance(job.spec, FinetuneJob | VictimJob):
-        return [CellOf(encoder, part.name, None, parts[1]) for part in job.spec.task.parts if part.split == "test"]
-    return [CellOf(encoder, parts[0])] if isinstance(job.spec, EvaluateJob) else []
+    if job.untuned:
+        return [CellOf(encoder, name) for name in (parts[-1], *WAYS.get(job.what or "", ()))]
+    if job.victim is not None:
+        return [CellOf(encoder, part.name, None, parts[1]) for part in job.victim.task.parts if part.split == "test"]
+    return []

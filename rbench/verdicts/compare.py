@@ -12,7 +12,7 @@ import numpy as np
 from rbench.errors import StoreError
 from rbench.score import SHARES, Tally
 from rbench.score.paired import Difference, compare
-from rbench.spec import FinetuneJob, Job, Outcome
+from rbench.spec import Job, Outcome
 from rbench.spec.claimed import ANY_ATTACK, computed
 from rbench.tables import Results, Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
@@ -192,11 +192,11 @@ def _of_runs(sides: tuple[Side, Side]) -> str:
 
 def _other_trainings(sides: tuple[Side, Side], of: tuple[Results, Results], shared: Sequence[CellName]) -> list[str]:
     """Say where victims of the same name were fine-tuned with other settings, which the comparison then is about."""
-    settings = [{job.key: job.spec for job in results.plan.jobs} for results in of]
+    settings = [{job.key: job.tuning for job in results.plan.jobs} for results in of]
     unlike = []
     for name in shared:
         specs = [settings[k].get(sides[k].cells[name][0].run.job.needs.get("victim", "")) for k in (0, 1)]
-        tuned = [spec.training for spec in specs if isinstance(spec, FinetuneJob)]
+        tuned = [spec.training for spec in specs if spec is not None]
         if len(tuned) == 2 and tuned[0] != tuned[1]:
             unlike.append(f"{name.task}/{name.finetune}")
     names = ", ".join(dict.fromkeys(unlike))

@@ -14,7 +14,7 @@ from rbench.load.registry import nearest
 from rbench.score import Tally
 from rbench.score.paired import Difference, PairedSample, compare, numbered
 from rbench.score.unpaired import compare_tallies
-from rbench.spec import AttackJob, AttackMetric, Job, Outcome
+from rbench.spec import AttackMetric, Job, Outcome
 from rbench.spec.claimed import computed
 from rbench.tables import Results
 from rbench.tables.aggregate import Run
@@ -132,8 +132,8 @@ def pair(
 
 def decisive(job: Job) -> dict[str, object]:
     """Return what two attack jobs of the same names must have in common so that their outcomes can be compared."""
-    spec = job.spec
-    assert isinstance(spec, AttackJob)
+    spec = job.attacking
+    assert spec is not None
     return {
         "the task's rows": spec.data_fingerprint,
         "the number of examples": spec.num_examples,

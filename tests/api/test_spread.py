@@ -43,7 +43,7 @@ def test_an_executor_gives_what_one_process_gives(kind: str, inline: Path, tmp_p
     result = api.run(SUITE, out=tmp_path / "run", device="cpu", executor=EXECUTORS[kind], progress=told)
     assert (result.complete, result.failed, result.left, result.elsewhere) == (1, [], [], [])
     assert results(result.run) == results(inline) and len(results(inline)) > 2
-    assert "evaluate/mini-bert-packaged/mini-sts/seed0: complete" in told.notes
+    assert "measure/mini-bert-packaged/mini-sts/seed0: complete" in told.notes
     assert result.report is not None and result.tables
     own = json.loads(next(result.run.rglob("record.json")).read_bytes())["provenance"]
     assert own["seconds"] >= 0 and [*(result.run / ".processes" / "logs").glob("*")] == []
@@ -60,7 +60,7 @@ def test_what_no_process_can_do_is_left(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("rbench.api.starting.WORKER", "this_module_is_not_there")
     told = Told([], [])
     result = api.run(SUITE, out=tmp_path / "run", device="cpu", executor="local", progress=told)
-    assert (result.complete, [job.stage for job in result.left], result.tables) == (0, ["evaluate"], result.tables)
+    assert (result.complete, [job.stage for job in result.left], result.tables) == (0, ["measure"], result.tables)
     assert sum("No module named this_module_is_not_there" in note for note in told.notes) == 6
 
 

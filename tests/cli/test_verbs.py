@@ -19,8 +19,9 @@ from rbench.cli import main, show
 from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, SuiteError
 from rbench.load.registry import KINDS, Registry
 from rbench.progress import Silent
-from rbench.spec import EncoderSpec, EvaluateJob, Job, Record, TaskSpec
+from rbench.spec import EncoderSpec, Job, Record, TaskSpec
 from tests.cli.conftest import Api, Shell, attack_job, outcome
+from tests.specs import of_sts
 
 VERBS = ["run", "plan", "table", "figure", "train", "export", "attack", "list", "doctor", "cache"]
 ANSI = "\x1b["
@@ -386,13 +387,13 @@ def test_plan_groups_seeds_and_sums_what_remains(shell: Shell, mock: Api, planne
 
 def test_plan_counts_the_pairs_of_evaluations_apart(shell: Shell, mock: Api, planned: api.Planned) -> None:
     task = TaskSpec(name="stsb", kind="sts", columns=("a", "b"))
-    spec = EvaluateJob(encoder=EncoderSpec(name="minilm", base="x"), task=task, split="test", data_fingerprint="d")
+    spec = of_sts(EncoderSpec(name="minilm", base="x"), task)
     job = Job.make(spec, ("minilm", "stsb"), {}, 0)
-    more = {**planned.estimates, job.key: api.Estimate(1379)}
+    more = {**planned.estimates, job.key: api.Estimate(1379, told="to evaluate: {:,} pairs")}
     mock.answers["plan"] = dataclasses.replace(planned, jobs=(job, *planned.jobs), estimates=more)
     result = shell("plan", "demo")
-    assert ["evaluate/minilm/stsb", "0", "0/1", "1,379"] in [line.split() for line in result.stdout.splitlines()]
-    assert "7 jobs, 1 done; to do: 1 evaluate, 2 finetune, 3 attack" in result.stdout
+    assert ["measure/minilm/stsb", "0", "0/1", "1,379"] in [line.split() for line in result.stdout.splitlines()]
+    assert "7 jobs, 1 done; to do: 1 measure, 2 finetune, 3 attack" in result.stdout
     assert "to evaluate: 1,379 pairs\nto attack: 300 examples, about 36,000 model queries" in result.stdout
 
 
@@ -483,7 +484,6 @@ def test_list_without_a_kind_says_which_there_are(shell: Shell) -> None:
     rows = {row[0]: row[1:] for row in (re.split(r"  +", line.strip()) for line in result.stdout.splitlines()[1:])}
     assert list(rows) == list(KINDS)
     assert rows["finetune"][:2] == ["8", "finetune strategy: makes a victim of an encoder and a task"]
-    assert rows["build"][2] == "positives"
 
 
 def test_list_says_where_a_module_comes_from_and_what_is_wrong_with_one(shell: Shell, tmp_path: Path) -> None:

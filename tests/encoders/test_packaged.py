@@ -44,7 +44,7 @@ def test_the_weights_are_those_of_todays_trainings(from_scratch: Prepared) -> No
 
 
 def test_the_quickstart_trains_no_encoder(quickstart: Prepared) -> None:
-    assert {job.stage for job in quickstart.plan.jobs} == {"evaluate", "finetune", "attack"}
+    assert {job.stage for job in quickstart.plan.jobs} == {"measure", "finetune", "attack"}
 
 
 def test_both_profiles_attack_the_same_texts_of_the_same_tasks(quickstart: Prepared, from_scratch: Prepared) -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
-from rbench.build import positives
 from rbench.encoders import architecture
 from rbench.encoders.random_weights import draw
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.finetune import sample_split
+from rbench.measures import TrainedContext, positives
 from rbench.score import adversarial_scores, contrast_scores
 from rbench.score.contrast import Judged
 from rbench.score.sts import Pairs
 from rbench.score.subsets import set_scores
-from rbench.spec import EncoderSpec, Score
+from rbench.spec import EncoderSpec, Outcome, Score
 from rbench.stages.attacks import sample
 from rbench.substitution.batched import Geometry, at_most
 from rbench.substitution.candidates import MaskedWords
@@ -27,7 +27,7 @@ from rbench.substitution.options import RELEASED_SOURCE
 from rbench.substitution.search import BatchText, Gradients, Scores, Slot, search
 from rbench.substitution.target import Target
 from rbench.tasks import Example, TaskData
-from rbench.train import pretrain
+from rbench.train import objectives, pretrain
 from tests.golden import formula, world
 from tests.golden.case import Case, Value
 from tests.golden.world import PAIRS, SENTENCES
@@ -270,18 +270,16 @@ def built(folder: Path) -> Value:
     data = TaskData(world.SINGLE, "memory", "f", {}, {}, {}, {"train": rows})
     weights = world.network(folder)
     spec = world.spec("adcl", weights, options={"queue": 16, "min_cosine": 0.2, "candidates": 200})
-    found = positives.run(
-        spec,
-        weights,
-        data,
-        positives.Options(num_examples=4),
-        seed=2,
-        device="cpu",
-        resources=world.resources(folder),
+    assert spec.train is not None
+    of: dict[str, Any] = {"spec": spec, "weights": weights, "objective": objectives.find(spec.train.objective)}
+    resources: Any = world.resources(folder)
+    context = TrainedContext(
+        task=data.spec, seed=2, data=data, device="cpu", resources=resources, progress=lambda *at: None, **of
     )
+    found = positives.run(positives.Options(num_examples=4), context)
     outcomes = [
         [one.example_id, one.status, list(one.perturbed or ()), one.num_words, one.num_words_changed]
-        for one in found.outcomes
+        for one in cast(list[Outcome], found.lines)
     ]
     return {
         "defaults": positives.Options().model_dump(mode="json"),
@@ -293,7 +291,7 @@ def built(folder: Path) -> Value:
 
 def cases() -> list[Case]:
     return [
-        Case("build/positives", ("rbench/build/positives.py", "rbench/train/objectives/adcl.py"), built),
+        Case("measures/positives", ("rbench/measures/positives.py", "rbench/train/objectives/adcl.py"), built),
         Case("shared/masked_words", ("rbench/substitution/candidates.py",), masked_words),
         Case("shared/neighbours", ("rbench/substitution/neighbours.py",), neighbours),
         Case("shared/wordswap", ("rbench/substitution/search.py",), wordswap),

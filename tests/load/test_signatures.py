@@ -64,4 +64,4 @@ def test_rbenchs_own_strategies_can_be_called_so(name: str) -> None:
 
 
 def test_the_run_of_another_kind_has_arguments_of_its_own() -> None:
-    checked(find("build", "positives"))
+    checked(find("measures", "positives"))

@@ -15,9 +15,9 @@ from rbench.errors import SuiteError
 from rbench.load import versions
 from rbench.load.code import find
 from rbench.load.registry import KINDS, Registry
-from rbench.plan.inputs import Code, PlanInputs
+from rbench.plan.inputs import Code, PlanInputs, SetInput
 from rbench.plan.planner import make_plan
-from rbench.spec import Plan
+from rbench.spec import Choice, MeasureNeeds, Plan
 
 SUITE = {
     "name": "all",
@@ -30,6 +30,8 @@ SUITE = {
 }
 SCORED = {"name": "scored", "encoders": ["mini-static", "simcse-mini"], "evaluate": ["mini-sts"]}
 BUILT = {"name": "built", "encoders": ["adcl-mini"], "tasks": ["mini-sentiment"], "build": ["positives"]}
+CLASSIFIED = MeasureNeeds(what=Choice(name="contrast"), of="victims", stores="predictions")
+BUILDS = "measure/*/positives/seed0"
 SELECTED = "pretrain/simcse-mini[[]select_by=mini-sts[]]/seed0"
 ADVERSARIAL = "finetune/*/adversarial/seed0"
 
@@ -51,7 +53,7 @@ def planned(loaded: load.Loaded) -> Plan:
         training={name: (profile, {}) for name, (profile, _) in loaded.training_resources.items()},
         strategies=loaded.strategies,
         building=loaded.building,
-        contrast={task: tuple((one, "f") for one in sets) for task, sets in loaded.contrast.items()},
+        sets={task: tuple(SetInput(CLASSIFIED, one, "f") for one in sets) for task, sets in loaded.contrast.items()},
         code={**named, **{name: Code(versions=versions.part(name)) for name in versions.PARTS}},
     )
     return make_plan(loaded.suite, facts)
@@ -90,7 +92,7 @@ def test_every_bundled_module_has_a_version(kind: str) -> None:
 
 def test_all_code_that_computes_results_has_a_version_or_is_part_of_a_file_with_one() -> None:
     """What it finds: a new file that nobody reaches, or code that was moved out of one that had a VERSION."""
-    deciding = ("train", "finetune", "build", "encoders", "attack", "score", "inference", "substitution", "victims")
+    deciding = ("train", "finetune", "encoders", "attack", "score", "inference", "substitution", "victims")
     package = Path(versions.__file__).parent.parent
     # A measure's file imports tables for its `table`, which decides no result: its USES says what its `run` uses.
     files = [path for path in versions.files().values() if not path.is_relative_to(package / "measures")]
@@ -100,7 +102,6 @@ def test_all_code_that_computes_results_has_a_version_or_is_part_of_a_file_with_
         *("attack/engine.py", "attack/workers.py"),  # who computes, not what
         *("encoders/load.py", "encoders/locate.py", "encoders/victims.py"),  # which files: their content is in keys
         "encoders/adapters.py",  # the same: the files of the adapter and of its base; peft adds one to the other
-        "encoders/remembered.py",  # keeps vectors and changes none
         # What a folder's files state is in specifications, which are in keys.
         "encoders/stated.py",
         "victims/place.py",  # the same
@@ -118,7 +119,7 @@ def test_all_code_that_computes_results_has_a_version_or_is_part_of_a_file_with_
 
 def test_version_1_is_in_no_key(before: list[Plan]) -> None:
     jobs = [job for plan in before for job in plan.jobs]
-    assert {job.stage for job in jobs} == {"pretrain", "finetune", "attack", "evaluate", "build"}
+    assert {job.stage for job in jobs} == {"pretrain", "finetune", "attack", "measure"}
     for job in jobs:
         empty = {name for name in ("versions", "source") if name in type(job.spec).model_fields}
         assert not job.spec.versions and empty <= job.spec.without_effect(), (
@@ -134,10 +135,19 @@ def test_version_1_is_in_no_key(before: list[Plan]) -> None:
         ("finetune._tuning", ["finetune/*/clean/seed0", "finetune/*/freelb/seed0", ADVERSARIAL]),
         ("finetune._data", ["finetune/*"]),
         ("attacks.geometry", ["attack/*/geometry/seed0"]),
-        ("build.positives", ["build/*"]),
-        ("substitution.candidates", ["pretrain/adcl-mini/*", ADVERSARIAL, "attack/*/geometry/seed0", "build/*"]),
-        ("substitution.neighbours", ["pretrain/adcl-mini/*", ADVERSARIAL, "attack/*/geometry/seed0", "build/*"]),
-        ("substitution.search", ["pretrain/adcl-mini/*", ADVERSARIAL, "attack/*/geometry/seed0", "build/*"]),
+        ("measures.positives", [BUILDS]),
+        (
+            "substitution.candidates",
+            ["pretrain/adcl-mini/*", ADVERSARIAL, "attack/*/geometry/seed0", BUILDS],
+        ),
+        (
+            "substitution.neighbours",
+            ["pretrain/adcl-mini/*", ADVERSARIAL, "attack/*/geometry/seed0", BUILDS],
+        ),
+        (
+            "substitution.search",
+            ["pretrain/adcl-mini/*", ADVERSARIAL, "attack/*/geometry/seed0", BUILDS],
+        ),
         ("train.moco", ["pretrain/adcl-mini/*"]),
         ("train.contrastive_losses", ["pretrain/adcl-mini/*", "pretrain/simcse-mini*"]),
         ("train.loop", ["pretrain/*"]),
@@ -147,10 +157,10 @@ def test_version_1_is_in_no_key(before: list[Plan]) -> None:
         ("attack.run", ["attack/*"]),
         ("attack.binding", ["attack/*/bae/seed0", "attack/*/pwws/seed0"]),
         ("mini.oracle", ["attack/*"]),
-        ("encoders.static", ["finetune/mini-static/*", "evaluate/mini-static/mini-sts/*"]),
-        ("encoders.classifier", ["finetune/*", "evaluate/*/contrast_mini_sentiment/seed0"]),
-        ("score.contrast", ["evaluate/*/contrast_mini_sentiment/seed0"]),
-        ("score.sts", ["evaluate/*/mini-sts/seed0", SELECTED]),
+        ("encoders.static", ["finetune/mini-static/*", "measure/mini-static/mini-sts/*"]),
+        ("encoders.classifier", ["finetune/*", "measure/*/contrast_mini_sentiment/seed0"]),
+        ("score.contrast", ["measure/*/contrast_mini_sentiment/seed0"]),
+        ("score.sts", ["measure/*/mini-sts/seed0", SELECTED]),
         (
             "resources.lexical",
             ["pretrain/adcl-mini/*", ADVERSARIAL, *(f"attack/*/{name}/seed0" for name in ("pwws", "bae", "geometry"))],

@@ -76,6 +76,7 @@ def stored(encoder: str, low: float | None, high: float | None, zero: int = 0) -
     spec = MeasureJob(
         what=Choice(name="alignment", options=Options().model_dump(mode="json")),
         task=STS,
+        of="encoders",
         data_fingerprint="d",
         encoder=EncoderSpec(name=encoder, base="b"),
         encoder_fingerprint="f",

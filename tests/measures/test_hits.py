@@ -68,6 +68,7 @@ def stored(encoder: str, counts: dict[str, list[int]]) -> tuple[Job, list[Measur
     spec = MeasureJob(
         what=Choice(name="hits", options=Options().model_dump(mode="json")),
         task=SPEC,
+        of="encoders",
         data_fingerprint="d",
         encoder=EncoderSpec(name=encoder, base="b"),
         encoder_fingerprint="f",

@@ -73,12 +73,12 @@ def test_a_measure_has_a_job_for_each_task_attack_and_seed_after_all_attacks(wor
     plan = plan_of(world)
     names = [job.name for job in plan.jobs]
     assert names[-4:] == [
-        "evaluate/transfer/mini-sentiment/random/seed0",
-        "evaluate/space[points=3,resamples=20]/mini-sentiment/random/seed0",
-        "evaluate/data/mini-sentiment/seed0",
-        "evaluate/agreement/mini-sentiment/random/seed0",
+        "measure/transfer/mini-sentiment/random/seed0",
+        "measure/space[points=3,resamples=20]/mini-sentiment/random/seed0",
+        "measure/data/mini-sentiment/seed0",
+        "measure/agreement/mini-sentiment/random/seed0",
     ]
-    needs = jobs(plan)["evaluate/transfer/mini-sentiment/random/seed0"].needs
+    needs = jobs(plan)["measure/transfer/mini-sentiment/random/seed0"].needs
     roles = {f"{kind}:{e}/probe" for kind in ("victim", "attack") for e in plan.suite.encoders}
     assert set(needs) == roles
     assert {plan.job(key).stage for role, key in needs.items() if role.startswith("victim")} == {"finetune"}
@@ -89,8 +89,8 @@ def test_a_measure_of_encoders_has_a_job_for_each_encoder_before_all_fine_tuning
     plan = plan_of(world)
     first = plan.jobs[:2]
     assert [job.name for job in first] == [
-        "evaluate/mini-bert-packaged/lengths[task=mini-topic]/mini-topic/seed0",
-        "evaluate/simcse-mini-packaged/lengths[task=mini-topic]/mini-topic/seed0",
+        "measure/mini-bert-packaged/lengths[task=mini-topic]/mini-topic/seed0",
+        "measure/simcse-mini-packaged/lengths[task=mini-topic]/mini-topic/seed0",
     ]
     assert all(job.untuned and job.entry is not None and not job.needs for job in first)
     (row,) = Store(world / "RUN").rows(first[0])
@@ -102,7 +102,7 @@ def test_a_measure_of_encoders_has_a_job_for_each_encoder_before_all_fine_tuning
 
 def test_rows_are_kept_and_hold_no_texts(world: Path) -> None:
     store = Store(world / "RUN")
-    rows = store.rows(jobs(plan_of(world))["evaluate/transfer/mini-sentiment/random/seed0"])
+    rows = store.rows(jobs(plan_of(world))["measure/transfer/mini-sentiment/random/seed0"])
     assert len(rows) == 4 and all(
         row.numbers["n"] == row.numbers["fooled"] for row in rows if row.names["judge"] == row.names["encoder"]
     )
@@ -124,7 +124,7 @@ def test_nothing_is_left_to_do_and_a_damaged_row_is_measured_again(world: Path) 
     planned = api.plan(world / "s.yaml", options(world))
     assert planned.done == {job.key for job in plan_of(world).jobs}
     store = Store(world / "RUN")
-    job = jobs(plan_of(world))["evaluate/data/mini-sentiment/seed0"]
+    job = jobs(plan_of(world))["measure/data/mini-sentiment/seed0"]
     path = store.folder(job) / "rows.jsonl"
     sound = path.read_text()
     rewrite(path, '"classes": 2', '"classes": 3')
@@ -140,7 +140,7 @@ def test_nothing_is_left_to_do_and_a_damaged_row_is_measured_again(world: Path) 
 
 def test_a_line_that_is_no_row_is_named(world: Path) -> None:
     store = Store(world / "RUN")
-    job = jobs(plan_of(world))["evaluate/agreement/mini-sentiment/random/seed0"]
+    job = jobs(plan_of(world))["measure/agreement/mini-sentiment/random/seed0"]
     path = store.folder(job) / "rows.jsonl"
     sound = path.read_text()
     path.write_text(json.dumps({"job": job.key, "names": {"text": 3}, "numbers": {}}) + "\n")
@@ -169,7 +169,7 @@ def test_editing_a_measure_makes_its_job_anew_and_no_other(world: Path) -> None:
     path.write_text(sound + "\n# edited\n")
     now = api.plan(world / "s.yaml", options(world)).plan.jobs
     path.write_text(sound)
-    assert [job.name for job in now if job.key not in before] == ["evaluate/agreement/mini-sentiment/random/seed0"]
+    assert [job.name for job in now if job.key not in before] == ["measure/agreement/mini-sentiment/random/seed0"]
 
 
 # ---------------------------------------------------------------------------------------------------- what is refused
@@ -210,7 +210,7 @@ def test_what_is_wrong_in_a_suite_is_told_with_its_place(tmp_path: Path, old: st
 def test_a_suite_that_only_describes_data_trains_nothing(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("encoders: [mini-bert-packaged]\ntasks: [mini-sentiment]\nevaluate: [data]\n")
     planned = api.plan(tmp_path / "s.yaml", Options(out=tmp_path / "RUN"))
-    assert [job.name for job in planned.jobs] == ["evaluate/data/mini-sentiment/seed0"]
+    assert [job.name for job in planned.jobs] == ["measure/data/mini-sentiment/seed0"]
     assert [table.metric for table in planned.plan.suite.tables] == ["data"]
 
 
@@ -218,7 +218,7 @@ def test_a_suite_that_measures_encoders_alone_needs_no_tasks_and_tells_of_a_miss
     suite = "encoders: [mini-bert-packaged]\nevaluate: [{alignment: {task: mini-sts, splits: [test]}}]\n"
     (tmp_path / "s.yaml").write_text(suite)
     planned = api.plan(tmp_path / "s.yaml", Options(out=tmp_path / "RUN"))
-    assert [job.name for job in planned.jobs] == ["evaluate/mini-bert-packaged/alignment[splits=[test]]/mini-sts/seed0"]
+    assert [job.name for job in planned.jobs] == ["measure/mini-bert-packaged/alignment[splits=[test]]/mini-sts/seed0"]
     assert [table.metric for table in planned.plan.suite.tables] == ["alignment"]
     (tmp_path / "s.yaml").write_text(suite.replace("alignment: {task: mini-sts, splits: [test]}", "lacks: {}"))
     (tmp_path / "measures").mkdir()
@@ -249,7 +249,7 @@ def test_each_training_seed_is_measured_with_the_encoders_that_have_one_training
     for name, code in re.findall(r"```python\n# DIR/(\S+)\n(.*?)```", GUIDE, re.DOTALL):
         (tmp_path / "DIR" / name).write_text(code, encoding="utf-8")
     plan = api.plan(tmp_path / "s.yaml", Options(out=tmp_path / "RUN", include=(tmp_path / "DIR",))).plan
-    measured = [job for job in plan.jobs if job.name.startswith("evaluate/transfer")]
+    measured = [job for job in plan.jobs if job.name.startswith("measure/transfer")]
     assert [job.parts[-1] for job in measured] == ["train_seed=0", "train_seed=1"]
     lengths = [job for job in plan.jobs if "lengths" in job.name]
     drawn = [plan.draw(job.parts[0]) for job in lengths]

@@ -133,6 +133,7 @@ def stored(encoder: str, task: str, accuracy: float, n: int = 100, **options: An
     spec = MeasureJob(
         what=Choice(name="senteval", options={**Options(tasks=(task,)).model_dump(mode="json"), **options}),
         task=SINGLE.model_copy(update={"name": task}),
+        of="encoders",
         data_fingerprint="d",
         encoder=EncoderSpec(name=encoder, base="b"),
         encoder_fingerprint="f",

@@ -13,7 +13,7 @@ import pytest
 from rbench import api
 from rbench.encoders.locate import PACKAGED
 from rbench.errors import ResourceError
-from rbench.spec import AttackJob, EvaluateJob, FinetuneJob, Job
+from rbench.spec import AttackJob, FinetuneJob, Job, MeasureJob
 from tests.hub import Hub, hub, python  # noqa: F401
 
 SUITE = """\
@@ -312,7 +312,7 @@ def test_every_job_of_an_encoder_without_a_file_is_found_by_its_label(here: Path
     jobs: dict[str, Job] = {job.name: job for job in planned(here, "[a/mine, b/mine]").jobs}
     for label in ("a-mine", "b-mine"):
         for name, kind in {
-            f"evaluate/{label}/mini-sts/seed0": EvaluateJob,
+            f"measure/{label}/mini-sts/seed0": MeasureJob,
             f"finetune/{label}/mini-sentiment/clean/seed0": FinetuneJob,
             f"attack/{label}/mini-sentiment/clean/pwws/seed0": AttackJob,
         }.items():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.errors import PlanError
-from rbench.plan.inputs import PlanInputs, training_for
+from rbench.plan.inputs import PlanInputs, SetInput, training_for
 from rbench.plan.lineage import as_trained, chain, effective, portable, trained_root, weights_source
 from rbench.plan.only import select
 from rbench.plan.planner import make_plan
@@ -23,6 +23,7 @@ from rbench.spec import (
     FinetuneJob,
     HubData,
     HubSplit,
+    MeasureNeeds,
     Plan,
     PretrainJob,
     ResourceProfile,
@@ -115,17 +116,20 @@ def test_attacks_on_one_victim_stand_together() -> None:
 def test_a_plan_goes_victim_by_victim_after_the_evaluations_and_trains_what_is_first_needed() -> None:
     sts = TaskSpec(name="sim", kind="sts", columns=("sentence1", "sentence2"))
     evaluated = ContrastSpec(name="set", task="a", generator="g", original={"text": "o"}, perturbed={"text": "p"})
+    needs = MeasureNeeds(what=Choice(name="contrast"), of="victims", stores="predictions")
     known = inputs(
-        tasks={**TASKS, "sim": sts}, splits={("sim", "test"): "scored"}, contrast={"a": ((evaluated, "content"),)}
+        tasks={**TASKS, "sim": sts},
+        splits={("sim", "test"): "scored"},
+        sets={"a": (SetInput(needs, evaluated, "content"),)},
     )
     asked = suite(encoders=["lm", "cse-lm"], tasks=["a"], seeds=[0, 1], evaluate=["sim", "contrast"])
     plan = make_plan(asked, known)
     of_lm, of_cse = (
-        [f"finetune/{e}/a/clean", f"evaluate/{e}/a/clean/set", f"attack/{e}/a/clean/swap", f"attack/{e}/a/clean/lm"]
+        [f"finetune/{e}/a/clean", f"measure/{e}/a/clean/set", f"attack/{e}/a/clean/swap", f"attack/{e}/a/clean/lm"]
         for e in ("lm", "cse-lm")
     )
     assert [name.removesuffix("/seed0") for name in names(plan)] == [
-        *("evaluate/lm/sim", "pretrain/cse-lm", "evaluate/cse-lm/sim"),
+        *("measure/lm/sim", "pretrain/cse-lm", "measure/cse-lm/sim"),
         *of_lm[:3],
         "pretrain/tiny",
         *of_lm[3:],
@@ -143,22 +147,23 @@ def test_a_plan_goes_victim_by_victim_after_the_evaluations_and_trains_what_is_f
 
 def test_what_is_built_of_an_encoder_comes_before_its_victims_and_needs_what_its_training_needed() -> None:
     word = EncoderSpec(name="word", base="tiny", train=MLM)
+    positives = Choice(name="positives", options={"split": "train"})
     known = inputs(
         encoders={**ENCODERS, "word": word},
         models={"word": {"generator": "cse-lm", "other": "lm"}},
         training={"word": (PROFILE.model_copy(update={"masked_lm": Source(kind="encoder", name="cse-tiny")}), {})},
         weights={"lm": "w", "cse-lm": "w"},
         splits={("a", "train"): "train of a"},
-        building={"positives": Choice(name="positives", options={"split": "train"})},
+        building={"positives": MeasureNeeds(what=positives, of="trainings", label="positives")},
     )
     plan = make_plan(suite(encoders=["word"], tasks=["a"], attacks=["swap"], build=["positives"], seeds=[0]), known)
     assert [name for name in names(plan) if not name.startswith("pretrain")] == [
-        "build/word/a/positives/seed0",
+        "measure/word/a/positives/seed0",
         "finetune/word/a/clean/seed0",
         "attack/word/a/clean/swap/seed0",
     ]
     trained, built = (
-        next(job for job in plan.jobs if job.parts[0] == "word" and job.stage == s) for s in ("pretrain", "build")
+        next(job for job in plan.jobs if job.parts[0] == "word" and job.stage == s) for s in ("pretrain", "measure")
     )
     made = {role: plan.job(key).parts for role, key in trained.needs.items()}
     assert made == {"base": ("tiny",), "options.generator": ("cse-lm",), "masked_lm": ("cse-tiny",)}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rbench.spec import BuildJob, Choice, EncoderSpec, EvaluateJob, FinetuneJob, Job, TaskSpec, Training
+from rbench.spec import Choice, EncoderSpec, FinetuneJob, Job, TaskSpec, Training
 
 ENCODER = EncoderSpec(name="e", base="e")
 
@@ -29,14 +29,6 @@ def test_refuses_a_scale_that_is_no_range(scale: tuple[float, float]) -> None:
 def test_refuses_a_scale_for_classes() -> None:
     with pytest.raises(ValidationError, match="a task of the kind nli has none"):
         TaskSpec(name="classes", kind="nli", columns=("a", "b"), labels=("x", "y"), scale=(0, 5))
-
-
-def test_correlations_and_builds_have_the_same_key_with_and_without_a_scale() -> None:
-    for make in (
-        lambda scale: EvaluateJob(encoder=ENCODER, task=task(scale), split="test", data_fingerprint="1"),
-        lambda scale: BuildJob(encoder="e", what=Choice(name="b"), task=task(scale), data_fingerprint="1"),
-    ):
-        assert key(make((0, 5))) == key(make(None)) == key(make((1, 5)))
 
 
 def test_a_victim_depends_on_the_scale() -> None:

@@ -1,4 +1,4 @@
-"""Tests that a build job stores what it builds, whatever a run that was killed has left."""
+"""Tests that a build job stores what it measured, whatever a run that was killed has left."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from rbench.build import Built
-from rbench.build.positives import Options
 from rbench.errors import StoreError
-from rbench.spec import BuildJob, Choice, EncoderSpec, Job, Outcome, PretrainJob, Provenance, TrainSpec
-from rbench.stages import builds
+from rbench.measures import Measured
+from rbench.measures.positives import Options
+from rbench.spec import Choice, EncoderSpec, Job, Outcome, PretrainJob, Provenance, TrainSpec
+from rbench.stages import measured
 from rbench.storage.runs import Store
+from tests.specs import of_training
 from tests.storage.runs.test_store import make_job, make_outcome
 from tests.tables.conftest import TASKS
 
@@ -43,29 +44,30 @@ def trained() -> Job:
 
 @pytest.fixture
 def job(trained: Job) -> Job:
-    spec = BuildJob(encoder="e", what=Choice(name="positives"), task=TASKS["mr"], data_fingerprint="d")
+    spec = of_training("e", Choice(name="positives"), TASKS["mr"])
     return Job.make(spec, ("e", "mr", "positives"), {"encoder": trained.key}, 0)
 
 
 @pytest.fixture
 def context(tmp_path: Path, trained: Job, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(builds, "Inputs", _Inputs)
-    monkeypatch.setattr(builds, "own", lambda spec, context: spec.encoder)
-    monkeypatch.setattr(builds, "weights_hash", lambda folder: "w")
-    made = SimpleNamespace(Options=Options, run=lambda *given, **named: Built(list(BUILT)))
-    modules = {("build", "positives"): made, ("objectives", "adcl"): None}
+    monkeypatch.setattr(measured, "Inputs", _Inputs)
+    monkeypatch.setattr(measured, "own", lambda spec, context: spec.encoder)
+    monkeypatch.setattr(measured, "weights_hash", lambda folder: "w")
+    made = SimpleNamespace(Options=Options, run=lambda *given: Measured(list(BUILT)))
+    modules = {("measures", "positives"): made, ("objectives", "adcl"): None}
     return SimpleNamespace(
         plan=SimpleNamespace(job=lambda key: trained),
         store=Store(tmp_path),
         modules={name: SimpleNamespace(open=lambda found=found: found) for name, found in modules.items()},
         data=lambda *asked: None,
         device="cpu",
+        progress=SimpleNamespace(update=None),
     )
 
 
 def run(job: Job, context: Any) -> list[Outcome]:
-    assert isinstance(job.spec, BuildJob)
-    record = builds.build(job, job.spec, context, lambda **fields: Provenance(rbench="0", **fields))
+    assert job.measuring is not None
+    record = measured.measure(job, job.measuring, context, lambda **fields: Provenance(rbench="0", **fields))
     context.store.write_record(record)
     assert context.store.record(job) == record
     found: list[Outcome] = context.store.outcomes(job)

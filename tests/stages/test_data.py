@@ -38,7 +38,7 @@ FILES = {
     ),
 }
 SET = "task: films\nlocal: {}/test\noriginal: {{text: before, label: was}}\nperturbed: {{text: after, label: 'is'}}\n"
-STS = ["evaluate/toy/pairs", "evaluate/toy/others", "evaluate/first/pairs", "evaluate/first/others"]
+STS = ["measure/toy/pairs", "measure/toy/others", "measure/first/pairs", "measure/first/others"]
 
 
 @pytest.fixture
@@ -135,9 +135,9 @@ def test_a_run_reads_each_file_of_a_task_once(
 @pytest.mark.parametrize(
     ("suite", "file", "job"),
     [
-        ("sts", "pairs/test.jsonl", "evaluate/toy/pairs/seed0"),
+        ("sts", "pairs/test.jsonl", "measure/toy/pairs/seed0"),
         ("contrast", "films/train.jsonl", "finetune/toy/films/probe/seed0"),
-        ("contrast", "edited/test.jsonl", "evaluate/toy/films/probe/edited/seed0"),
+        ("contrast", "edited/test.jsonl", "measure/toy/films/probe/edited/seed0"),
     ],
 )
 def test_rows_exchanged_after_planning_fail_the_job_and_the_same_command_plans_with_them(
@@ -159,7 +159,7 @@ def test_rows_written_again_as_they_were_fail_nothing(place: Path) -> None:
         file.unlink()
         file.write_bytes(content)
 
-    assert not ran(place, "sts", Before("evaluate/toy/pairs/seed0", rewrite)).failed
+    assert not ran(place, "sts", Before("measure/toy/pairs/seed0", rewrite)).failed
 
 
 # -------------------------------------------------------------------------------------------------------- networks
@@ -201,7 +201,7 @@ def test_a_sentence_of_several_sets_is_encoded_once(place: Path, monkeypatch: py
     texts = {row[column] for row in map(json.loads, shared.splitlines()) for column in ("sentence1", "sentence2")}
     assert not result.failed and sorted(asked) == sorted([*texts, *texts]), "once by each of two encoders"
     found = {name: record.scores for name, record in records(result.run).items()}
-    assert found["evaluate/toy/pairs"] == found["evaluate/toy/others"] != found["evaluate/first/pairs"]
+    assert found["measure/toy/pairs"] == found["measure/toy/others"] != found["measure/first/pairs"]
 
 
 def test_a_record_counts_what_is_missing_of_each_subset_and_what_was_left_out(place: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_record_counts_what_is_missing_of_each_subset_and_what_was_left_out(pl
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     rows = [{**row, "subset": "news" if i < 4 else "forum"} for i, row in enumerate(rows)]
     as_lines(file, [*rows[:-1], {**rows[-1], "score": 9}])
-    record = records(ran(place, "sts").run)["evaluate/toy/pairs"]
+    record = records(ran(place, "sts").run)["measure/toy/pairs"]
     assert len(rows) == 9 and record.counts == {
         "n": 8,
         "missing: forum": 3,
@@ -237,7 +237,7 @@ def test_a_victim_is_loaded_once_for_all_its_contrast_sets(place: Path, monkeypa
     # With the victims in the cache, their evaluations follow each other, and none is asked for another.
     before = Store(result.run).records()
     for record in before:
-        if record.job.stage == "evaluate":
+        if record.job.stage == "measure":
             (Store(result.run).folder(record.job) / "record.json").unlink()
     assert not ran(place, "contrast").failed and len(opened) == 4
     after = {record.job.key: record.provenance.weights_hash for record in Store(result.run).records()}
@@ -246,7 +246,7 @@ def test_a_victim_is_loaded_once_for_all_its_contrast_sets(place: Path, monkeypa
 
 
 def test_weights_exchanged_before_an_evaluation_fail_it_though_the_encoder_is_in_memory(place: Path) -> None:
-    exchange = Before("evaluate/toy/others/seed0", lambda: tiny.write_bert(place / "models" / "toy", seed=1))
+    exchange = Before("measure/toy/others/seed0", lambda: tiny.write_bert(place / "models" / "toy", seed=1))
     result = ran(place, "sts", exchange)
     failed = {record.job.name.removesuffix("/seed0"): str(record.error) for record in result.failed}
     assert list(failed) == STS[1:] and records(result.run)[STS[0]].status == "complete"
@@ -268,8 +268,8 @@ def test_an_encoder_exchanged_while_it_was_loaded_is_not_kept_for_the_next(
         return encoder
 
     monkeypatch.setattr(SentenceEncoder, "open", classmethod(late))
-    result = ran(place, "sts", Before("evaluate/toy/others/seed0", lambda: tiny.write_bert(toy)))
-    assert [record.job.name for record in result.failed] == ["evaluate/toy/pairs/seed0"]
+    result = ran(place, "sts", Before("measure/toy/others/seed0", lambda: tiny.write_bert(toy)))
+    assert [record.job.name for record in result.failed] == ["measure/toy/pairs/seed0"]
     assert opened == ["toy", "toy", "first"]
 
 

@@ -165,7 +165,7 @@ def planned(place: Path, suite: str, key: str) -> str:
 
 
 CASES = [
-    ("evaluate", "org/plain", "evaluate/plain/mini-sts/seed0", "encoder_fingerprint"),
+    ("evaluate", "org/plain", "measure/plain/mini-sts/seed0", "encoder_fingerprint"),
     ("finetune", "org/plain", "finetune/plain/mini-sentiment/clean/seed0", "encoder_fingerprint"),
     ("finetune", "lm", "finetune/plain/mini-sentiment/adversarial[clean_epochs=0]/seed0", "masked_lm"),
     ("train", "org/plain", "pretrain/ours/seed0", "base_fingerprint"),
@@ -204,7 +204,7 @@ def test_an_input_exchanged_after_planning_fails_the_job(
 def test_an_encoder_exchanged_while_it_is_loaded_is_seen(
     place: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = "evaluate/plain/mini-sts/seed0"
+    job = "measure/plain/mini-sts/seed0"
     exchange = Exchange(place, originals, "org/plain", job)
     real = SentenceEncoder.open.__func__  # type: ignore[attr-defined]
 
@@ -246,7 +246,7 @@ def test_a_base_exchanged_during_the_last_steps_leaves_no_checkpoint(place: Path
 
 @pytest.mark.parametrize("kind", [Exchange, WrittenOver])
 def test_an_encoder_exchanged_while_it_is_scored_is_seen(place: Path, originals: Path, kind: type[Exchange]) -> None:
-    job = "evaluate/plain/mini-sts/seed0"
+    job = "measure/plain/mini-sts/seed0"
     failed = record(ran(place, "evaluate", job, kind(place, originals, "org/plain", job, after=1)).run, job)
     assert failed.error is not None and "changed after the run was planned" in failed.error
 
@@ -297,7 +297,7 @@ def test_a_victim_that_is_not_what_its_job_recorded_is_not_attacked_and_made_aga
 
 
 def test_records_hold_the_hashes_of_what_was_opened(place: Path) -> None:
-    job = "evaluate/plain/mini-sts/seed0"
+    job = "measure/plain/mini-sts/seed0"
     opened = record(ran(place, "evaluate", job).run, job).provenance
     assert opened.weights_hash == fingerprint(place / "models" / "org/plain")
     run = ran(place, "attack", "").run

@@ -10,9 +10,10 @@ import pytest
 
 from rbench import masking, stages
 from rbench.errors import JobError, LeaseLost
-from rbench.spec import EncoderSpec, EvaluateJob, Job, Provenance, Record, TaskSpec
+from rbench.spec import EncoderSpec, Job, Provenance, Record, TaskSpec
 from rbench.storage.runs import Store
 from rbench.system.one_slot_cache import OneSlotCache
+from tests.specs import of_sts
 from tests.storage.runs.test_store import make_job
 
 
@@ -93,7 +94,7 @@ def test_what_evaluations_keep_in_memory_goes_before_a_job_of_another_kind(
         return context.network.get("place", lambda: None) is not None
 
     monkeypatch.setattr(stages.attacks, "attack", raising(ZeroDivisionError()))
-    monkeypatch.setattr(stages.evaluations, "evaluate", raising(ZeroDivisionError()))
+    monkeypatch.setattr(stages.measured, "measure", raising(ZeroDivisionError()))
     context.network.get("place", object)
     stages.run_job(make_evaluation(), context)
     assert held()
@@ -104,5 +105,5 @@ def test_what_evaluations_keep_in_memory_goes_before_a_job_of_another_kind(
 def make_evaluation() -> Job:
     task = TaskSpec(name="sim", kind="sts", columns=("a", "b"))
     encoder = EncoderSpec(name="toy", base="toy")
-    spec = EvaluateJob(encoder=encoder, encoder_fingerprint="w", task=task, split="test", data_fingerprint="d")
+    spec = of_sts(encoder, task, encoder_fingerprint="w")
     return Job.make(spec, ("toy", "sim"), {}, 0)

@@ -17,7 +17,7 @@ from rbench.score import attack_counts
 from rbench.spec import Outcome, Record
 from tests.storage.conftest import N, World
 
-PWWS, RANDOM, CONTRAST = "clean/pwws", "clean/random", "evaluate/"
+PWWS, RANDOM, CONTRAST = "clean/pwws", "clean/random", "measure/"
 
 
 def record_of(world: World, end: str) -> Record:

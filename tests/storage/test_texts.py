@@ -14,7 +14,6 @@ from rbench.errors import PlanError, StoreError
 from rbench.plan.prepare import Options
 from rbench.spec import (
     AttackJob,
-    BuildJob,
     Choice,
     FinetuneJob,
     Job,
@@ -29,6 +28,7 @@ from rbench.spec import (
 from rbench.storage.runs import Store
 from rbench.storage.texts import check, kept, notes, strip, table_name
 from rbench.tables import build
+from tests.specs import of_training
 from tests.storage.conftest import N, World
 from tests.storage.runs.test_store import JOB, make_job, make_outcome, make_record
 from tests.storage.test_runs import PWWS, RANDOM, record_of
@@ -245,7 +245,7 @@ def test_sentences_of_failed_jobs_stay(tmp_path: Path) -> None:
 @pytest.fixture
 def positives(tmp_path: Path) -> Store:
     store = Store(tmp_path / "run")
-    spec = BuildJob(encoder="adcl-x", what=Choice(name="positives"), task=TASKS["mr"], data_fingerprint="d")
+    spec = of_training("adcl-x", Choice(name="positives"), TASKS["mr"])
     job = Job.make(spec, ("adcl-x", "mr", "positives"), {}, 0)
     store.write_plan(Plan(suite=make_suite(attacks=(), build=("positives",)), jobs=(job,)))
     made = Outcome(example_id="t:1", status="succeeded", original=("gloomy film",), perturbed=("grim film",), label=0)

@@ -131,7 +131,7 @@ def test_damage_is_found_and_its_remedy_works(world: World, damage: Callable[[Wo
     assert result.exit_code == 1 and f"damaged: {finding.text}\n" in result.stdout
     assert "delete" in finding.text.lower() or "rbench run" in finding.text
     if "elete" in finding.text:
-        job = world.job(CONTRAST if "evaluate" in finding.text else PWWS)
+        job = world.job(CONTRAST if "measure" in finding.text else PWWS)
         (world.store.folder(job) / "record.json").unlink()
     world.run()
     assert not verify(world.root).damaged

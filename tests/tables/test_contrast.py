@@ -14,11 +14,12 @@ from statsmodels.stats.proportion import proportion_confint
 
 from rbench.errors import StoreError
 from rbench.score import Judged, contrast_scores
-from rbench.spec import ContrastJob, ContrastSpec, Job, Plan, Provenance, Record, Suite, TaskSpec
+from rbench.spec import ContrastSpec, Job, Plan, Provenance, Record, Suite, TaskSpec
 from rbench.storage.runs import Store
 from rbench.tables import build, evaluation_table
 from rbench.tables.formats import render
 from rbench.tables.table import Number
+from tests.specs import of_set
 
 TASKS = {
     name: TaskSpec(name=name, kind="single", columns=("text",), labels=("a", "b"), contrast=f"{name}_c")
@@ -50,13 +51,7 @@ def make_plan(sets: tuple[str, ...] = ("mr_c", "qa_c"), **changes: Any) -> Plan:
     suite = Suite.model_validate({**given, **changes})
     jobs = [
         Job.make(
-            ContrastJob(
-                encoder=encoder,
-                strategy=strategy,
-                task=TASKS[SETS[name][0]],
-                contrast=contrast(name),
-                data_fingerprint="d",
-            ),
+            of_set(encoder, strategy, TASKS[SETS[name][0]], contrast(name)),
             (encoder, SETS[name][0], strategy.label, name),
             {},
             seed,

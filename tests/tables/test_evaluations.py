@@ -15,7 +15,6 @@ from rbench.errors import StoreError
 from rbench.score import sts_scores
 from rbench.spec import (
     EncoderSpec,
-    EvaluateJob,
     Job,
     Plan,
     PretrainJob,
@@ -29,6 +28,7 @@ from rbench.storage.runs import Store
 from rbench.tables import attack_table, build, evaluation_table
 from rbench.tables.formats import render
 from rbench.tables.notes import selected_steps
+from tests.specs import of_sts
 
 GOLD = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 COSINES = {
@@ -51,12 +51,7 @@ def make_plan(**changes: Any) -> Plan:
     jobs = [Job.make(PretrainJob(encoder=trained, data_fingerprint="d"), ("bert_b",), {}, 0)]
     for encoder in suite.encoders:
         for evaluation in suite.evaluations:
-            spec = EvaluateJob(
-                encoder=EncoderSpec(name=encoder, base="org/x"),
-                task=TASKS[evaluation.task],
-                split=evaluation.split,
-                data_fingerprint="d",
-            )
+            spec = of_sts(EncoderSpec(name=encoder, base="org/x"), TASKS[evaluation.task], evaluation.split)
             jobs.append(Job.make(spec, (encoder, evaluation.label), {}, 0))
     return Plan(suite=suite, jobs=tuple(jobs))
 
@@ -70,7 +65,7 @@ def make_run(folder: Path, leave: tuple[str, str] | None = None, **changes: Any)
     plan = make_plan(**changes)
     store.write_plan(plan)
     for job in plan.jobs:
-        if job.stage == "evaluate" and job.parts != leave:
+        if job.stage == "measure" and job.parts != leave:
             store.write_record(record(job, sts_scores(COSINES[job.parts[0], job.parts[1]], GOLD)))
     return store
 
@@ -122,7 +117,7 @@ def test_failed_and_undefined_are_told_apart(tmp_path: Path) -> None:
     store = make_run(tmp_path)
     plan = store.plan()
     assert plan is not None
-    first, second, *_ = [job for job in plan.jobs if job.stage == "evaluate"]
+    first, second, *_ = [job for job in plan.jobs if job.stage == "measure"]
     store.write_record(record(first, (), "failed"))
     store.write_record(record(second, sts_scores([0.5] * 6, GOLD)))
     table = build(store, "sts")

@@ -16,9 +16,7 @@ from rbench.spec import (
     AttackJob,
     AttackSpec,
     Choice,
-    ContrastJob,
     EncoderSpec,
-    EvaluateJob,
     FinetuneJob,
     Health,
     Job,
@@ -39,6 +37,7 @@ from rbench.tables.brief import briefed
 from rbench.tables.flags import Flags
 from rbench.tables.formats import render
 from rbench.tables.table import Number, Table
+from tests.specs import of_set, of_sts
 from tests.tables import test_contrast, test_evaluations
 from tests.tables.conftest import PROFILE, TASKS, make_outcomes
 
@@ -82,13 +81,13 @@ def make_plan(**changes: Any) -> Plan:
     mr, clean = TASKS["mr"], Choice(name="clean")
     for name in suite.encoders:
         of, on = ENCODERS[name], {"encoder": jobs[name].key} if name in jobs else {}
-        scored = EvaluateJob(encoder=of, task=STS, split="test", data_fingerprint="d")
+        scored = of_sts(of, STS)
         add(f"sts {name}", scored, (name, "stsb"), on, 0)
         for seed in suite.seeds:
             spec = FinetuneJob(encoder=of, strategy=clean, task=mr, data_fingerprint="d", training=Training())
             victim = {"victim": add(f"victim {name} {seed}", spec, (name, "mr", "clean"), on, seed).key}
             more: dict[str, Any] = {"encoder": name, "strategy": clean, "task": mr, "data_fingerprint": "d"}
-            judged = ContrastJob(**more, contrast=test_contrast.contrast("mr_c"))
+            judged = of_set(name, clean, mr, test_contrast.contrast("mr_c"))
             add(f"con {name} {seed}", judged, (name, "mr", "clean", "mr_c"), victim, seed)
             for attack in suite.attacks:
                 more |= {"resources": PROFILE, "resource_fingerprints": {}, "num_examples": 20}
@@ -103,10 +102,10 @@ def record(job: Job, health: Health | None) -> Record:
     if isinstance(job.spec, AttackJob):
         outcomes = make_outcomes(job)
         given |= {"scores": tuple(attack_scores(outcomes).values()), "counts": attack_counts(outcomes)}
-    elif isinstance(job.spec, EvaluateJob):
+    elif job.what == "sts":
         cosines = [0.1 * len(job.parts[0]), 0.3, 0.2, 0.5, 0.4, 0.9]
         given |= {"scores": sts_scores(cosines, test_evaluations.GOLD)}
-    elif isinstance(job.spec, ContrastJob):
+    elif job.what == "contrast":
         given |= {"scores": contrast_scores(test_contrast.bundles(job)), "counts": {"bundles": 20, "edits": 20}}
     return Record.model_validate(given)
 
@@ -122,7 +121,7 @@ def make(tmp_path: Path) -> Make:
         store, plan = Store(tmp_path / f"run{len(list(tmp_path.iterdir()))}"), make_plan(**changes)
         store.write_plan(plan)
         for job in plan.jobs:
-            stage = "con" if isinstance(job.spec, ContrastJob) else "sts" if job.stage == "evaluate" else job.stage
+            stage = job.what or job.stage
             name = {
                 "pretrain": job.parts[0],
                 "finetune": f"victim {job.parts[0]} {job.seed}",

@@ -8,13 +8,14 @@ import pytest
 
 from rbench.load.ground import of_plan
 from rbench.load.registry import Registry
-from rbench.spec import AdversarialJob, AttackJob, Choice, Job, Plan
+from rbench.spec import AttackJob, Choice, Job, Plan
 from rbench.spec.adversarial import AdversarialSet
 from rbench.storage.runs import Store
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
 from rbench.tables.summary import summary_frame
 from rbench.verdicts.cells import Cells
+from tests.specs import of_set
 from tests.tables.conftest import ATTACKS, TASKS, finish, make_plan, make_suite
 
 SUITE = make_suite(attacks=("pwws",), tasks=("mr",), seeds=(0, 1), evaluate=("adversarial",))
@@ -33,13 +34,7 @@ def with_set(plan: Plan, **asked: Any) -> Plan:
         }
     )
     attack = Job.make(spec, (given["encoder"], "mr", given["finetune"], given["attack"]), {}, given["seed"])
-    evaluated = AdversarialJob(
-        encoder="bert_b",
-        strategy=Choice(name="clean"),
-        task=TASKS["mr"],
-        set=AdversarialSet(name="set", **given),
-        data_fingerprint="d",
-    )
+    evaluated = of_set("bert_b", "clean", TASKS["mr"], AdversarialSet(name="set", **given))
     job = Job.make(evaluated, ("bert_b", "mr", "clean", "set"), {"attack": attack.key}, 0)
     known = {one.key for one in plan.jobs}
     return plan.model_copy(update={"jobs": (*plan.jobs, *([] if attack.key in known else [attack]), job)})

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from rbench.errors import StoreError
 from rbench.score import Judged, contrast_scores
 from rbench.spec import (
-    ContrastJob,
     ContrastSpec,
     EncoderSpec,
     FinetuneJob,
@@ -29,6 +28,7 @@ from rbench.spec import (
 from rbench.storage.runs import Store
 from rbench.tables import build
 from rbench.tables.formats import render
+from tests.specs import of_set
 
 TASK = TaskSpec(name="mr", kind="single", columns=("text",), labels=("a", "b"), contrast="mr_c")
 COLUMNS = {"text": "t", "label": "l"}
@@ -63,27 +63,25 @@ def make_plan(strategies: Any = None) -> Plan:
                     training=Training(),
                 )
                 victim = Job.make(spec, (encoder, "mr", strategy.label), {}, seed)
-                evaluation = ContrastJob(
-                    encoder=encoder, strategy=strategy, task=TASK, contrast=SET, data_fingerprint="c"
-                )
+                evaluation = of_set(encoder, strategy, TASK, SET, data_fingerprint="c")
                 parts = (encoder, "mr", strategy.label, "mr_c")
                 jobs += [victim, Job.make(evaluation, parts, {"victim": victim.key}, seed)]
     return Plan(suite=suite, jobs=tuple(jobs))
 
 
 def make_run(
-    folder: Path, leave: Mapping[Any, Any] | None = None, stage: str = "evaluate", strategies: Any = None
+    folder: Path, leave: Mapping[Any, Any] | None = None, stage: str = "measure", strategies: Any = None
 ) -> Store:
     """Everything done but the jobs of a stage that `leave` has: seeds by (encoder, strategy, learning rate)."""
     store, plan = Store(folder), make_plan(strategies)
     store.write_plan(plan)
     for job in plan.jobs:
-        strategy = job.spec.strategy  # type: ignore[union-attr]
+        strategy = job.measuring.strategies[0] if job.measuring else job.spec.strategy  # type: ignore[union-attr]
         cell = (job.parts[0], strategy.name, strategy.options["learning_rate"])
         accuracy, right = FOUND[cell]
         if job.stage != stage or job.seed not in (leave or {}).get(cell, ()):
             scores = (Score(name="validation_accuracy", value=accuracy + (0.05 if job.seed else -0.05), n=10),)
-            if isinstance(job.spec, ContrastJob):
+            if job.what == "contrast":
                 scores = contrast_scores([Judged(True, ((i < right, True),)) for i in range(10)])
             store.write_record(Record(job=job, status="complete", scores=scores, provenance=Provenance(rbench="0")))
     return store

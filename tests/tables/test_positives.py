@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from rbench.errors import StoreError
-from rbench.spec import BuildJob, Choice, Job, Outcome, Plan, Provenance, Record, Score
+from rbench.spec import Choice, Job, Outcome, Plan, Provenance, Record, Score
 from rbench.storage.runs import Store
 from rbench.tables import build
 from rbench.tables.formats import render
 from rbench.tables.positives import compared
+from tests.specs import of_training
 from tests.tables.conftest import TASKS, make_suite
 
 TEXTS = {
@@ -25,7 +26,7 @@ TEXTS = {
 def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "run")
     what = Choice(name="positives", options={"split": "train", "num_examples": 2})
-    spec = BuildJob(encoder="adcl-x", what=what, task=TASKS["mr"], data_fingerprint="d")
+    spec = of_training("adcl-x", what, TASKS["mr"])
     job = Job.make(spec, ("adcl-x", "mr", "positives"), {}, 0)
     store.write_plan(Plan(suite=make_suite(attacks=(), build=("positives",), notes=("said below",)), jobs=(job,)))
     outcomes = [

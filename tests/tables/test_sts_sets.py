@@ -11,12 +11,13 @@ import pytest
 from rbench import api
 from rbench.errors import SuiteError
 from rbench.score import average, set_scores
-from rbench.spec import EncoderSpec, EvaluateJob, Job, Plan, Provenance, Record, Score, Suite, TaskSpec
+from rbench.spec import EncoderSpec, Job, Plan, Provenance, Record, Score, Suite, TaskSpec
 from rbench.storage.runs import Store
 from rbench.tables import evaluation_table
 from rbench.tables.aggregate import Results
 from rbench.tables.brief import briefed
 from rbench.tables.sts_sets import SEVEN, SHARED, Sets
+from tests.specs import of_sts
 
 SUBSETS = {"MSRpar": 9, "OnWN": 12, "MSRvid": 8}
 TASKS = {name: TaskSpec(name=name, kind="sts", columns=("a", "b")) for name in SEVEN}
@@ -31,9 +32,7 @@ def scores(seed: int, subsets: tuple[str, ...] = ()) -> tuple[Score, ...]:
 
 
 def job_of(encoder: str, task: str, split: Any = "test") -> Job:
-    spec = EvaluateJob(
-        encoder=EncoderSpec(name=encoder, base="org/x"), task=TASKS[task], split=split, data_fingerprint="d"
-    )
+    spec = of_sts(EncoderSpec(name=encoder, base="org/x"), TASKS[task], split)
     return Job.make(spec, (encoder, task if split == "test" else f"{task}[split={split}]"), {}, 0)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rbench.spec import AttackJob, AttackSpec, EncoderSpec, EvaluateJob, Job, Plan, TaskSpec
+from rbench.spec import AttackJob, AttackSpec, EncoderSpec, Job, MeasureJob, Plan, TaskSpec
 from rbench.tables.table import Number, Table
 from rbench.tables.titles import COLUMN, ROOM, shown_parts, titled, titles
+from tests.specs import of_sts
 from tests.tables.conftest import PROFILE, TASKS, make_suite
 
 ONE = Number(1.0, percent=True)
@@ -19,7 +20,7 @@ def plan_of(*entries: EncoderSpec | AttackSpec | TaskSpec, labels: dict[str, str
         label = (labels or {}).get(entry.name, entry.name)
         task = entry if isinstance(entry, TaskSpec) else TASKS["mr"]
         if isinstance(entry, AttackSpec):
-            spec: AttackJob | EvaluateJob = AttackJob(
+            spec: AttackJob | MeasureJob = AttackJob(
                 encoder="e",
                 strategy="clean",
                 task=task,
@@ -32,7 +33,7 @@ def plan_of(*entries: EncoderSpec | AttackSpec | TaskSpec, labels: dict[str, str
             jobs.append(Job.make(spec, ("e", task.name, "clean", label), {}, 0))
         else:
             encoder = entry if isinstance(entry, EncoderSpec) else EncoderSpec(name="e", base="e")
-            spec = EvaluateJob(encoder=encoder, task=task, split="test", data_fingerprint="d")
+            spec = of_sts(encoder, task)
             named = label if isinstance(entry, EncoderSpec) else "e"
             jobs.append(Job.make(spec, (named, task.name), {}, 0))
     return Plan(suite=make_suite(), jobs=tuple(jobs))

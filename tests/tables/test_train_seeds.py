@@ -221,7 +221,7 @@ def test_correlations_are_means_over_trainings(tmp_path: Path) -> None:
     store.write_plan(plan)
     rng, found = np.random.default_rng(0), {}
     for job in plan.jobs:
-        if job.stage == "evaluate":
+        if job.stage == "measure":
             found[job.parts] = sts_scores(rng.permutation(40) + np.arange(40.0), np.arange(40.0))
             store.write_record(evaluations.record(job, found[job.parts]))
     table = build(store, "sts")

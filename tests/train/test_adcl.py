@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from rbench.build.positives import _made
+from rbench.measures.positives import _made
 from rbench.substitution.segmentation import spans_of
 from rbench.train import objectives
 from rbench.train.moco import MoCoObjective

@@ -15,7 +15,7 @@ from scipy.stats import binomtest, t
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.spec import ContrastJob, Prediction
+from rbench.spec import Prediction
 from rbench.storage.runs import Store
 from rbench.tables.predicted_values import predicted_values
 from rbench.verdicts.claims import Judged
@@ -52,7 +52,7 @@ def test_accuracy_on_an_adversarial_set_is_judged_by_mcnemars_test(tmp_path: Pat
         than={"finetune": "clean"},
         where={"encoder": "minilm-mlm", "task": "mr"},
     )
-    victims = [right(next((ADVERSARIAL / "evaluate" / "minilm-mlm" / "mr" / name).iterdir())) for name in FINETUNED]
+    victims = [right(next((ADVERSARIAL / "measure" / "minilm-mlm" / "mr" / name).iterdir())) for name in FINETUNED]
     mine, theirs = ([row.get("edit", row["original"]) for row in rows.values()] for rows in victims)
     alone = [sum(a and not b for a, b in zip(*pair, strict=True)) for pair in ((mine, theirs), (theirs, mine))]
     assert list(victims[0]) == list(victims[1]) and len(mine) == 100 and sum(alone) > 5
@@ -74,7 +74,7 @@ def test_contrast_sets_are_judged_bundle_by_bundle_with_seeds_as_a_level(metric:
     differences = []
     for seed in range(3):
         cline, base = (
-            right(next((CONTRAST / "evaluate" / name / "imdb" / "clean" / "contrast_imdb").glob(f"seed{seed}-*")))
+            right(next((CONTRAST / "measure" / name / "imdb" / "clean" / "contrast_imdb").glob(f"seed{seed}-*")))
             for name in ("cline-minilm-mlm", "minilm-mlm")
         )
         differences.append({bundle: counted(cline[bundle]) - counted(base[bundle]) for bundle in base})
@@ -97,7 +97,7 @@ def test_contrast_sets_are_judged_bundle_by_bundle_with_seeds_as_a_level(metric:
 
 def test_a_job_whose_predictions_are_damaged_is_not_done(tmp_path: Path) -> None:
     run = shutil.copytree(CONTRAST, tmp_path / "run")
-    (file,) = (run / "evaluate" / "minilm-mlm").rglob("seed0-*/predictions.jsonl")
+    (file,) = (run / "measure" / "minilm-mlm").rglob("seed0-*/predictions.jsonl")
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     file.write_text("".join(lines[1:]), encoding="utf-8")
     found = judged(run, tmp_path, metric="con", **HIGHER)
@@ -107,9 +107,9 @@ def test_a_job_whose_predictions_are_damaged_is_not_done(tmp_path: Path) -> None
 def test_a_bundle_without_its_original_is_an_error_that_names_the_folder() -> None:
     plan = Store(CONTRAST).plan()
     assert plan is not None
-    job = next(job for job in plan.jobs if isinstance(job.spec, ContrastJob))
+    job = next(job for job in plan.jobs if job.what == "contrast")
     edit = Prediction(bundle="b", example_id="e", original=False, label=0, prediction=0)
-    store: Any = SimpleNamespace(predictions=lambda job: [edit], folder=lambda job: "RUN/evaluate/one")
-    with pytest.raises(StoreError, match="RUN/evaluate/one: bundle b has 0 originals"):
+    store: Any = SimpleNamespace(predictions=lambda job: [edit], folder=lambda job: "RUN/measure/one")
+    with pytest.raises(StoreError, match="RUN/measure/one: bundle b has 0 originals"):
         predicted_values(store, job, "con")
     assert predicted_values(store, job, "sts") is None

@@ -28,6 +28,7 @@ def stored(encoder: str, hits: list[bool], rows: int = 1) -> tuple[Job, list[Mea
     spec = MeasureJob(
         what=Choice(name="senteval", options=Options(tasks=("mr",)).model_dump(mode="json")),
         task=TaskSpec(name="mr", kind="single", columns=("text",), labels=("0", "1")),
+        of="encoders",
         data_fingerprint="d",
         encoder=EncoderSpec(name=encoder, base="b"),
         encoder_fingerprint="f",

@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic_core import from_json
 
 from rbench.errors import StoreError
-from rbench.spec import SCHEMA_VERSION, AttackJob, Job, MeasuredRow, Outcome, Plan, Prediction, Record
+from rbench.spec import SCHEMA_VERSION, Job, MeasuredRow, Outcome, Plan, Prediction, Record
 from rbench.storage.runs import files
 from rbench.storage.runs.lines import Line, digest, first_error, read_lines
 from rbench.storage.runs.names import folder_name
@@ -264,9 +264,7 @@ def _check_jobs(plan: Plan) -> None:
     """
     before: set[str] = set()
     for job in plan.jobs:
-        spec = job.spec
-        names = (4 + (spec.split != "test"),) if isinstance(spec, AttackJob) else spec.NAME_PARTS
-        if len(job.parts) not in names:
+        if len(job.parts) not in job.name_parts:
             raise ValueError(f"a job of the stage {job.stage} has the name {job.name}")
         if job.key in before:
             raise ValueError(f"{job.name} has the key of a job above it")
