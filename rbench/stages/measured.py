@@ -104,7 +104,7 @@ def _encoder(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Gi
 def _victim(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
     """Open a victim, and the set that it classifies."""
     found = opened_set(job, spec, context)
-    data = context.task(spec.task) if found is not None else context.data(spec.task, spec.data_fingerprint)
+    data = context.task(spec.task) if found is not None else context.data(spec.task, spec.data_fingerprint, spec.split)
     given = VictimContext(
         task=spec.task,
         seed=job.seed,
@@ -159,7 +159,7 @@ def _victims(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Gi
     def victim(of: Asked) -> EncoderClassifier:
         return victim_of(inputs, spec.task, context, MeasureJob.role("victim", of.label, of.finetune))  # type: ignore[no-any-return]
 
-    data = context.data(spec.task, spec.data_fingerprint)
+    data = context.data(spec.task, spec.data_fingerprint, spec.split)
     given = MeasureContext(
         task=spec.task,
         attack=spec.attack or "",
