@@ -43,13 +43,14 @@ ALLOWED: dict[str, set[str]] = {
     },
     "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train", "victims"},
     "storage": {"spec", "load", "score", "system"},
-    "tables": {"spec", "score", "storage", "system"},
-    "verdicts": {"spec", "load", "score", "tables"},
+    "metrics": {"spec", "load", "score", "storage"},
+    "tables": {"spec", "load", "score", "storage", "system", "metrics"},
+    "verdicts": {"spec", "load", "score", "metrics", "tables"},
     "measures": {
-        *("spec", "load", "score", "storage", "tables", "tasks", "encoders", "resources", "verdicts"),
+        *("spec", "load", "score", "storage", "metrics", "tables", "tasks", "encoders", "resources", "verdicts"),
         *("substitution", "system"),
     },
-    "figures": {"spec", "load", "score", "storage", "tables", "measures"},
+    "figures": {"spec", "load", "score", "storage", "metrics", "tables", "measures"},
     "report": {"spec", "load", "score", "storage", "system", "tables", "figures", "verdicts"},
     "site": {"spec", "load", "tables", "verdicts", "report"},
     "publish": {"spec", "hub", "encoders", "plan", "system", "tasks", "train"},
@@ -81,7 +82,18 @@ NARROWER: dict[str, set[str]] = {
     "system.processes": set(),
 }
 """Modules and packages inside a wing that may import less than it, down to which module of their own wing."""
-TORCH_FREE = ["spec", "load", "score", "tables", "cli", "api", "plan.planner", "plan.prepare", "plan.lineage"]
+TORCH_FREE = [
+    "spec",
+    "load",
+    "score",
+    "metrics",
+    "tables",
+    "cli",
+    "api",
+    "plan.planner",
+    "plan.prepare",
+    "plan.lineage",
+]
 TORCH_FREE += ["storage.runs", "storage.weights", "storage.standing", "storage.texts", "storage.verify"]
 TORCH_FREE += ["system.located", "api.housekeeping", "figures", "figures.style", "figures.queries", "figures.curves"]
 

@@ -10,7 +10,7 @@ from rbench.api.runs import Runs, results_of
 from rbench.api.tables import TableLook, made, rendered
 from rbench.errors import SuiteError
 from rbench.load import printed
-from rbench.load.measures import METRICS, find_measure
+from rbench.load.measures import find_measure
 from rbench.load.printed_claims import SUITES
 from rbench.load.registry import Registry
 from rbench.spec import FontSize, Notes, TableSpec
@@ -62,7 +62,7 @@ def table_beside_paper(
     if layout not in LAYOUTS:
         raise SuiteError(f"--with-paper has the layouts {' and '.join(LAYOUTS)}, not {layout}")
     table = None if name == OF_SUITE else printed.load(name)  # a wrong name is told before anything is read
-    results = results_of(run)
+    results = results_of(run, include)
     name = of_suite(results.plan.suite.name) if table is None else name
     table = printed.load(name) if table is None else table
     if metric is not None and metric not in table.metrics:
@@ -78,7 +78,7 @@ def compared(results: Results, name: str, table: PrintedTable, registry: Registr
 
     def table_of(wanted: str) -> Table:
         of = (one for one in results.plan.suite.tables if one.metric == wanted)
-        found = None if wanted in METRICS else find_measure(wanted, registry)
+        found = find_measure(wanted, registry)
         return made(results, TableSpec(metric=wanted, options=next(of, TableSpec()).options), found)
 
     return beside.compare(name, table, results, table_of)

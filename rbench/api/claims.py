@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from rbench.errors import RbenchError, StoreError
 from rbench.load.claims import file_of, read_claims
 from rbench.load.ground import of_plan
-from rbench.load.measures import METRICS, find_measure
+from rbench.load.measures import find_measure
+from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
 from rbench.spec import TableSpec
 
@@ -26,7 +27,7 @@ def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Pa
         run: the RUN.
         file: a YAML file with claims under the key `claims`, or a folder that has NAME.yaml for the RUN in folder NAME;
             None: the claims with which the RUN was planned.
-        include: folders with measures that the RUN's suite names.
+        include: folders with measures and metrics that the RUN's suite names.
 
     Raises:
         StoreError: the folder is not a RUN, its suite or the folder `file` has no claims, or outcomes are damaged.
@@ -37,8 +38,8 @@ def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Pa
     from rbench.tables import Results
     from rbench.verdicts.claims import judge_claims
 
-    results = Results.of(Store(folder_path(run)))
     registry = Registry(include)
+    results = Results.of(Store(folder_path(run)), Metrics(registry))
     ground = of_plan(results.plan, registry)
     asked = results.plan.suite.claims if file is None else read_claims(_file(folder_path(file), results), ground)
     if not asked:
@@ -68,7 +69,7 @@ def cells_of(results: Results, registry: Registry) -> Cells:
         of = (table for table in results.plan.suite.tables if table.metric == metric)
         # Not what the suite's table picks or how it is laid out: a claim is about every cell.
         wanted = next(of, TableSpec(metric=metric)).model_copy(update={"pick": None, "layout": "paper"})
-        return made(results, wanted, None if metric in METRICS else find_measure(metric, registry))
+        return made(results, wanted, find_measure(metric, registry))
 
     return Cells(results, table_of)
 

@@ -53,7 +53,7 @@ def figure(
     found = find("figures", kind, registry)
     module = checked(found)
     made = _options(module.Options, kind, options)
-    return _drawn(found, made, results_of(run))
+    return _drawn(found, made, results_of(run, include))
 
 
 def write_figure(

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rbench.errors import StoreError, SuiteError
+from rbench.load.metrics import Metric, Metrics
+from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
 from rbench.spec import Suite
 from rbench.storage.runs import Store
@@ -17,24 +19,31 @@ if TYPE_CHECKING:
     from rbench.verdicts.baseline import Baseline
     from rbench.verdicts.fail_if import Condition, Conditions
     from rbench.verdicts.gate import Checked
-    from rbench.verdicts.gate_rows import RowMetric
 
 
-def write_baseline(runs: Sequence[Path | str], out: Path) -> Baseline:
+def write_baseline(
+    runs: Sequence[Path | str], out: Path, *, metric: Sequence[str] = (), include: Sequence[Path] = ()
+) -> Baseline:
     """Write what later RUNs are checked against into one file; see `rbench.verdicts.baseline`.
 
     Args:
         runs: one RUN, or several of the same suite whose encoders were trained with other seeds.
         out: the file; its name ends in `.json` or `.json.gz`.
+        metric: metrics that checks shall judge beside the usual ones, whose values are then kept.
+        include: folders with metrics of your own.
 
-    Raises StoreError where a RUN cannot serve; the message names it and says why.
+    Raises StoreError where a RUN cannot serve; the message names it and says why. Raises SuiteError for an unknown
+    metric.
     """
     from rbench.tables import Results
     from rbench.verdicts import baseline
 
     if not out.name.endswith((".json", ".json.gz")):
         raise StoreError(f"{out}: a baseline is a .json or .json.gz file")
-    made = baseline.baseline_of([Results.of(Store(Path(run))) for run in runs])
+    metrics = Metrics(Registry(include))
+    kept = _metrics(metric, metrics)[0] if metric else ()
+    read = [Results.of(Store(Path(run)), metrics) for run in runs]
+    made = baseline.baseline_of(read, [one for one in kept if not one.gate])
     baseline.write(made, out)
     return made
 
@@ -43,7 +52,7 @@ def baseline_notes(made: Baseline) -> list[str]:
     """Say of which cells of a baseline no check will decide: too few texts, or flags."""
     from rbench.verdicts.gate import thin
 
-    return thin(made)
+    return thin(made, Metrics())
 
 
 def check(
@@ -56,50 +65,70 @@ def check(
     about_these_weights: bool = False,
     allow_undecided: bool = False,
     encoders: Sequence[str] = (),
+    include: Sequence[Path] = (),
 ) -> Checked:
     """Check a RUN against a baseline file.
 
     Args:
-        metric: which rows are judged: `aua`, `clean` and `asr`; empty: all three. With `any_attack` among them all
-            attacks on a victim count together, in place of each.
+        metric: which rows are judged: empty: `aua`, `clean` and `asr`. Others need a baseline that keeps their values.
+            With `any_attack` among them all attacks on a victim count together, in place of each.
         tolerance: in points (0..100): what gets worse by so much passes. One number for all metrics, or by metric, as a
             mapping or as `clean=2,aua=2,asr=5`; a metric without one has 2.
         alpha: how often a check without any true change may fail, above 0 and below 0.5.
         about_these_weights: whether weights that are worse fail, even if another training might not be.
         allow_undecided: whether the check passes although a row cannot be judged.
         encoders: the encoders whose cells are checked; empty: all.
+        include: folders with metrics of your own.
 
-    Raises StoreError where a value is out of range, the file or the RUN cannot be read, or they differ in more than the
-    victims.
+    Raises SuiteError where there is no such metric. Raises StoreError where a value is out of range, the file or the
+    RUN cannot be read, or they differ in more than the victims.
     """
     from rbench.tables import Results
     from rbench.verdicts import gate
     from rbench.verdicts.baseline import read
+    from rbench.verdicts.gate_rows import judged
 
     if not 0 < alpha < 0.5:
         raise StoreError(f"alpha {alpha}: a significance level of a check lies between 0 and 0.5")
-    metrics, together = _metrics([metric] if isinstance(metric, str) else metric)
-    rules = gate.Rules(metrics, together, _tolerances(tolerance), alpha, about_these_weights, allow_undecided)
+    known = Metrics(Registry(include))
+    chosen, together = _metrics([metric] if isinstance(metric, str) else metric, known)
+    limits = _tolerances(tolerance, tuple(dict.fromkeys((*judged(known), *chosen))))
+    rules = gate.Rules(chosen, together, limits, alpha, about_these_weights, allow_undecided)
     found = read(Path(baseline))
-    return gate.check(Results.of(Store(Path(run))), found, rules, encoders)
+    return gate.check(Results.of(Store(Path(run)), known), found, rules, encoders)
 
 
-def _metrics(names: Sequence[str]) -> tuple[tuple[RowMetric, ...], bool]:
-    """Return the metrics that are asked for, in their order, and whether all attacks count together."""
-    from rbench.spec.claimed import ANY_ATTACK
-    from rbench.verdicts.gate_rows import METRICS
+def _metrics(names: Sequence[str], known: Metrics) -> tuple[tuple[Metric, ...], bool]:
+    """Return the metrics that are asked for, in their order, and whether all attacks count together.
 
-    for name in names:
-        if name not in (*METRICS, ANY_ATTACK):
-            raise StoreError(f"unknown metric {name!r}; a check is of {', '.join((*METRICS, ANY_ATTACK))}")
-    chosen = tuple(metric for metric in METRICS if metric in names)
-    return chosen or METRICS, ANY_ATTACK in names
+    Raises SuiteError where there is no such metric, and StoreError where a check cannot judge it.
+    """
+    from rbench.verdicts.gate_rows import ANY_ATTACK, judged
+
+    usual = judged(known)
+    asked = [known[name] for name in dict.fromkeys(names) if name != ANY_ATTACK]
+    for one in asked:
+        _check_judged(one, together=ANY_ATTACK in names)
+    chosen = (*(one for one in usual if one in asked), *(one for one in asked if one not in usual))
+    return chosen or usual, ANY_ATTACK in names
 
 
-def _tolerances(given: float | str | Mapping[str, float]) -> dict[RowMetric, float]:
+def _check_judged(metric: Metric, *, together: bool) -> None:
+    """Raise StoreError where a check cannot judge a metric."""
+    why = ""
+    if not metric.share:
+        why = "a check judges shares of texts, text by text, and it is a mean"
+    elif metric.about.best is None:
+        why = "neither of its ends is good"
+    elif metric.of == "all attacks" or (together and not metric.gate):
+        why = "the baseline has its values for each attack alone"
+    if why:
+        raise StoreError(f"{metric.name} cannot be checked: {why}")
+
+
+def _tolerances(given: float | str | Mapping[str, float], metrics: Sequence[Metric]) -> dict[str, float]:
     """Read what `check` takes as `tolerance`. Raises StoreError for anything else."""
-    from rbench.verdicts.gate_rows import METRICS
-
+    names = tuple(metric.name for metric in metrics)
     form = "write one number of points, or one for each metric such as clean=2,aua=2,asr=5"
     parts: Mapping[str, object]
     if isinstance(given, Mapping):
@@ -110,11 +139,11 @@ def _tolerances(given: float | str | Mapping[str, float]) -> dict[RowMetric, flo
         if len(parts) < len(pairs):
             raise StoreError(f"tolerance {given!r} names a metric twice; {form}")
     else:
-        parts = dict.fromkeys(METRICS, given)
-    read: dict[RowMetric, float] = {}
+        parts = dict.fromkeys(names, given)
+    read: dict[str, float] = {}
     for name, value in parts.items():
-        if name not in METRICS:
-            raise StoreError(f"tolerance {given!r}: {name!r} is not one of {', '.join(METRICS)}; {form}")
+        if name not in names:
+            raise StoreError(f"tolerance {given!r}: {name!r} is not one of {', '.join(names)}; {form}")
         try:
             points = float(cast(Any, value))
         except (TypeError, ValueError):
@@ -158,11 +187,12 @@ def write_reports(found: Checked | str, *, junit: Path | None = None, summary: P
             file.write(text)
 
 
-def conditions(texts: Sequence[str]) -> tuple[Condition, ...]:
+def conditions(texts: Sequence[str], include: Sequence[Path] = ()) -> tuple[Condition, ...]:
     """Parse conditions such as `asr > 60`. Raises SuiteError for a wrong one."""
     from rbench.verdicts.fail_if import parse
 
-    return tuple(parse(text) for text in texts)
+    metrics = Metrics(Registry(include))
+    return tuple(parse(text, metrics) for text in texts)
 
 
 def check_conditions(
@@ -179,17 +209,17 @@ def check_conditions(
     options = options or Options()
     ground = of_plan(plan(suite, options).plan, Registry(options.include))
     for one in wanted:
-        if (why := missing(one.metric, ground)) is not None:
+        if (why := missing(one.metric.name, ground)) is not None:
             raise SuiteError(f"--fail-if {str(one)!r}: {why}")
 
 
-def met(run: Path | str, wanted: Sequence[Condition]) -> Conditions:
+def met(run: Path | str, wanted: Sequence[Condition], include: Sequence[Path] = ()) -> Conditions:
     """Return the cells of a RUN that meet one of some conditions with their whole interval, and those that cannot be
     judged."""
     from rbench.tables import Results
     from rbench.verdicts.fail_if import judge
 
-    return judge(Results.of(Store(Path(run))), wanted)
+    return judge(Results.of(Store(Path(run)), Metrics(Registry(include))), wanted)
 
 
 def _write(path: Path, text: str) -> None:

@@ -49,7 +49,7 @@ def report(run: Runs, out: Path | None = None, *, texts: bool = True, include: S
         raise StoreError(f"--out {target}: a report is one HTML file; let its name end in .html")
     if out is not None:
         make_folder_of(target)
-    return write(results_of(run), target, Registry(include), texts=texts).files
+    return write(results_of(run, include), target, Registry(include), texts=texts).files
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ from rbench.api.report import write_beside
 from rbench.api.run_result import RunResult
 from rbench.api.told import Told
 from rbench.errors import ResourceError, StoreError
+from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
 from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
-from rbench.spec import CONTRAST, Job, Plan, Record
+from rbench.spec import CONTRAST, TABLES, Job, Plan, Record
 from rbench.storage import origin, texts, timeouts
 from rbench.storage.board import TeamBoard
 from rbench.storage.runs import Store
@@ -307,8 +308,8 @@ def _make(
     prepared: Prepared, options: Options, store: Store, found: Standing, progress: Progress, *, report: bool
 ) -> _Made:
     """Write the suite's tables and figures, judge its claims, and write the report if it is wanted."""
-    tables = _write_tables(prepared, store, found, progress)
-    results = Results(store, prepared.plan, found)
+    results = Results(store, prepared.plan, found, Metrics(Registry(options.include)))
+    tables = _write_tables(prepared, store, results, progress)
     figures = write_figures(results, prepared.loaded.modules, progress.note)
     claims = summary(results, Registry(options.include))
     page, why = write_beside(results, Registry(options.include), texts=store.texts) if report else (None, "")
@@ -333,7 +334,7 @@ def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache)
         yield workers
 
 
-def _write_tables(prepared: Prepared, store: Store, found: Standing, progress: Progress) -> list[str]:
+def _write_tables(prepared: Prepared, store: Store, results: Results, progress: Progress) -> list[str]:
     """Write the suite's tables in every format under RUN/tables; return them as markdown.
 
     A measure that has nothing to show yet is named in a note.
@@ -341,20 +342,22 @@ def _write_tables(prepared: Prepared, store: Store, found: Standing, progress: P
     suite = prepared.plan.suite
     asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.contrast, "positives": suite.build}
     asked["advsts"] = suite.attacks if any(prepared.loaded.tasks[name].kind == "sts" for name in suite.tasks) else ()
-    wanted_tables = [wanted for wanted in suite.tables if wanted.measure or asked.get(wanted.metric, suite.attacks)]
+    metrics = results.metrics
+    measures = {wanted.metric for wanted in suite.tables if wanted.metric not in metrics} - {*TABLES}
+    wanted_tables = [one for one in suite.tables if one.metric in measures or asked.get(one.metric, suite.attacks)]
     if not prepared.plan.texts:
         wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]
     if not wanted_tables:
         return []
     from rbench.api.tables import TableLook, made, rendered
 
-    results, shown = Results(store, prepared.plan, found), []
+    shown: list[str] = []
     for wanted in wanted_tables:
         try:
-            measure = prepared.loaded.modules["measures", wanted.metric] if wanted.measure else None
+            measure = prepared.loaded.modules["measures", wanted.metric] if wanted.metric in measures else None
             table = made(results, wanted, measure)
         except StoreError as error:
-            if not wanted.measure:
+            if wanted.metric not in measures:
                 raise
             progress.note(f"the table {wanted.label} is left out: {error}")
             continue

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rbench.errors import StoreError
+from rbench.load.metrics import Metrics
+from rbench.load.registry import Registry
 from rbench.plan.union import union
 from rbench.storage import merge as merging
 from rbench.storage.joined import Joined, Part
@@ -51,19 +53,22 @@ def paths(runs: Runs) -> list[Path]:
     return found
 
 
-def results_of(runs: Runs) -> Results:
-    """Read one RUN, or several as one. The log says what is left out, and where RUNs have
-    other numbers for one job.
+def results_of(runs: Runs, include: Sequence[Path | str] = ()) -> Results:
+    """Read one RUN, or several as one. The log says what is left out, and where RUNs have other numbers for one job.
+
+    Args:
+        runs: the folders.
+        include: folders with metrics of the user's.
 
     Raises StoreError as `rbench.tables.Results.of` does; also where RUNs differ in what has one name.
     """
     first, *others = paths(runs)
     if not others:
-        return Results.of(Store(first))
+        return Results.of(Store(first), Metrics(Registry(include)))
     joined, notes = _joined([Store(path) for path in (first, *others)])
     for note in notes:
         log.warning("%s", note)
-    return Results(joined, joined.plan(), joined.standing)
+    return Results(joined, joined.plan(), joined.standing, Metrics(Registry(include)))
 
 
 def reader_of(runs: Runs) -> Reader:

@@ -88,7 +88,7 @@ def site(
     target = Path(out)
     before = _listed(target)
     registry = Registry(include)
-    read, left_out = _opened(_folders(runs), claims, registry)
+    read, left_out = _opened(_folders(runs), claims, registry, include)
     made = _Made()
     while read:  # a RUN that is done is let go, because its outcomes take memory
         _add(read.pop(0), target, registry, made, texts=texts)
@@ -144,7 +144,9 @@ def _folders(runs: Runs) -> list[Path]:
     return list(found.values())
 
 
-def _opened(folders: Sequence[Path], claims: Path | None, registry: Registry) -> tuple[list[_Read], list[Fact]]:
+def _opened(
+    folders: Sequence[Path], claims: Path | None, registry: Registry, include: Sequence[Path]
+) -> tuple[list[_Read], list[Fact]]:
     """Read the plans and records of RUNs, and the claims on them. Return also what cannot be read.
 
     Raises StoreError where no RUN can be read, or no file of `claims` is for one of them.
@@ -155,7 +157,7 @@ def _opened(folders: Sequence[Path], claims: Path | None, registry: Registry) ->
     read, left_out = [], []
     for folder, stem in zip(folders, stems, strict=True):
         try:
-            results = results_of(folder)
+            results = results_of(folder, include)
         except StoreError as error:
             left_out.append(Fact(name=folder.name, value=str(error)))
             continue

@@ -1,17 +1,18 @@
-"""Make any table of a RUN and render it: of a built-in metric, or of a measure that is found by its name."""
+"""Make any table of a RUN and render it: of a metric or a measure, each found by its name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rbench.errors import RbenchError, StoreError, SuiteError
 from rbench.load.code import Module
-from rbench.load.measures import find_measure
+from rbench.load.measures import find_measure, refused
+from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
-from rbench.spec import Bold, FontSize, Metric, Notes, TableSpec
+from rbench.spec import Bold, FontSize, Notes, TableSpec
 from rbench.system.own_code import told
 
 if TYPE_CHECKING:
@@ -27,12 +28,13 @@ def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Seq
     Raises SuiteError for an unknown metric, wrong options, or what cannot be honoured, and StoreError where the RUN has
     nothing to show.
     """
-    check(wanted)
+    registry = Registry(include)
+    measure = find_measure(wanted.metric, registry)
+    check(wanted, registry)
     look.check(fmt, wanted)
-    measure = find_measure(wanted.metric, Registry(include))
     from rbench.api.runs import results_of
 
-    results = results_of(run)
+    results = results_of(run, include)
     if measure is not None and not wanted.options:
         asked = (table for table in results.plan.suite.tables if table.metric == wanted.metric)
         wanted = wanted.model_copy(update={"options": next(asked, wanted).options})
@@ -40,14 +42,14 @@ def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Seq
 
 
 def made(results: Results, wanted: TableSpec, measure: Module | None) -> Table:
-    """Make one table; `measure` is None for a built-in metric.
+    """Make one table; `measure` is None for a metric, and for a table that is neither.
 
     Raises as `of_run` does, and StoreError where a user's own measure raises an exception or returns no table.
     """
     from rbench.tables import Table, build
 
     if measure is None:
-        return build(results, cast(Metric, wanted.metric), wanted.layout, wanted.pick, wanted.aggregation)
+        return build(results, wanted.metric, wanted.layout, wanted.pick, wanted.aggregation)
     module: Any = measure.open()
     try:
         table: Table = module.table(_options(module, wanted.options), results)
@@ -63,10 +65,10 @@ def made(results: Results, wanted: TableSpec, measure: Module | None) -> Table:
     return table
 
 
-def check(wanted: TableSpec) -> None:
+def check(wanted: TableSpec, registry: Registry) -> None:
     """Raise SuiteError for a table that cannot honour what is asked of it, with the remedy."""
-    if (refused := wanted.refused) is not None:
-        raise SuiteError(refused[1])
+    if (found := refused(wanted, Metrics(registry))) is not None:
+        raise SuiteError(found[1])
 
 
 def for_people(table: Table, results: Results, bold: Bold | None = None, *, names: bool = False) -> Table:

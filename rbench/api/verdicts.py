@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, NamedTuple
 
 from rbench.errors import StoreError
+from rbench.load.metrics import Metrics
+from rbench.load.registry import Registry
 from rbench.spec import Outcome, Plan
 from rbench.spec.unlisted import known_as
 
@@ -33,6 +35,7 @@ def compare(
     between: tuple[str, str],
     metric: str = "asr",
     common: bool = False,
+    include: Sequence[Path] = (),
 ) -> Comparison:
     """Compare two encoders in every cell (task, strategy, attack) that both have.
 
@@ -41,11 +44,12 @@ def compare(
         other_run: the RUN of the second encoder.
         between: the two encoders, as the suites or tables name them (by name, folder, hub id or label); the same
             encoder twice compares two RUNs of it.
-        metric: `asr`, `aua`, `clean`, `queries`, `perturbed` (the share of words changed), `seconds` an example, or
-            `any_attack` (at least one of all attacks on a victim).
+        metric: one of `rbench list metrics`.
         common: whether to compare the examples that both have where the RUNs attacked others too.
+        include: folders with metrics of your own.
 
     Raises:
+        SuiteError: there is no such metric.
         StoreError: a folder is not a RUN, an encoder is unknown, nothing is common, or the RUNs differ in more than the
             encoder.
     """
@@ -53,18 +57,17 @@ def compare(
     from rbench.storage.runs.folder import folder_path
     from rbench.tables import Results
     from rbench.verdicts.compare import compare_encoders
-    from rbench.verdicts.pairing import METRICS, Compared
 
-    if metric not in get_args(Compared):
-        raise StoreError(f"unknown metric {metric!r}; encoders are compared by {', '.join(METRICS)}")
+    metrics = Metrics(Registry(include))
+    _ = metrics[metric]  # a wrong name is told before anything is read
     if isinstance(between, str) or not isinstance(between, Sequence) or [type(one) for one in between] != [str, str]:
         raise StoreError(f"between={between!r}: expected the names of two encoders")
-    first = Results.of(Store(folder_path(run)))
-    second = first if other_run is None else Results.of(Store(folder_path(other_run)))
+    first = Results.of(Store(folder_path(run)), metrics)
+    second = first if other_run is None else Results.of(Store(folder_path(other_run)), metrics)
     one, other = _label(between[0], first.plan), _label(between[1], second.plan)
     if one == other and other_run is None:
         raise StoreError(f"{one} cannot be compared with itself in one RUN; name a second RUN or encoder")
-    return compare_encoders((first, one), (second, other), cast(Compared, metric), common=common)
+    return compare_encoders((first, one), (second, other), metric, common=common)
 
 
 def _label(encoder: str, plan: Plan) -> str:
@@ -82,8 +85,8 @@ def comparison_table(found: Comparison, fmt: str = "markdown") -> str:
 
 
 def fell_alone(found: Comparison, most: int) -> Iterator[FellAlone]:
-    """Yield up to `most` texts of each cell that fell with one encoder alone. Only comparisons of ASR have such."""
+    """Yield up to `most` texts of each cell that fell with one encoder alone, of metrics that count what fell."""
     for cell in found.cells:
-        for one, other in cell.fell_only[:most]:
-            fell, name = (one, found.one) if one.status == "succeeded" else (other, found.other)
+        for fell, first in cell.fell_only[:most]:
+            name = found.one if first else found.other
             yield FellAlone(str(cell.name), name, fell, cell.columns, cell.labels)

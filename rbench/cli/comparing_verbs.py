@@ -10,6 +10,7 @@ import typer
 from rbench.cli import arguments as a
 from rbench.cli.console import say
 from rbench.cli.verbs import MEASURE, app, verb
+from rbench.load.search_path import search_path
 
 
 @app.command(
@@ -34,9 +35,9 @@ def compare(
         str,
         typer.Option(
             "--metric",
-            callback=a.one_of("metric", ("asr", "aua", "clean", "queries", "perturbed", "seconds", "any_attack")),
-            help="asr, aua, clean, queries, perturbed (words changed), seconds, or any_attack: whether at least one of "
-            "all attacks succeeded.",
+            metavar="NAME",
+            help="A name of rbench list metrics, such as asr, aua, clean, queries, or any_attack: whether at least one "
+            "of all attacks succeeded.",
         ),
     ] = "asr",
     common: Annotated[
@@ -52,6 +53,7 @@ def compare(
             "--format", callback=a.one_of("format", a.FORMATS), metavar="NAME", help=f"{', '.join(a.FORMATS)}."
         ),
     ] = "markdown",
+    include: a.IncludeOption = None,
 ) -> None:
     """Compare two encoders, text by text.
 
@@ -61,7 +63,8 @@ def compare(
     from rbench import api
     from rbench.cli import diffs
 
-    found = api.compare(run, other, between=between, metric=metric, common=common)
+    folders = search_path(include or (), "RBENCH_INCLUDE")
+    found = api.compare(run, other, between=between, metric=metric, common=common, include=folders)
     say(api.comparison_table(found, fmt).rstrip("\n"))
     for i, one in enumerate(api.fell_alone(found, show)):
         if not i:

@@ -11,6 +11,7 @@ from rbench.cli import arguments as a
 from rbench.cli.console import say, tell
 from rbench.cli.verbs import CHECK_FAILED, MEASURE, UNDECIDED, app, verb
 from rbench.errors import RbenchError
+from rbench.load.search_path import search_path
 
 
 @app.command(
@@ -29,6 +30,16 @@ def baseline(
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", dir_okay=False, help="A .json file; .json.gz is compressed.")
     ],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="NAME",
+            help="Keep the values of this metric too, so that checks can judge it: a share, such as one of your own. "
+            "May be repeated.",
+        ),
+    ] = None,
+    include: a.IncludeOption = None,
 ) -> None:
     """Keep what later runs are checked against, in a small file.
 
@@ -38,7 +49,7 @@ def baseline(
     """
     from rbench import api
 
-    made = api.write_baseline(runs, out)
+    made = api.write_baseline(runs, out, metric=metric or (), include=search_path(include or (), "RBENCH_INCLUDE"))
     cells, runs_ = (f"{n} {what}{'s' * (n > 1)}" for n, what in ((len(made.cells), "cell"), (made.runs, "run")))
     tell(f"{out}: {cells}, {runs_}, {out.stat().st_size:,} bytes")
     for note in api.baseline_notes(made):
@@ -61,8 +72,8 @@ def check(
         typer.Option(
             "--metric",
             metavar="NAME",
-            help="Judge this alone: aua (accuracy under attack), clean, or asr. any_attack: whether at least one of "
-            "all attacks succeeded, in place of each attack. May be repeated.",
+            help="Judge this alone: aua (accuracy under attack), clean, asr, or a metric that the baseline keeps. "
+            "any_attack: whether at least one of all attacks succeeded, in place of each attack. May be repeated.",
         ),
     ] = None,
     tolerance: Annotated[
@@ -89,6 +100,7 @@ def check(
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", dir_okay=False, help="Write JUnit XML.")
     ] = None,
+    include: a.IncludeOption = None,
     github: Annotated[bool, typer.Option("--github", help="Print annotations for GitHub Actions.")] = False,
     summary: Annotated[
         Path | None,
@@ -123,6 +135,7 @@ def check(
             about_these_weights=about_these_weights,
             allow_undecided=allow_undecided,
             encoders=encoder or (),
+            include=search_path(include or (), "RBENCH_INCLUDE"),
         )
     except (RbenchError, OSError) as error:  # CI shows what is in these, and not standard error
         for line in api.check_annotations(str(error)) if github else ():

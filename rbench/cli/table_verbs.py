@@ -64,12 +64,10 @@ def table(
         typer.Option(
             "--metric",
             metavar="NAME",
-            help="asr: attack success rate; queries: model queries per attacked example; aua: accuracy under attack; "
-            "clean: accuracy before attack; perturbed: share of words changed; seconds: time per attacked example; "
-            "oracle_asr: successes that keep the true label (mini tasks); sts: Spearman correlations of evaluations; "
-            "contrast: accuracy on contrast sets, and consistency; positives: the hard positives that a suite builds; "
-            "advsts: attacks on similarity scores, with errors and correlations before and after; or a measure: rbench "
-            "list measures. (default: asr; with --with-paper all that the paper prints)",
+            help="A metric, such as asr (rbench list metrics); or a measure, such as quality (rbench list measures); "
+            "or sts: Spearman correlations of evaluations; contrast: accuracy on contrast sets, and consistency; "
+            "positives: the hard positives that a suite builds; advsts: attacks on similarity scores, with errors and "
+            "correlations before and after. (default: asr; with --with-paper all that the paper prints)",
         ),
     ] = None,
     fmt: Annotated[

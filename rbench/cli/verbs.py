@@ -166,7 +166,7 @@ def run(
     from rbench.cli import show
     from rbench.progress.bars import watching
 
-    limits = api.conditions(fail_if or ())
+    limits = api.conditions(fail_if or (), search_path(include or (), "RBENCH_INCLUDE"))
     overrides = [*(overrides or ()), *a.seeded(seeds, overrides or ())]
     options = options_of(
         profile, overrides, data, models, include, device, only=only, limit=limit, out=out, fresh=fresh
@@ -189,7 +189,7 @@ def run(
     if left and (limits or not result.submitted):  # what was submitted need not be waited for
         raise typer.Exit(INCOMPLETE)
     if limits:
-        judged = api.met(result.run, limits)
+        judged = api.met(result.run, limits, options.include)
         show.conditions((*judged.met, *judged.undecided))
         if judged.met or (judged.undecided and not allow_undecided):
             raise typer.Exit(CHECK_FAILED if judged.met else UNDECIDED)

@@ -1,4 +1,4 @@
-"""Attack success rate against the dose of a training: the size of its perturbation, or an option of its objective.
+"""A metric against the dose of a training: the size of its perturbation, or an option of its objective.
 
 A panel is an attack on a task. Encoders whose trainings differ in the dose alone are joined by a line. Encoders without
 a dose are controls: a line across the panel, with the band of its interval. Bars and bands cover the choice of texts,
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rbench.errors import StoreError
 from rbench.figures import style
+from rbench.load.metrics import HEADLINE
 from rbench.load.registry import unknown
+from rbench.metrics import Metric
 from rbench.spec import Job, TrainSpec
 from rbench.spec.common import Strict
 from rbench.tables import Results
@@ -36,6 +38,8 @@ class Options(Strict):
     x: str = RATIO
     """The dose: a number that trainings measured (the mean of its series; docs/health.md), or an option of their
     objective, such as `beta`."""
+    metric: str = HEADLINE
+    """A metric of attacks."""
     attack: str | None = None
     """The only attack to draw; None: all."""
     task: str | None = None
@@ -64,7 +68,7 @@ Place = tuple[str, str, str]
 
 def draw(options: Options, results: Results) -> Figure:
     """Draw from the records. StoreError where nothing is done, a name is unknown, or no training has the dose."""
-    of = grid(results)
+    of, metric = grid(results), results.metrics[options.metric]
     cells = _cells(of, options)
     lines = _lines(_dosed(cells.values(), options, results))
     if not lines:
@@ -83,18 +87,18 @@ def draw(options: Options, results: Results) -> Figure:
                 ((one.doses[place[0]], cells[*place, one.encoder]) for one in there), key=lambda point: point[0]
             )
             if points:
-                entries.setdefault(label, _line(axes, points, looks[label], label))
+                entries.setdefault(label, _line(axes, metric, points, looks[label], label))
         for name in controls:
             if (cell := cells.get((*place, name))) is not None:
-                entries.setdefault(name, _across(axes, cell, looks[name]))
+                entries.setdefault(name, _across(axes, metric, cell, looks[name]))
         if options.scale == "log":
             style.log(axes, "x")
         axes.set_xlabel("|delta| / |x|" if options.x == RATIO else options.x)
         if i % columns == 0:
-            axes.set_ylabel("ASR (%)")
+            axes.set_ylabel(style.axis(metric.about))
     style.legend(figure, [entries[label] for label in looks if label in entries], [n for n in looks if n in entries])
     missing = sum((cell.task, cell.finetune, cell.attack) in places for cell in of.cells.values()) - len(cells)
-    style.note(figure, _note(of, list(cells.values()), missing))
+    style.note(figure, _note(of, metric, list(cells.values()), missing))
     return figure
 
 
@@ -224,38 +228,38 @@ def _title(of: Grid, place: Place) -> str:
     return ", ".join([attack, *([task] if len(of.tasks) > 1 else []), *([finetune] if len(of.finetunes) > 1 else [])])
 
 
-def _asr(cell: Cell) -> tuple[float, style.Interval]:
-    """Return ASR and its 95% interval, in percent."""
-    score = cell.score("asr")
-    interval = None if score.low is None or score.high is None else (100 * score.low, 100 * score.high)
-    return 100 * (score.value or 0), interval
+def _value(metric: Metric, cell: Cell) -> tuple[float, style.Interval]:
+    """Return the metric and its 95% interval, shares in percent."""
+    score, scale = cell.score(metric.name), 100 if metric.about.percent else 1
+    interval = None if score.low is None or score.high is None else (scale * score.low, scale * score.high)
+    return scale * (score.value or 0), interval
 
 
-def _line(axes: Axes, points: Sequence[tuple[float, Cell]], index: int, label: str) -> Artist:
+def _line(axes: Axes, metric: Metric, points: Sequence[tuple[float, Cell]], index: int, label: str) -> Artist:
     """Draw the encoders of one line, and return what the legend shows."""
-    values, intervals = zip(*(_asr(cell) for _, cell in points), strict=True)
+    values, intervals = zip(*(_value(metric, cell) for _, cell in points), strict=True)
     doses = [dose for dose, _ in points]
-    single = [(dose, rate) for dose, cell in points for rate in _trainings(cell)]
+    single = [(dose, rate) for dose, cell in points for rate in _trainings(metric, cell)]
     _circles(axes, [dose for dose, _ in single], [rate for _, rate in single], index)
     line = {"index": index, "label": label, "joined": len(points) > 1}
     return style.points(axes, doses, values, y_intervals=intervals, **line)  # type: ignore[arg-type, return-value]
 
 
-def _across(axes: Axes, cell: Cell, index: int) -> Artist:
+def _across(axes: Axes, metric: Metric, cell: Cell, index: int) -> Artist:
     """Draw a control, and return what the legend shows."""
-    value, interval = _asr(cell)
+    value, interval = _value(metric, cell)
     own = {key: look for key, look in style.look(index).items() if key in ("color", "linestyle")}
-    single = _trainings(cell)
+    single = _trainings(metric, cell)
     _circles(axes, [_EDGE] * len(single), single, index, transform=axes.get_yaxis_transform())
     if interval is not None:
         axes.axhspan(*interval, color=own["color"], alpha=0.1, linewidth=0)
     return axes.axhline(value, linewidth=0.9, label=cell.encoder, **own)
 
 
-def _trainings(cell: Cell) -> list[float]:
-    """Return the ASR of each training in percent, a mean over its fine-tuning seeds; none where there is only one."""
-    draws = cell.draws("asr")
-    return [100 * mean for _, mean in draws.means] if draws is not None and len(draws.means) > 1 else []
+def _trainings(metric: Metric, cell: Cell) -> list[float]:
+    """Return the metric of each training, a mean over its fine-tuning seeds; none where there is only one."""
+    draws, scale = cell.draws(metric.name), 100 if metric.about.percent else 1
+    return [scale * mean for _, mean in draws.means] if draws is not None and len(draws.means) > 1 else []
 
 
 def _circles(axes: Axes, x: Sequence[float], y: Sequence[float], index: int, **how: Any) -> None:
@@ -265,14 +269,14 @@ def _circles(axes: Axes, x: Sequence[float], y: Sequence[float], index: int, **h
         axes.scatter(x, y, s=9, facecolors="white", edgecolors=colour, linewidths=0.7, zorder=5, **how)
 
 
-def _note(of: Grid, cells: Sequence[Cell], missing: int) -> str:
+def _note(of: Grid, metric: Metric, cells: Sequence[Cell], missing: int) -> str:
     """Return the note below the figure: what n is, which intervals are shown, what is missing or flagged."""
-    said = f"n {spanned(cell.pooled.attacked for cell in cells)}; bars and bands are 95% intervals"
-    several = sum(cell.levelled("asr") for cell in cells)
+    said = f"n {spanned(cell.pooled_as(metric.name).n for cell in cells)}; bars and bands are 95% intervals"
+    several = sum(cell.levelled(metric.name) for cell in cells)
     if several:
         which = "" if several == len(cells) else f" in the {several} cells that have several"
         said += f". They cover differences between seeds, too{which}"
-    said += ". Small circles are single trainings." if any(map(_trainings, cells)) else "."
+    said += ". Small circles are single trainings." if any(_trainings(metric, cell) for cell in cells) else "."
     said += f" Not drawn, since they are not done or withheld: {missing} cells." if missing else ""
     partial = sum(cell.partial for cell in cells)
     said += f" In {partial} cells some seeds are not done." if partial else ""

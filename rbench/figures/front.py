@@ -6,10 +6,11 @@ better in one. Intervals are of each number by itself, so encoders whose bars ov
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rbench.errors import StoreError
 from rbench.figures import style
+from rbench.load.metrics import HEADLINE
 from rbench.score.front import front
 from rbench.spec.common import Strict
 from rbench.tables import Results
@@ -27,16 +28,15 @@ if TYPE_CHECKING:
 TITLE = "Quality (STS or clean accuracy) against robustness (ASR or accuracy under attack), with the front of both"
 _COLUMNS = 3
 """Most panels side by side."""
-_LABEL = {"asr": "ASR (%)", "aua": "Accuracy under attack (%)", "clean": "Clean accuracy (%)"}
 
 
 class Options(Strict):
     """What a suite may set."""
 
-    quality: Literal["sts", "clean"] | None = None
-    """`sts`: average of the suite's STS tasks; `clean`: clean accuracy. None: `sts` where the RUN has it."""
-    robustness: Literal["asr", "aua"] = "asr"
-    """Attack success rate, or accuracy under attack."""
+    quality: str | None = None
+    """`sts`: average of the suite's STS tasks; or a metric such as `clean`. None: `sts` where the RUN has it."""
+    robustness: str = HEADLINE
+    """A metric of attacks, of which one end is good."""
     attack: str | None = None
     """The only attack to draw; None: all."""
     task: str | None = None
@@ -50,10 +50,10 @@ class Mark(NamedTuple):
     quality: Number
     robustness: Number
 
-    def point(self, robustness: str) -> tuple[float, float]:
-        """Return both numbers so that high is good."""
+    def point(self, lowest: bool) -> tuple[float, float]:
+        """Return both numbers so that high is good. `lowest`: whether low robustness is good."""
         across = self.robustness.value or 0.0
-        return (-across if robustness == "asr" else across), self.quality.value or 0.0
+        return (-across if lowest else across), self.quality.value or 0.0
 
 
 def draw(options: Options, results: Results) -> Figure:
@@ -65,6 +65,7 @@ def draw(options: Options, results: Results) -> Figure:
             f"{results.root} has no STS: suite {of.plan.suite.name} evaluates on no STS task. Add one under `evaluate` "
             "and run it again, or draw `--option quality=clean`"
         )
+    robust = of.metrics[options.robustness].about
     _check(options, of)
     panels, left = _panels(options, of, vectors, quality)
     if not panels:
@@ -76,15 +77,15 @@ def draw(options: Options, results: Results) -> Figure:
     labels = list(dict.fromkeys(mark.label for _, marks in panels for mark in marks))
     drawn: dict[str, Artist] = {}
     for place, (_, marks) in zip(axes, panels, strict=True):
-        _join(place, marks, options.robustness)
+        _join(place, marks, lowest=robust.best == "lowest")
         for mark in marks:
             drawn.setdefault(mark.label, _mark(place, mark, labels.index(mark.label)))
-        place.set_xlabel(_LABEL[options.robustness])
+        place.set_xlabel(style.axis(robust))
     upright = f"STS, mean of {len(vectors.sets)} (×100)" if len(vectors.sets) > 1 else f"{''.join(vectors.sets)} (×100)"
     for place in axes[::_COLUMNS]:
-        place.set_ylabel(upright if quality == "sts" else _LABEL["clean"])
+        place.set_ylabel(upright if quality == "sts" else style.axis(of.metrics[quality].about))
     style.legend(figure, [drawn[label] for label in labels], labels)
-    style.note(figure, _note(panels, options, left))
+    style.note(figure, _note(panels, robust.column, left))
     return figure
 
 
@@ -109,7 +110,7 @@ def _panels(
     left: dict[str, None] = {}
     for cell in chosen:
         label = f"{cell.encoder}, {cell.finetune}" if several else cell.encoder
-        good = (vectors.mean or {}).get(cell.encoder) if quality == "sts" else _number(of, cell, "clean")
+        good = (vectors.mean or {}).get(cell.encoder) if quality == "sts" else _number(of, cell, quality)
         hard = _number(of, cell, options.robustness)
         if good is None or hard is None or good.value is None or hard.value is None:
             left[label] = None
@@ -119,16 +120,16 @@ def _panels(
     return list(panels.items()), list(left)
 
 
-def _number(of: Grid, cell: Cell, metric: Literal["clean", "asr", "aua"]) -> Number | None:
+def _number(of: Grid, cell: Cell, metric: str) -> Number | None:
     number = cell.number(metric)
-    return number.hidden(hiding(of, cell.jobs, metric)) if number is not None else None
+    return number.hidden(hiding(of, cell.jobs, of.metrics[metric])) if number is not None else None
 
 
 def _mark(axes: Axes, mark: Mark, index: int) -> Artist:
     found = style.points(
         axes,
-        [100 * (mark.robustness.value or 0)],
-        [100 * (mark.quality.value or 0)],
+        [_scaled(mark.robustness, mark.robustness.value)],
+        [_scaled(mark.quality, mark.quality.value)],
         index=index,
         label=mark.label,
         x_intervals=[_interval(mark.robustness)],
@@ -139,20 +140,28 @@ def _mark(axes: Axes, mark: Mark, index: int) -> Artist:
 
 
 def _interval(number: Number) -> style.Interval:
-    return None if number.low is None or number.high is None else (100 * number.low, 100 * number.high)
+    return (
+        None
+        if number.low is None or number.high is None
+        else (_scaled(number, number.low), _scaled(number, number.high))
+    )
 
 
-def _join(axes: Axes, marks: list[Mark], robustness: str) -> None:
+def _scaled(number: Number, value: float | None) -> float:
+    return (100 if number.percent else 1) * (value or 0.0)
+
+
+def _join(axes: Axes, marks: list[Mark], *, lowest: bool) -> None:
     """Join the marks on the front with a muted line behind them."""
-    on = [marks[i] for i in front([mark.point(robustness) for mark in marks])]
-    x = [100 * (mark.robustness.value or 0) for mark in on]
-    y = [100 * (mark.quality.value or 0) for mark in on]
+    on = [marks[i] for i in front([mark.point(lowest) for mark in marks])]
+    x = [_scaled(mark.robustness, mark.robustness.value) for mark in on]
+    y = [_scaled(mark.quality, mark.quality.value) for mark in on]
     axes.plot(x, y, color=style.MUTED, linewidth=0.9, zorder=1, label="front")
 
 
-def _note(panels: list[tuple[str, list[Mark]]], options: Options, left: list[str]) -> str:
+def _note(panels: list[tuple[str, list[Mark]]], column: str, left: list[str]) -> str:
     sizes = [mark.robustness.n for _, marks in panels for mark in marks if mark.robustness.n is not None]
-    said = f"n of {options.robustness.upper()} {spanned(sizes)}; bars are 95% intervals of each number by itself. "
+    said = f"n of {column} {spanned(sizes)}; bars are 95% intervals of each number by itself. "
     said += "The line joins the encoders that no other one dominates."
     if any(mark.quality.low is None for _, marks in panels for mark in marks):
         said += " The quality shown has no interval here."

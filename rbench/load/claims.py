@@ -9,12 +9,11 @@ from typing import NamedTuple
 from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.choices import choices, items, names
-from rbench.load.ground import ORACLE
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.quoted_claims import is_quoted, with_quoted
 from rbench.load.registry import unknown
 from rbench.spec import CLEAN, COSINE
-from rbench.spec.claimed import ANY_ATTACK, AXES, METRICS, SCORES, Ground, chains, comparisons
+from rbench.spec.claimed import AXES, SCORES, Ground, chains, comparisons
 from rbench.spec.claims import Axis, Claim, Subject
 from rbench.spec.unlisted import known_as
 
@@ -24,8 +23,6 @@ _NEEDS = {
     "sts": "`evaluate`, a list of STS tasks",
     "contrast": "`evaluate: [contrast]`",
     "parts": "a task that is made of several sources, such as anli",
-    ANY_ATTACK: "two or more `attacks`",
-    ORACLE: "`attacks` and a task with an oracle, such as mini-sentiment",
 }
 
 
@@ -133,11 +130,10 @@ def missing(metric: str, ground: Ground) -> str | None:
     """Say what a suite needs so that it has a metric; None if it has it."""
     if metric in ground.cells:
         return None
-    every = {*METRICS, *ground.measures}
-    if metric not in every:
-        return unknown("metric of a claim", metric, every)
-    table = SCORES.get(metric, metric if metric in (*ground.measures, ANY_ATTACK, ORACLE) else "")
-    needs = _NEEDS.get(table, f"`evaluate: [{table}]` or a table of it" if table else "`attacks`")
+    if metric not in ground.known:
+        return unknown("metric of a claim", metric, ground.known)
+    table = SCORES.get(metric, metric)
+    needs = ground.metrics.get(metric) or _NEEDS.get(table, f"`evaluate: [{table}]` or a table of it")
     return f"this suite does not produce the metric {metric}: it needs {needs}"
 
 
@@ -225,5 +221,5 @@ def _strange(one: Placed, base: Positioned, ground: Ground) -> Iterator[str]:
     for _, subject in one.claim.subjects:
         if subject.objective is not None and subject.objective not in ground.objectives:
             yield subject.objective
-    if one.claim.metric not in {*METRICS, *ground.measures}:
+    if one.claim.metric not in ground.known:
         yield one.claim.metric

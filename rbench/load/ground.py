@@ -10,12 +10,14 @@ from pydantic import BaseModel
 from rbench.errors import RbenchError
 from rbench.load.code import find
 from rbench.load.entries import Entries
+from rbench.load.metrics import Metric, Metrics
 from rbench.load.registry import Registry
 from rbench.spec import (
     ADVERSARIAL,
     AS_IS,
     CONTRAST,
     STS,
+    TABLES,
     Choice,
     ContrastSpec,
     MeasureNeeds,
@@ -25,9 +27,8 @@ from rbench.spec import (
     TrainSpec,
     bases,
 )
-from rbench.spec.claimed import ANY_ATTACK, ATTACKED, SCORES, CellOf, Ground, Trained, measured_cells
+from rbench.spec.claimed import SCORES, CellOf, Ground, Trained, measured_cells
 
-ORACLE = "oracle_asr"
 Cells = Sequence[CellOf]
 
 
@@ -70,7 +71,7 @@ def of_suite(
             _contrast(victims, sets),
             [CellOf(e, task, None, f) for e, task, f in victims] if ADVERSARIAL in asked else [],
             [CellOf(e, part, None, f) for e, t, f in victims for part in _parts(entries.tasks.found.get(t))],
-            suite,
+            (suite, Metrics(entries.modules.registry)),
             {
                 one.what.name: [cell for e in suite.encoders for cell in measured_cells(one.what.name, e, [*one.tasks])]
                 for one in measures
@@ -78,6 +79,7 @@ def of_suite(
             },
         ),
         trained,
+        _needed(Metrics(entries.modules.registry)),
         tuple(entries.modules.registry.names("measures")),
         tuple(entries.modules.registry.names("objectives")),
     )
@@ -118,10 +120,11 @@ def of_plan(plan: Plan, registry: Registry) -> Ground:
     for (name, encoder), tasks in measured.items():
         by_measure.setdefault(name, []).extend(measured_cells(name, encoder, tasks))
     cells = [[*found] for found in (attacked, valid, evaluated)]
-    made = ([*adversarial], [*parts_of], plan.suite, by_measure)
+    made = ([*adversarial], [*parts_of], (plan.suite, Metrics(registry)), by_measure)
     return Ground(
         _by_metric(cells[0], cells[1], cells[2], _contrast(victims, sets), *made),
         _trained_by(plan),
+        _needed(Metrics(registry)),
         tuple(registry.names("measures")),
         tuple(registry.names("objectives")),
     )
@@ -181,6 +184,20 @@ def _of_several(attacked: Cells) -> list[CellOf]:
     return [cell for cell, attacks in met.items() if attacks > 1]
 
 
+def _where(metric: Metric, attacked: Cells) -> Cells:
+    return _of_several(attacked) if metric.of == "all attacks" else attacked
+
+
+def _needed(metrics: Metrics) -> dict[str, str]:
+    """Return what a suite needs so that it has each metric, in words."""
+
+    def needs(one: Metric) -> str:
+        attacks = "two or more `attacks`" if one.of == "all attacks" else "`attacks`"
+        return f"{attacks} and a task with an oracle, such as mini-sentiment" if one.oracle else attacks
+
+    return {one.name: needs(one) for one in metrics.all()}
+
+
 def _by_metric(
     attacked: Cells,
     valid: Cells,
@@ -188,13 +205,14 @@ def _by_metric(
     contrast: Cells,
     adversarial: Cells,
     parts: Cells,
-    suite: Suite,
+    of: tuple[Suite, Metrics],
     measured: Mapping[str, Cells],
 ) -> dict[str, tuple[CellOf, ...]]:
     """Return the cells of each metric. `measured`: those of measures of encoders, by the measure's name."""
-    cells = {metric: valid if metric == ORACLE else attacked for metric in ATTACKED}
-    cells[ANY_ATTACK] = _of_several(attacked)
-    measures = {*suite.measured, *(table.metric for table in suite.tables if table.measure)} - {ADVERSARIAL}
+    suite, metrics = of
+    cells = {one.name: _where(one, valid if one.oracle else attacked) for one in metrics.all()}
+    tabled = {table.metric for table in suite.tables if table.metric not in metrics and table.metric not in TABLES}
+    measures = {*suite.measured, *tabled} - {ADVERSARIAL}
     cells |= dict.fromkeys(measures, attacked) | {name: tuple(dict.fromkeys(own)) for name, own in measured.items()}
     tables = {"sts": evaluated, CONTRAST: contrast, **dict.fromkeys(measures, attacked), "parts": parts}
     cells |= {name: tables[table] for name, table in SCORES.items() if table in tables}

@@ -1,13 +1,11 @@
 """Finds the measures behind `tables:` and `rbench table --metric NAME`, and checks their options.
 
-A table's metric is a name of `spec.Metric`, which rbench computes for every RUN, or the name of a measure. A metric
-hides a measure of its name.
+A table's metric is one of `rbench.metrics`, one of `spec.TABLES`, or the name of a measure. The first hides the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -15,25 +13,23 @@ from rbench.errors import SuiteError
 from rbench.load.choices import Chosen, choices, items, measured_names
 from rbench.load.code import Module, find
 from rbench.load.entries import Entries
+from rbench.load.metrics import HEADLINE, Metrics
 from rbench.load.modules import Modules, checked
 from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry, unknown
-from rbench.spec import ADVERSARIAL, Choice, MeasureNeeds, Metric, Suite, TableSpec
-from rbench.spec.claimed import ANY_ATTACK
-
-METRICS: tuple[str, ...] = get_args(Metric)
+from rbench.spec import ADVERSARIAL, TABLES, Choice, MeasureNeeds, Suite, TableSpec
 
 
 def find_measure(metric: str, registry: Registry) -> Module | None:
-    """Return the measure of this name, or None for a built-in metric.
+    """Return the measure of this name, or None for a metric, or a table of rbench that is neither.
 
-    Raises SuiteError where there is neither, with the nearest names, or where the module is wrong.
+    Raises SuiteError where there is none of these, with the nearest names, or where the module is wrong.
     """
-    if metric in METRICS:
+    if metric in TABLES or metric in registry.names("metrics"):
         return None
     names = registry.names("measures")
     if metric not in names:
-        raise SuiteError(_unknown(metric, names))
+        raise SuiteError(_unknown(metric, registry))
     found = find("measures", metric, registry)
     if not hasattr(checked(found), "table"):
         raise SuiteError(_tableless(metric))
@@ -44,43 +40,85 @@ def _tableless(metric: str) -> str:
     return f"{metric} has no table: what it makes is in the RUN, beside its records"
 
 
-def _unknown(metric: str, names: Collection[str]) -> str:
-    if metric == ANY_ATTACK:
-        return f"{ANY_ATTACK} has no table of its own: it is the row `any attack` in the table of asr"
-    return unknown("metric", metric, {*METRICS, *names})
+def _unknown(metric: str, registry: Registry) -> str:
+    every = {*TABLES, *registry.names("metrics"), *registry.names("measures")}
+    return unknown("metric", metric, every)
+
+
+def refused(wanted: TableSpec, metrics: Metrics) -> tuple[str, str] | None:
+    """Return what a table cannot honour, and why with the remedy; None where it can honour everything.
+
+    Raises SuiteError where the file of its metric is wrong.
+    """
+    name, paper = wanted.metric, "or ask for the layout paper"
+    metric = metrics.get(name)
+    if metric is None and name not in TABLES:
+        wrong = wanted.layout != "paper"
+        return ("layout", f"the measure {name} has one layout; leave `layout` out") if wrong else None
+    if wanted.options:
+        keys = ", ".join(wanted.options)
+        return next(iter(wanted.options)), f"`options` are for measures; the metric {name} has none, such as {keys}"
+    if wanted.layout == "by-task" and metric is None:
+        return "layout", f"the layout by-task shows attacks; {name} has the layouts paper and full"
+    if metric is not None and wanted.layout == "full" and name != HEADLINE:
+        all_of = "every metric of attacks"
+        all_of = all_of if metric.about.repeatable else f"{all_of} but {name}"
+        return "metric", f"the layout full shows {all_of}, so it has no {name}; leave the metric out, {paper}"
+    if wanted.layout == "by-task" and name != HEADLINE:
+        shown = "clean accuracy, ASR and words perturbed"
+        return "metric", f"the layout by-task shows {shown} whatever the metric; leave {name} out, {paper}"
+    if wanted.bold is not None and (wanted.layout == "full" or name == "positives"):
+        return "bold", "this table has no bold entries; leave bold out"
+    tested = metric.about.repeatable if metric is not None else name == "advsts"
+    if wanted.bold == "significant" and not tested:
+        return "bold", f"entries of {name} are not tested; leave bold out, or ask for best or none"
+    return None
 
 
 def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> None:
     """Add a problem for each table whose metric is unknown, and for options that its measure does not have."""
-    names = modules.registry.names("measures")
+    registry = modules.registry
+    metrics, names = Metrics(registry), registry.names("measures")
     for table in items(merged, "tables"):
         metric = table.data.get("metric") if isinstance(table.data, dict) else table.data
-        _check_honoured(table, problems)
-        if not isinstance(metric, str) or metric in METRICS:
+        if not isinstance(metric, str):
             continue
         place = table.at(("metric",))
-        if metric not in names:
-            problems.add(place, _unknown(metric, names))
+        if metric not in names and metric not in metrics and metric not in TABLES:
+            problems.add(place, _unknown(metric, registry))
+            continue
+        own = {*table.data} - {*TableSpec.model_fields} if isinstance(table.data, dict) else set()
+        if metric in metrics and own:
+            for key in sorted(own):
+                problems.add(table.key_at((key,)), unknown("key", key, TableSpec.model_fields))
+            continue
+        _check_honoured(table, metrics, problems)
+        if metric in TABLES or metric in metrics:
             continue
         if not isinstance(table.data, dict):
             modules.check("measures", metric, place, Positioned({}, {(): place}))
         elif isinstance(table.data.get("options"), dict):
             modules.check("measures", metric, place, table.sub("options"))
         else:
-            modules.check("measures", metric, place, table.only({*table.data} - {*TableSpec.model_fields}))
+            modules.check("measures", metric, place, table.only(own))
         found = modules.found.get(("measures", metric))
         if found is not None and not hasattr(found.open(), "table"):
             problems.add(place, _tableless(metric))
 
 
-def _check_honoured(table: Positioned, problems: Problems) -> None:
+def _check_honoured(table: Positioned, metrics: Metrics, problems: Problems) -> None:
     """Add a problem for an entry that the table cannot honour, such as a metric beside the layout full."""
     try:
         wanted = TableSpec.model_validate(table.data)
     except ValueError:
         return  # the suite's own check says what is wrong
-    if (refused := wanted.refused) is not None:
-        what, why = refused
+    try:
+        found = refused(wanted, metrics)
+    except SuiteError as error:
+        problems.take(error)
+        return
+    if found is not None:
+        what, why = found
         problems.add(table.at((what,)), why)
 
 
@@ -91,7 +129,7 @@ def name_measured(merged: Positioned, registry: Registry, problems: Problems) ->
         problems.raise_any()
     tasks, measures = registry.names("tasks"), registry.names("measures")
     named = dict.fromkeys(choice.name for choice in choices(merged, "evaluate"))
-    found = [name for name in named if name in measures and name not in {*tasks, *METRICS, ADVERSARIAL}]
+    found = [name for name in named if name in measures and name not in {*tasks, *TABLES, ADVERSARIAL}]
     return merged.put(("measured",), Positioned(found, {(): merged.at(("evaluate",))})) if found else merged
 
 
@@ -176,7 +214,7 @@ def check_asked(merged: Positioned, modules: Modules, problems: Problems) -> Non
     for table in items(merged, "tables"):
         metric = table.data.get("metric") if isinstance(table.data, dict) else table.data
         found = modules.found.get(("measures", str(metric)))
-        loaded_otherwise = metric in METRICS or metric == ADVERSARIAL  # `check_purpose` knows what their tables need
+        loaded_otherwise = metric in TABLES or metric == ADVERSARIAL  # `check_purpose` knows what their tables need
         if found is not None and not loaded_otherwise and metric not in asked and hasattr(found.open(), "run"):
             place = table.at(("metric",))
             problems.add(place, f"a table of {metric} needs `evaluate: [{metric}]`, which this suite lacks")

@@ -21,6 +21,7 @@ EXPORTS: dict[Kind, tuple[str, ...]] = {
     "finetune": ("Options", "run"),
     "figures": ("Options", "draw"),
     "measures": ("Options", "table"),
+    "metrics": ("ABOUT", "OF", "SHARE", "value"),
 }
 """The names that a module of each kind must define."""
 
@@ -101,7 +102,7 @@ def checked(found: Module) -> ModuleType:
     if missing:
         article = "an" if one[0] in "aeiou" else "a"
         raise SuiteError(f"{place}: {article} {one} module exports {', '.join(exports)}; missing: {', '.join(missing)}")
-    options: Any = module.Options
+    options: Any = getattr(module, "Options", BaseModel)
     if not (isinstance(options, type) and issubclass(options, BaseModel)):
         raise SuiteError(f"{place}: `Options` must be a pydantic model")
     check_call(found, module)

@@ -52,6 +52,7 @@ KINDS: dict[Kind, Sort] = {
     "objectives": Sort("objective", (PYTHON,), "train/objectives", about="a way to train an encoder (rbench train)"),
     "finetune": Sort("finetune strategy", (PYTHON,), "finetune", about="makes a victim of an encoder and a task"),
     "measures": Sort("measure", (PYTHON,), "measures", about="a number or table of what attacks found"),
+    "metrics": Sort("metric", (PYTHON,), "metrics", about="a number with a value for each text, wherever --metric is"),
     "figures": Sort("figure", (PYTHON,), "figures", about="a drawing of a run (rbench figure)"),
 }
 """All kinds, by the name of the sub-folder that holds their files. A new kind needs one new line here."""

@@ -35,6 +35,11 @@ CALLS: dict[Kind, Call] = {
         "Write `def draw(options, results)`, and return a figure made with `rbench.figures.style.new`; see "
         "docs/guide-add-a-figure.md.",
     ),
+    "metrics": Call(
+        "value",
+        ("of",),
+        "Write `def value(of)`, and return an array with a number for each unit; see docs/guide-add-a-metric.md.",
+    ),
 }
 """The calls that are checked, by kind of module."""
 OPTIONAL: dict[Kind, tuple[Call, ...]] = {
@@ -48,6 +53,13 @@ OPTIONAL: dict[Kind, tuple[Call, ...]] = {
             "run",
             ("options", "context"),
             "Write `def run(options, context)`, and return rows; see docs/guide-add-a-measure.md.",
+        ),
+    ),
+    "metrics": (
+        Call(
+            "counted",
+            ("of",),
+            "Write `def counted(of)`, and return a Share or a Sample; see docs/guide-add-a-metric.md.",
         ),
     ),
 }

@@ -8,27 +8,21 @@ fall are in its sets. As with contrast sets, only records are read, and the plan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from rbench.errors import StoreError
 from rbench.measures._context import Measured, VictimContext
 from rbench.measures._predicted import asked, unlike_predictions
 from rbench.score import adversarial_scores, judged
 from rbench.score.adversarial import SET_SCORES
-from rbench.spec import ADVERSARIAL, AdversarialSet, EvaluationMetric, Job, Plan, Prediction, Record, Strict
-from rbench.storage.standing import Standing
+from rbench.spec import ADVERSARIAL, AdversarialSet, Job, Plan, Prediction, Record, Strict
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import in_order
 from rbench.tables.columns import mark_best
-from rbench.tables.contrast import ContrastCell
 from rbench.tables.draws import notes as draw_notes
-from rbench.tables.draws import plain
-from rbench.tables.flags import Flags
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.on_sets import ABOUT as SCALE
+from rbench.tables.on_sets import OnSets, SetCell, on_sets
+from rbench.tables.table import Entry, Meaning
 
 if TYPE_CHECKING:
     from rbench.tasks.adversarial import AdversarialRow
@@ -51,8 +45,6 @@ ABOUT = Meaning(
     among="of each column",
 )
 _SHOWN = {"clean": "Clean", "adversarial": "Adv", "changed": "Changed"}
-_MARKED_AS: EvaluationMetric = "contrast"
-"""The metric whose scale and direction accuracies have, too."""
 DEFINITION = (
     "Clean: accuracy on the originals of all rows; Adv: on the rows as they are in the set, where those that did not "
     "fall keep their text; Changed: on the rows alone with which the attack succeeded."
@@ -121,47 +113,11 @@ def unlike(record: Record, lines: Sequence[Prediction]) -> Iterator[str]:
     return unlike_predictions(record, lines, adversarial_scores, ("rows", "changed"))
 
 
-@dataclass(frozen=True)
-class _Sets:
-    """The evaluations on adversarial sets of a plan, in the order of the suite."""
-
-    plan: Plan
-    standing: Standing
-    cells: Mapping[tuple[tuple[str, str], tuple[str, str]], ContrastCell]
-    """By victim (encoder and strategy) and set (task and name)."""
-
-    @cached_property
-    def flags(self) -> Flags:
-        return Flags(self.plan, self.standing.records)
-
-    @property
-    def victims(self) -> list[tuple[str, str]]:
-        suite, there = self.plan.suite, {victim for victim, _ in self.cells}
-        encoders = in_order(suite.lineup, (encoder for encoder, _ in there))
-        strategies = in_order((choice.label for choice in suite.finetune), (strategy for _, strategy in there))
-        return [(encoder, how) for encoder in encoders for how in strategies if (encoder, how) in there]
-
-    @property
-    def sets(self) -> list[tuple[str, str]]:
-        tasks = in_order(self.plan.suite.tasks, (task for _, (task, _) in self.cells))
-        return sorted(dict.fromkeys(of for _, of in self.cells), key=lambda of: tasks.index(of[0]))
-
-    @property
-    def jobs(self) -> list[Job]:
-        return [job for cell in self.cells.values() for job in cell.jobs]
-
-    def number(self, victim: tuple[str, str], of: tuple[str, str], name: str) -> Number | None:
-        cell = self.cells.get((victim, of))
-        number = cell.number(name) if cell is not None else None
-        return self.flags.on(number, cell.jobs) if number is not None and cell is not None else None
-
-
 def table(options: Options, results: Results) -> Table:
     """Make the table of a RUN. Raises StoreError where its suite has no `evaluate: [adversarial]`."""
     found = _found(results)
-    several = len({strategy for _, strategy in found.victims}) > 1
-    numbers = [[found.number(victim, of, name) for of in found.sets for name in _SHOWN] for victim in found.victims]
-    marked = mark_best(numbers, [_MARKED_AS] * (len(found.sets) * len(_SHOWN)))
+    several = found.several
+    marked = mark_best(found.rows([*_SHOWN]), [SCALE] * (len(found.sets) * len(_SHOWN)))
     rows: list[tuple[Entry, ...]] = [
         (encoder, *([strategy] if several else []), *entries)
         for (encoder, strategy), entries in zip(found.victims, marked, strict=True)
@@ -181,29 +137,15 @@ def table(options: Options, results: Results) -> Table:
         cells=tuple(_described(cell, found) for cell in found.cells.values()),
         notes=_notes(found),
         interval=INTERVAL,
-        flags=found.flags.listed(found.jobs),
+        flags=found.flags.listed(found.shown),
         about=ABOUT,
     )
 
 
-def _found(results: Results) -> _Sets:
-    plan, standing = results.plan, results.standing
-    jobs: dict[tuple[tuple[str, str], tuple[str, str]], list[Job]] = {}
-    for job in plan.jobs:
-        if job.what == ADVERSARIAL:
-            label, task, strategy, name = job.parts
-            jobs.setdefault(((plan.draw(label).encoder, strategy), (task, name)), []).append(job)
-    if not jobs:
-        raise StoreError(
-            f"{results.root} has no table of adversarial sets: suite {plan.suite.name} has none under `evaluate`, such "
-            "as `evaluate: [{adversarial: DIR}]`."
-        )
-    cells = {}
-    for (victim, of), own in jobs.items():
-        records = (standing.records.get(job.key) for job in own)
-        done = tuple(record for record in records if record is not None and record.status == "complete")
-        cells[victim, of] = ContrastCell(*victim, *of, tuple(own), done, draws=plan.draws, store=results.store)
-    return _Sets(plan, standing, cells)
+def _found(results: Results) -> OnSets:
+    suite = results.plan.suite.name
+    remedy = "under `evaluate`, such as `evaluate: [{adversarial: DIR}]`."
+    return on_sets(results, ADVERSARIAL, f"adversarial sets: suite {suite} has none {remedy}")
 
 
 def _attacked(job: Job, plan: Plan) -> bool:
@@ -217,20 +159,14 @@ def _set_of(job: Job) -> AdversarialSet:
     return job.measuring.set
 
 
-def _described(cell: ContrastCell, found: _Sets) -> dict[str, Any]:
+def _described(cell: SetCell, found: OnSets) -> dict[str, Any]:
     """Return a cell for programs: `value` is Adv, `scores` holds all scores."""
-    scores = {}
-    for name in (*_SHOWN, "clean_changed"):
-        score, sd = cell.score(name) or (None, None)
-        numbers = {field: getattr(score, field, None) for field in ("value", "n", "low", "high")}
-        scores[name] = {**numbers, "seed_sd": sd, **plain(cell.by_training(name))}
-        if found.flags.hiding(cell.jobs):
-            scores[name] |= dict.fromkeys(scores[name].keys() - {"n", "train_seeds"})
+    scores = found.scores(cell, (*_SHOWN, "clean_changed"))
     return {
         "encoder": cell.encoder,
         "finetune": cell.finetune,
         "task": cell.task,
-        "set": cell.contrast,
+        "set": cell.set,
         "seeds": len({record.job.seed for record in cell.records}),
         "made_against_seeds": [job.seed for job in cell.jobs if _attacked(job, found.plan)],
         **scores["adversarial"],
@@ -239,20 +175,20 @@ def _described(cell: ContrastCell, found: _Sets) -> dict[str, Any]:
     }
 
 
-def _notes(found: _Sets) -> tuple[str, ...]:
+def _notes(found: OnSets) -> tuple[str, ...]:
     """Return the notes below the table. They hold neither times nor paths."""
     return (
         f"{ABOUT.title}: {ABOUT.definition}. {DEFINITION}",
         *found.plan.suite.notes,
         *(note for of in found.sets for note in _set_notes(found, of)),
-        *(draw_notes(found.plan, found.jobs) or [seeds(found.jobs)]),
+        *(draw_notes(found.plan, found.shown) or [seeds(found.shown)]),
         *selected_steps(found.plan),
-        *found.flags.notes(found.jobs),
-        *missing("evaluations on adversarial sets", found.jobs, found.standing),
+        *found.flags.notes(found.shown),
+        *missing("evaluations on adversarial sets", found.shown, found.standing),
     )
 
 
-def _set_notes(found: _Sets, of: tuple[str, str]) -> list[str]:
+def _set_notes(found: OnSets, of: tuple[str, str]) -> list[str]:
     """Return notes on a set: what made it, its size, who was attacked, and what the victims did not read."""
     task, name = of
     cells = [cell for (_, other), cell in found.cells.items() if other == of]

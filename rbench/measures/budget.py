@@ -72,7 +72,7 @@ def table(options: Options, results: Results) -> Table:
             numbers = {name: _number(of, cell, name, score) for name, score in scores.items()}
             entries.append(list(numbers.values()))
             cells.append(_cell(of, panel, cell, numbers))
-        marked = mark_best(entries, ["asr"] * (len(budgets) + 2))
+        marked = mark_best(entries, [of.metrics["asr"].about] * (len(budgets) + 2))
         for (cell, _), numbers_ in zip(panel.curves, marked, strict=True):
             rows.append((panel.attack, panel.task, cell.encoder, *([cell.finetune] if several else []), *numbers_))
     header = ["Attack", "Task", "Encoder", *(["Fine-tuning"] if several else []), "Area"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from rbench.errors import StoreError
-from rbench.spec import AttackMetric, Strict
+from rbench.spec import Strict
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.layouts import hiding
@@ -18,7 +18,6 @@ from rbench.tables.quality import Similarity, similarity
 from rbench.tables.table import Entry, Meaning, Number
 
 TITLE = "Quality of vectors (STS, clean accuracy) beside robustness (ASR, accuracy under attack)"
-_SHORT: dict[AttackMetric, str] = {"clean": "Clean", "asr": "ASR", "aua": "AUA"}
 
 
 class Options(Strict):
@@ -26,16 +25,16 @@ class Options(Strict):
 
     sets: Literal["average", "each"] = "average"
     """STS: the average over the sets of the suite, or each set."""
-    attacked: Literal["asr", "aua", "both"] = "both"
-    """Under each attack: the success rate, the accuracy under attack, or both."""
+    attacked: str = "both"
+    """Under each attack: a metric of attacks such as `asr` or `aua`; or `both` of these."""
 
 
 def table(options: Options, results: Results) -> Table:
     """Make the table. Raises StoreError where the suite has no attacks."""
     of, vectors = grid(results), similarity(results)
     several = len(of.finetunes) > 1
-    shown: list[tuple[str, AttackMetric]] = [("", "clean")]
-    chosen: tuple[AttackMetric, ...] = ("asr", "aua") if options.attacked == "both" else (options.attacked,)
+    shown: list[tuple[str, str]] = [("", "clean")]
+    chosen: tuple[str, ...] = ("asr", "aua") if options.attacked == "both" else (options.attacked,)
     shown += [(attack, metric) for metric in chosen for attack in of.attacks]
     sets = _sets(vectors, options)
     rows: list[tuple[Entry, ...]] = []
@@ -54,7 +53,7 @@ def table(options: Options, results: Results) -> Table:
     return Table(
         metric="quality",
         layout="paper",
-        header=(*header, *(f"{_SHORT[metric]} {attack}".rstrip() for attack, metric in shown)),
+        header=(*header, *(f"{of.metrics[metric].about.column} {attack}".rstrip() for attack, metric in shown)),
         rows=tuple(rows),
         groups=frozenset(groups),
         cells=tuple(cells),
@@ -84,12 +83,12 @@ def _correlation(vectors: Similarity, encoder: str, name: str) -> Number | None:
     return (vectors.each or {}).get((encoder, name)) if name else (vectors.mean or {}).get(encoder)
 
 
-def _attacked(of: Grid, victim: tuple[str, str, str], attack: str, metric: AttackMetric) -> Number | None:
+def _attacked(of: Grid, victim: tuple[str, str, str], attack: str, metric: str) -> Number | None:
     """Return a number of a victim. Clean accuracy is from the first attack that is done: all see the same examples."""
     found = (of.cells.get((name, *victim)) for name in ((attack,) if attack else of.attacks))
     cell: Cell | None = next((cell for cell in found if cell is not None and cell.present), None)
     number = cell.number(metric) if cell is not None else None
-    return number.hidden(hiding(of, cell.jobs, metric)) if cell is not None and number is not None else None
+    return number.hidden(hiding(of, cell.jobs, of.metrics[metric])) if cell is not None and number is not None else None
 
 
 def _cell(task: str, encoder: str, finetune: str, name: str, quantity: str, number: Number | None) -> dict[str, Any]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from rbench.errors import StoreError
+from rbench.metrics import Observations
 from rbench.score import Fallen, wilson
 from rbench.spec.common import Strict
 from rbench.tables import Results, Table
@@ -82,10 +85,12 @@ def _found(results: Results, seeds: Sequence[tuple[Run, ...]]) -> Fallen | None:
     found = []
     for runs in _done(seeds):
         try:
-            found.append(Fallen.of([results.verdicts(run.job) for run in runs]))
+            same = Observations.aligned([results.observations(run.job) for run in runs])
         except ValueError as error:
             what = f"the attacks on {runs[0].job.name} and its like have different examples"
             raise StoreError(f"{what}. rbench verify says what is wrong.") from error
+        attacked = np.logical_and.reduce([one.attacked for one in same])
+        found.append(Fallen.of(np.stack([one.fell[attacked] for one in same], axis=1)))
     return Fallen.pooled(found) if found else None
 
 

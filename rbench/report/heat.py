@@ -6,41 +6,42 @@ from collections.abc import Iterator
 from typing import cast
 
 from rbench.errors import StoreError
+from rbench.load.metrics import HEADLINE
 from rbench.report.data import HeatCell, HeatMetric, Key, Quality
-from rbench.spec import AttackMetric
 from rbench.tables import Results, Table, attack_table, build
 from rbench.tables.about import of_table
 from rbench.tables.formats import number
-from rbench.tables.table import MEANING, Number
+from rbench.tables.layouts import every
+from rbench.tables.table import Number
 from rbench.verdicts.bold import marked
-
-METRICS: tuple[AttackMetric, ...] = ("asr", "aua", "clean", "queries", "perturbed", "oracle_asr")
-"""The metrics that the page offers, in its order. Seconds depend on the machine, so they are left to `rbench table`."""
 
 
 def heat(results: Results) -> Iterator[HeatMetric]:
-    """Yield the table of each metric that the RUN has. Raises StoreError where it has no attacks."""
-    for metric in METRICS:
+    """Yield the table of each metric that the RUN has, the headline first. Raises StoreError where it has no attacks.
+
+    What depends on the machine is left to `rbench table`.
+    """
+    for metric in sorted(every(results.metrics), key=lambda one: one.name != HEADLINE):
         try:
-            table = marked(attack_table(results, metric), results)
+            table = marked(attack_table(results, metric.name), results)
         except StoreError:
-            if metric == METRICS[0]:
+            if metric.name == HEADLINE:
                 raise
-            continue  # oracle_asr of tasks without an oracle
-        meaning = MEANING[metric]
+            continue  # of tasks with an oracle, and there is none
+        meaning = metric.about
         yield HeatMetric(
-            name=metric,
+            name=metric.name,
             title=meaning.title,
             definition=meaning.definition,
             percent=meaning.percent,
             best=meaning.best,
             bold=f"the best of a column{table.bold}" if table.bold else "nothing, since no column shows a difference",
             of=of_table(table, results.plan),
-            cells=tuple(_cells(table, metric)),
+            cells=tuple(_cells(table, metric.name)),
         )
 
 
-def _cells(table: Table, metric: AttackMetric) -> Iterator[HeatCell]:
+def _cells(table: Table, metric: str) -> Iterator[HeatCell]:
     """Yield the cells of a table, then its averages. A cell that is not done is left out."""
     entries = dict(_entries(table, metric))
     for cell in table.cells:
@@ -64,7 +65,7 @@ def _cells(table: Table, metric: AttackMetric) -> Iterator[HeatCell]:
         yield HeatCell(key=key, value=entry.value, shown=number(entry), interval=_interval(entry), best=entry.best)
 
 
-def _entries(table: Table, metric: AttackMetric) -> Iterator[tuple[Key, Number]]:
+def _entries(table: Table, metric: str) -> Iterator[tuple[Key, Number]]:
     """Yield the entries of a table in the layout paper, by the cells that they show. An average has no task."""
     for contest in table.contests:
         if contest.metric != metric:

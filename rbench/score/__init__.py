@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from rbench.score.adversarial import SET_SCORES, adversarial_scores, adversarial_values
 from rbench.score.advsts import DEVIATIONS, Deviations
-from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_scores
+from rbench.score.attack import STORED, Tally, attack_counts, attack_scores
 from rbench.score.complete import lacking
 from rbench.score.contrast import SCORES, Judged, contrast_scores, contrast_values, judged, mean_score
+from rbench.score.fallen import Fallen
 from rbench.score.health import attack_health, exchanged_labels, near_chance, victim_health
 from rbench.score.influence import spearman_values
 from rbench.score.packed import packed_numbers, unpacked, unpacked_numbers
-from rbench.score.statistics import Sample, spread, wilson
+from rbench.score.statistics import Sample, Share, scored, spread, wilson
 from rbench.score.sts import Pairs, cosines, mean_correlation, sts_scores
 from rbench.score.subsets import average, of_subset, over_trainings, set_scores, standard_error
-from rbench.score.worst_case import Fallen, Verdict, Verdicts, verdict, worst_case
 
 __all__ = [
     "DEVIATIONS",
-    "METRICS",
     "SCORES",
     "SET_SCORES",
-    "SHARES",
+    "STORED",
     "Deviations",
     "Fallen",
     "Judged",
     "Pairs",
     "Sample",
+    "Share",
     "Tally",
-    "Verdict",
-    "Verdicts",
     "adversarial_scores",
     "adversarial_values",
     "attack_counts",
@@ -47,6 +45,7 @@ __all__ = [
     "of_subset",
     "over_trainings",
     "packed_numbers",
+    "scored",
     "set_scores",
     "spearman_values",
     "spread",
@@ -54,8 +53,6 @@ __all__ = [
     "sts_scores",
     "unpacked",
     "unpacked_numbers",
-    "verdict",
     "victim_health",
     "wilson",
-    "worst_case",
 ]

@@ -1,6 +1,6 @@
-"""Compute the metrics of an attack from its outcomes.
+"""Compute what the record of an attack stores from its outcomes.
 
-| metric     | definition                                                                        |
+| score      | definition                                                                        |
 |------------|-----------------------------------------------------------------------------------|
 | clean      | (total - skipped) / total                                                         |
 | aua        | failed / total                                                                    |
@@ -31,15 +31,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 from rbench.errors import StoreError
-from rbench.score.statistics import Sample, wilson
-from rbench.spec import AttackMetric, Outcome, Record, Score
+from rbench.score.statistics import Sample, Share, scored
+from rbench.spec import Outcome, Record, Score
 
-METRICS: tuple[AttackMetric, ...] = get_args(AttackMetric)
-SHARES: frozenset[AttackMetric] = frozenset({"asr", "aua", "clean", "oracle_asr"})
-"""Metrics that are shares (a count over a count); the others are means."""
+STORED = ("asr", "queries", "aua", "clean", "perturbed", "oracle_asr", "seconds")
+"""The scores in the record of an attack. What a RUN shows of them, and what else, is said in `rbench.metrics`."""
 
 _NONE = Sample(0)
 _COUNTS = ("succeeded", "failed", "skipped", "errored", "truncated")
@@ -157,36 +155,32 @@ class Tally:
         """Number of examples without the errored, the wordless and the unusable ones."""
         return self.attacked + self.skipped
 
-    def share(self, metric: AttackMetric) -> tuple[int, int]:
-        """Return numerator and denominator of a metric in SHARES; (0, 0) for oracle_asr without an oracle."""
-        if metric == "oracle_asr":
-            return (0, 0) if self.oracle_valid is None else (self.oracle_valid, self.attacked)
-        return {
-            "asr": (self.succeeded, self.attacked),
-            "aua": (self.failed, self.total),
-            "clean": (self.attacked, self.total),
-        }[metric]
+    @property
+    def asr(self) -> Share:
+        return Share(self.succeeded, self.attacked)
 
-    def score(self, metric: AttackMetric, repeats: float = 1) -> Score:
-        """Return the metric with its n (the denominator) and its 95% interval. Shares are in 0..1.
+    @property
+    def aua(self) -> Share:
+        return Share(self.failed, self.total)
 
-        Args:
-            metric: the metric.
-            repeats: how many victims attacked an example, on average, for pooled samples that share examples. The
-                interval is as wide as that of n / `repeats` examples, because it covers the choice of examples.
-        """
-        if metric in SHARES:
-            count, n = self.share(metric)
-            value, interval, sd = (count / n if n else None), wilson(count / repeats, n / repeats), None
-        else:
-            sample: Sample = getattr(self, metric)
-            n, value, interval, sd = sample.n, sample.mean, sample.interval(repeats=repeats), sample.deviation
-        low, high = interval or (None, None)
-        return Score(name=metric, value=value, n=n, low=low, high=high, sd=sd)
+    @property
+    def clean(self) -> Share:
+        return Share(self.attacked, self.total)
 
-    def scores(self) -> dict[AttackMetric, Score]:
-        """Return every metric, in the order of `spec.AttackMetric`."""
-        return {metric: self.score(metric) for metric in METRICS}
+    @property
+    def oracle_asr(self) -> Share:
+        """Share(0, 0) if the task has no oracle."""
+        return Share(0, 0) if self.oracle_valid is None else Share(self.oracle_valid, self.attacked)
+
+    def score(self, name: str, repeats: float = 1) -> Score:
+        """Return one of STORED with its n (the denominator) and its 95% interval; for `repeats` see `scored`."""
+        if name not in STORED:
+            raise ValueError(f"a record of an attack has no {name}; it has {', '.join(STORED)}")
+        return scored(name, getattr(self, name), repeats)
+
+    def scores(self) -> dict[str, Score]:
+        """Return what a record stores, in the order of STORED."""
+        return {name: self.score(name) for name in STORED}
 
     def counts(self) -> dict[str, int]:
         """Return the counts that a record stores beside its scores. Those that are rare are left out if 0."""
@@ -206,8 +200,8 @@ def _oracle_valid(record: Record, score: Score) -> int | None:
     return 0 if spec is not None and spec.task.has_oracle else None
 
 
-def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[AttackMetric, Score]:
-    """Return all metrics of one attacked sample, defined at the head of this module. For `oracle` see `Tally.of`."""
+def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[str, Score]:
+    """Return the scores of one attacked sample, defined at the head of this module. For `oracle` see `Tally.of`."""
     return Tally.of(outcomes, oracle).scores()
 
 

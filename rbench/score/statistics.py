@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from scipy.special import ndtri, stdtrit
 
+from rbench.spec import Score
+
 CONFIDENCE = 0.95
 
 
@@ -60,6 +62,40 @@ class Sample(NamedTuple):
             return None
         half = float(stdtrit(n - 1, (1 + confidence) / 2)) * self.deviation / math.sqrt(n)
         return self.mean - half, self.mean + half
+
+
+class Share(NamedTuple):
+    """How many cases of n have something. It has what a Sample has."""
+
+    hits: int
+    n: int
+
+    @property
+    def mean(self) -> float | None:
+        """The share; None if n = 0."""
+        return self.hits / self.n if self.n else None
+
+    @property
+    def deviation(self) -> None:
+        """A share has its deviation in it."""
+        return
+
+    def interval(self, confidence: float = CONFIDENCE, repeats: float = 1) -> tuple[float, float] | None:
+        """Return Wilson's interval of the share, or None if n = 0. For `repeats` see `Sample.interval`."""
+        return wilson(self.hits / repeats, self.n / repeats, confidence)
+
+
+def scored(name: str, found: Share | Sample, repeats: float = 1) -> Score:
+    """Return a share or a mean as a score, with its n and its 95% interval.
+
+    Args:
+        name: of the score.
+        found: shares are in 0..1.
+        repeats: how many victims attacked an example, on average, for pooled samples that share examples. The interval
+            is as wide as that of n / `repeats` examples, because it covers the choice of examples.
+    """
+    low, high = found.interval(repeats=repeats) or (None, None)
+    return Score(name=name, value=found.mean, n=found.n, low=low, high=high, sd=found.deviation)
 
 
 def wilson(count: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float] | None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rbench.score.attack import SHARES, Tally
 from rbench.score.paired import Difference
-from rbench.score.statistics import CONFIDENCE, Sample
-from rbench.spec import AttackMetric
+from rbench.score.statistics import CONFIDENCE, Sample, Share
 
 
 def compare_shares(one: tuple[int, int], other: tuple[int, int]) -> Difference:
@@ -74,8 +72,9 @@ def _smoothed_variance(count: int, n: int) -> float:
     return share * (1 - share) / (n + 2)
 
 
-def compare_tallies(one: Tally, other: Tally, metric: AttackMetric) -> Difference:
-    """Compare two encoders on a metric of attacks by the counts in their records."""
-    if metric in SHARES:
-        return compare_shares(one.share(metric), other.share(metric))
-    return compare_means(getattr(one, metric), getattr(other, metric))
+def compare_pooled(one: Share | Sample, other: Share | Sample) -> Difference:
+    """Compare two shares, or two means."""
+    if isinstance(one, Share) and isinstance(other, Share):
+        return compare_shares(one, other)
+    assert isinstance(one, Sample) and isinstance(other, Sample)
+    return compare_means(one, other)

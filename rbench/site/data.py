@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from rbench.report.data import Fact
-from rbench.spec import Strict
-
-HistoryMetric = Literal["asr", "clean", "sts"]
-"""The metrics of which an encoder's page has the history."""
+from rbench.spec import Meaning, Strict
 
 
 class RunPage(Strict):
@@ -84,7 +81,8 @@ class PaperTable(Strict):
 class Point(Strict):
     """One number of an encoder in one RUN."""
 
-    metric: HistoryMetric
+    metric: str
+    about: Meaning
     encoder: str
     task: str
     attack: str = ""

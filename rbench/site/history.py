@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rbench.errors import RbenchError
-from rbench.site.data import EncoderPage, History, HistoryMetric, MetricHistory, Point, RunPage
+from rbench.load.metrics import HEADLINE
+from rbench.site.data import EncoderPage, History, MetricHistory, Point, RunPage
 from rbench.tables import Results, Table, attack_table, build
 from rbench.tables.formats import number
-from rbench.tables.table import MEANING, Number
+from rbench.tables.table import Number
 
-METRICS: tuple[HistoryMetric, ...] = ("asr", "clean", "sts")
 BETTER = {"lowest": "lower", "highest": "higher"}
 AVERAGE = "average"
 """What stands for the task of an average over several sets of pairs."""
 
 
 def numbers(results: Results, run: RunPage) -> Iterator[Point]:
-    """Yield the numbers of all encoders of a RUN: ASR, clean accuracy and similarity, as far as it has them."""
-    for metric in METRICS:
+    """Yield the numbers of all encoders of a RUN, as far as it has them: the headline, what victims are, similarity."""
+    for metric in (HEADLINE, *(one.name for one in results.metrics.all("victims")), "sts"):
         try:
             table = build(results, "sts") if metric == "sts" else attack_table(results, metric)
         except RbenchError:
@@ -27,8 +27,8 @@ def numbers(results: Results, run: RunPage) -> Iterator[Point]:
         seen = set()
         for row in table.cells:
             task = row["evaluation"] or AVERAGE if metric == "sts" else row["task"]
-            # All attacks on a victim see the same examples, so its clean accuracy stands there once.
-            attack = row["attack"] if metric == "asr" else ""
+            # All attacks on a victim see the same examples, so what it is before them stands there once.
+            attack = row["attack"] if metric == HEADLINE else ""
             key = (row["encoder"], row.get("finetune"), task, attack)
             if row["value"] is None and not row["n"] and not row.get("errored"):
                 continue  # its jobs are not done; the run's page names them
@@ -37,20 +37,20 @@ def numbers(results: Results, run: RunPage) -> Iterator[Point]:
                 yield _point(metric, row, task, attack, run, table)
 
 
-def _point(metric: HistoryMetric, row: Mapping[str, Any], task: str, attack: str, run: RunPage, table: Table) -> Point:
-    entry = Number(
-        row["value"], MEANING[metric].percent, row["n"], row["low"], row["high"], digits=MEANING[metric].digits
-    )
+def _point(metric: str, row: Mapping[str, Any], task: str, attack: str, run: RunPage, table: Table) -> Point:
+    entry = Number(row["value"], table.meaning.percent, row["n"], row["low"], row["high"], digits=table.meaning.digits)
     low, high = entry.low, entry.high
     between = f"{entry.shown(low)} to {entry.shown(high)}" if low is not None and high is not None else ""
     flags = row.get("flags")
     errored = row.get("errored") or 0
     said = [*(flags or ()), *([f"{errored} errored"] if errored else [])]
+    scale = 100 if entry.percent else 1
     scaled = {
-        name: None if x is None else 100 * x for name, x in (("value", entry.value), ("low", low), ("high", high))
+        name: None if x is None else scale * x for name, x in (("value", entry.value), ("low", low), ("high", high))
     }
     return Point(
         metric=metric,
+        about=table.meaning,
         encoder=row["encoder"],
         task=task,
         attack=attack,
@@ -109,13 +109,11 @@ def encoder_pages(
 
 def _histories(points: Iterable[Point]) -> Iterator[MetricHistory]:
     """Yield what an encoder has of each metric. Its cells keep the order of the first RUN."""
-    found: dict[HistoryMetric, dict[tuple[str, str, str], list[Point]]] = {}
+    found: dict[str, dict[tuple[str, str, str], list[Point]]] = {}
     for one in points:
         found.setdefault(one.metric, {}).setdefault((one.task, one.attack, one.finetune), []).append(one)
-    for metric in METRICS:
-        if metric not in found:
-            continue
-        meaning = MEANING[metric]
+    for cells in found.values():
+        meaning = next(iter(cells.values()))[0].about
         yield MetricHistory(
             title=meaning.title,
             definition=meaning.definition,
@@ -123,6 +121,6 @@ def _histories(points: Iterable[Point]) -> Iterator[MetricHistory]:
             better=f"{BETTER[meaning.best]} is {meaning.good}" if meaning.best else "",
             cells=tuple(
                 History(task=task, attack=attack, finetune=finetune, points=tuple(several))
-                for (task, attack, finetune), several in found[metric].items()
+                for (task, attack, finetune), several in cells.items()
             ),
         )

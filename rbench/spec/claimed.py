@@ -5,25 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from rbench.spec.claims import Axis, Claim, Subject
-from rbench.spec.common import AttackMetric
 from rbench.spec.suite import ADVERSARIAL
 
 AXES: tuple[Axis, ...] = get_args(Axis)
-ATTACKED: tuple[str, ...] = get_args(AttackMetric)
-"""The metrics of attacks, which every attack job has."""
-ANY_ATTACK: Final = "any_attack"
-"""The share of attacked texts that fell to at least one attack of the suite. Its cells have no attack."""
-AnyAttack = Literal["any_attack"]
-
-
-def computed(metric: AttackMetric | AnyAttack) -> AttackMetric:
-    """Return the metric that is computed of each cell: that of all attacks together is a success rate."""
-    return "asr" if metric == ANY_ATTACK else metric
-
-
 SCORES: Mapping[str, str] = {
     "sts": "sts",
     "ori": "contrast",
@@ -34,11 +21,9 @@ SCORES: Mapping[str, str] = {
     "delta": "space",
     "accuracy": "parts",
 }
-"""Further numbers that a claim may speak of, with the table that has them. A measure's own name is one, too."""
+"""Numbers that a claim may speak of beside `rbench.metrics`, with the table that has them; and names of measures."""
 WAYS: Mapping[str, tuple[str, ...]] = {"hits": ("cls", "mean", "bertscore")}
 """The parts of a measure's rows that stand for tasks in its claims, as they do in the papers' tables."""
-METRICS: tuple[str, ...] = (*ATTACKED, ANY_ATTACK, *SCORES, ADVERSARIAL)
-"""All metrics of claims but those that are named after measures."""
 
 
 class CellOf(NamedTuple):
@@ -74,10 +59,17 @@ class Ground:
     """The cells that have a number of each metric; a metric that the suite does not produce has no entry."""
     trained: Mapping[str, Trained] = field(default_factory=dict)
     """By encoder; encoders that rbench does not train are not in it."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """Names of all metrics that there are, each with what a suite needs to have it."""
     measures: tuple[str, ...] = ()
     """Names of all measures that there are, whether or not the suite asks for them."""
     objectives: tuple[str, ...] = ()
     """Names of all objectives that there are."""
+
+    @property
+    def known(self) -> frozenset[str]:
+        """All that a claim may have as its metric, whether or not the suite has it."""
+        return frozenset((*self.metrics, *SCORES, ADVERSARIAL, *self.measures))
 
     def names(self, axis: Axis, metric: str) -> tuple[str, ...]:
         """Return the names on an axis among the cells of a metric, in their order."""

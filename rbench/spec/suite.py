@@ -9,13 +9,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from rbench.spec.claims import Claim
 from rbench.spec.common import (
+    TABLES,
     Aggregation,
-    AttackMetric,
     Bold,
     Count,
     EvaluationMetric,
     MeasureOf,
-    Metric,
     NumExamples,
     Pick,
     ResourceKind,
@@ -211,7 +210,7 @@ class TableSpec(Strict):
     """
 
     metric: str = "asr"
-    """A name of `Metric`, or of a measure."""
+    """A metric, one of TABLES, or the name of a measure."""
     layout: Literal["paper", "by-task", "full"] = "paper"
     pick: Pick | None = None
     """For tables of contrast sets: of strategies that differ only in their learning rate, show the best by this score.
@@ -229,15 +228,10 @@ class TableSpec(Strict):
     def _options_stand_beside(cls, value: Any) -> Any:
         if isinstance(value, str):
             return {"metric": value}
-        if not isinstance(value, Mapping) or "options" in value or value.get("metric", "asr") in get_args(Metric):
+        if not isinstance(value, Mapping) or "options" in value or value.get("metric", "asr") in TABLES:
             return value
         own = {key: value[key] for key in value if key in cls.model_fields}
         return {**own, "options": {key: value[key] for key in value if key not in own}}
-
-    @property
-    def measure(self) -> bool:
-        """Whether the table is that of a measure, not of a metric of `Metric`."""
-        return self.metric not in get_args(Metric)
 
     @property
     def label(self) -> str:
@@ -247,38 +241,6 @@ class TableSpec(Strict):
         name += f"-{self.aggregation}" if self.aggregation != "all" else ""
         name += f"-bold-{self.bold}" if self.bold is not None else ""
         return Choice(name=name, options=self.options).label
-
-    @property
-    def refused(self) -> tuple[str, str] | None:
-        """Return what the table cannot honour, and why with the remedy; None where it can honour everything.
-
-        Loading a suite and the API refuse these.
-        """
-        attacks, paper = self.metric in get_args(AttackMetric), "or ask for the layout paper"
-        if self.layout == "by-task" and not attacks:
-            return "layout", f"the layout by-task shows attacks; {self.metric} has the layouts paper and full"
-        if attacks and self.layout == "full" and self.metric != "asr":
-            all_of = "every metric of attacks but seconds" if self.metric == "seconds" else "every metric of attacks"
-            return (
-                "metric",
-                f"the layout full shows {all_of}, so it has no {self.metric}; leave the metric out, {paper}",
-            )
-        if self.layout == "by-task" and self.metric != "asr":
-            shown = "clean accuracy, ASR and words perturbed"
-            return "metric", f"the layout by-task shows {shown} whatever the metric; leave {self.metric} out, {paper}"
-        if self.bold is not None and (self.layout == "full" or self.metric == "positives"):
-            return "bold", "this table has no bold entries; leave bold out"
-        if self.bold == "significant" and self.metric not in {*get_args(AttackMetric), "advsts"} - {"seconds"}:
-            return "bold", f"entries of {self.metric} are not tested; leave bold out, or ask for best or none"
-        return None
-
-    @model_validator(mode="after")
-    def _layout_and_options_fit(self) -> TableSpec:
-        if self.measure and self.layout != "paper":
-            raise ValueError(f"the measure {self.metric} has one layout; leave `layout` out")
-        if self.options and not self.measure:
-            raise ValueError(f"`options` are for measures; the metric {self.metric} has none")
-        return self
 
     @model_validator(mode="after")
     def _picks_what_can_be_picked(self) -> TableSpec:

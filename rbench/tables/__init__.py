@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import cast, get_args
 
-from rbench.errors import StoreError
-from rbench.score import METRICS
-from rbench.spec import Aggregation, AttackMetric, EvaluationMetric, Metric, Pick
+from rbench.errors import StoreError, SuiteError
+from rbench.load.registry import unknown as no_name
+from rbench.spec import TABLES, Aggregation, EvaluationMetric, Pick
 from rbench.storage.runs import Reader
 from rbench.tables import advsts, any_attack, contrast, evaluations, layouts, positives
 from rbench.tables.aggregate import Results, grid
@@ -19,12 +19,14 @@ from rbench.tables.table import Layout, Table
 
 def build(
     source: Reader | Results,
-    metric: Metric = "asr",
+    metric: str = "asr",
     layout: str = "paper",
     pick: Pick | None = None,
     aggregation: Aggregation = "all",
 ) -> Table:
-    """Build the table of one metric of attacks or evaluations. Records are read, and outcomes for `any_attack`.
+    """Build the table of a metric, or one of `spec.TABLES`.
+
+    Records are read, and outcomes for all attacks together and where a record does not have what a metric needs.
 
     Args:
         source: the RUN. To make several tables of one RUN, read it once with `Results.of(store)` and pass the result.
@@ -35,30 +37,29 @@ def build(
         aggregation: how the subsets of an STS set make one number.
 
     Raises:
-        StoreError: the folder is not a RUN or is damaged, it has no jobs with this metric, or the metric or layout is
-            unknown.
+        StoreError: the folder is not a RUN or is damaged, it has no jobs with this metric, or the layout is unknown.
+        SuiteError: there is no such metric.
     """
-    if metric not in get_args(Metric):
-        raise unknown("metric", metric, get_args(Metric))
+    source = _read(source)
+    if metric not in TABLES and metric not in source.metrics:
+        raise SuiteError(no_name("metric", metric, (*TABLES, *source.metrics.names)))
     if pick is not None:
         return _picked(source, metric, layout, pick)
     if metric == "advsts":
         return similarity_table(source, layout)
-    if metric == "sts" or metric == "contrast" or metric == "positives":
-        return evaluation_table(source, metric, layout, aggregation)
+    if metric in get_args(EvaluationMetric):
+        return evaluation_table(source, cast(EvaluationMetric, metric), layout, aggregation)
     return attack_table(source, metric, layout)
 
 
-def attack_table(source: Reader | Results, metric: AttackMetric = "asr", layout: str = "paper") -> Table:
+def attack_table(source: Reader | Results, metric: str = "asr", layout: str = "paper") -> Table:
     """Build the table of an attack metric. Raises StoreError as `build` does."""
-    if metric not in METRICS:
-        raise unknown("metric", metric, METRICS)
     _check_layout(layout)
     results = _read(source)
+    of = results.metrics[metric]
     found = grid(results)
-    together = (
-        any_attack.any_attack(results, found) if layout != "paper" or metric in any_attack.METRICS else any_attack.NONE
-    )
+    worst = layout != "paper" or of.together or of.of == "all attacks"
+    together = any_attack.any_attack(results, found) if worst else any_attack.NONE
     return {"paper": layouts.paper, "by-task": by_task, "full": layouts.full}[layout](found, metric, together)
 
 
@@ -90,7 +91,7 @@ def similarity_table(source: Reader | Results, layout: str = "paper") -> Table:
     return {"paper": advsts.paper, "full": advsts.full}[layout](grid(_read(source)))
 
 
-def _picked(source: Reader | Results, metric: Metric, layout: str, pick: Pick) -> Table:
+def _picked(source: Reader | Results, metric: str, layout: str, pick: Pick) -> Table:
     if pick not in get_args(Pick):
         raise unknown("way to pick", pick, get_args(Pick))
     if metric != "contrast" or layout != "paper":

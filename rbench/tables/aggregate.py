@@ -2,28 +2,31 @@
 
 A cell is (attack, encoder, finetune, task), pooled over seeds of training and of fine-tuning. The plan determines the
 grid of cells, and the suite their order. So a table has the same shape and order whatever is done, in whatever order.
-Cells are made of records alone. What looks at single examples asks `Results.verdicts`.
+Cells are made of records where these hold what a metric needs, and otherwise of `Results.observations`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from rbench.errors import StoreError
-from rbench.score import SHARES, Tally, Verdicts, verdict
-from rbench.spec import CONTRAST, AttackJob, AttackMetric, Job, Plan, Record, Score
-from rbench.storage.runs import Reader, read_fields
+from rbench.metrics import Metric, Metrics, Observations, Sample, Share, Tally, by_unit, pooled, pooled_values
+from rbench.score import scored
+from rbench.spec import CONTRAST, AttackJob, Job, Plan, Record, Score
+from rbench.storage.runs import Reader
 from rbench.storage.standing import Standing, standing
 from rbench.tables.draws import means, within
 from rbench.tables.flags import Flags
-from rbench.tables.levels import attack_values, limits, observed
+from rbench.tables.levels import Values, limits, observed
 from rbench.tables.table import CellKey, Draws, Number
+
+ANY = "any attack"
+"""Stands for all attacks in the column of attacks."""
 
 
 @dataclass(frozen=True)
@@ -33,39 +36,54 @@ class Results:
     store: Reader
     plan: Plan
     standing: Standing
-    _verdicts: dict[str, Verdicts] = field(default_factory=dict, compare=False, repr=False)
+    metrics: Metrics = field(default_factory=Metrics, compare=False, repr=False)
+    """The metrics that tables may show: those of rbench, of packages, and of --include folders."""
+    _observed: dict[str, Observations] = field(default_factory=dict, compare=False, repr=False)
     """By job key; of the jobs that were asked for."""
     _drawn: dict[Hashable, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
     """The examples that a seed draws from a task, for `repeats`. Encoders and attacks share them."""
+    pooled: dict[Hashable, Share | Sample] = field(default_factory=dict, compare=False, repr=False)
+    """Metrics of cells over all of their seeds, by cell and metric."""
     limits: dict[Hashable, tuple[float, float] | None] = field(default_factory=dict, compare=False, repr=False)
     """Intervals with seeds as levels, by cell and metric, so that each is computed once for all tables."""
 
     @classmethod
-    def of(cls, store: Reader) -> Self:
-        """Read plan and records. Raises StoreError where there is no plan, or a damaged one."""
+    def of(cls, store: Reader, metrics: Metrics | None = None) -> Self:
+        """Read plan and records. Raises StoreError where there is no plan, or a damaged one.
+
+        Args:
+            metrics: None: those of rbench and of packages.
+        """
         plan = plan_of(store)
-        return cls(store, plan, standing(store, plan))
+        return cls(store, plan, standing(store, plan), metrics or Metrics())
 
     @property
     def root(self) -> Path:
         """The RUN's folder."""
         return self.store.root
 
-    def verdicts(self, job: Job) -> Verdicts:
+    def observations(self, job: Job) -> Observations:
         """Return what became of each example of a complete attack job. Its outcomes are read once for all tables.
 
         Raises StoreError where they are missing or damaged.
         """
-        if job.key not in self._verdicts:
-            names = ("example_id", "status", "skip_reason", "label", "oracle_label")
-            rows = self.fields(job, names)
-            # Attacks share their examples, so all of them share the strings.
-            self._verdicts[job.key] = {sys.intern(example): verdict(*values) for example, *values in rows}
-        return self._verdicts[job.key]
+        if job.key not in self._observed:
+            assert job.attacking is not None
+            record, oracle = self.standing.records[job.key], job.attacking.task.has_oracle
+            self._observed[job.key] = Observations.read(self.store, job, record, has_oracle=oracle)
+        return self._observed[job.key]
 
-    def fields(self, job: Job, names: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Return fields of each outcome of a complete attack job. Raises StoreError as `verdicts` does."""
-        return read_fields(self.store, job, self.standing.records[job.key], names)
+    def values(self, run: Run, metric: Metric) -> Values | None:
+        """Return the values whose share or mean is the metric, of a complete run of one attack or of several together.
+
+        Examples in no denominator are left out. None where the RUN keeps no outcomes. Raises StoreError where they are
+        damaged or missing, and ValueError where several attacks have different examples.
+        """
+        for job in run.jobs:
+            if self.standing.records[job.key].outcomes is None and self.store.content(job) is None:
+                return None
+        seen = [self.observations(job) for job in run.jobs]
+        return by_unit(metric, Observations.together(seen) if len(seen) > 1 else seen[0])
 
     def repeats(self, jobs: Collection[Job]) -> float:
         """Return how many of these attack jobs attacked the same example, on average over all examples; at least 1.
@@ -89,7 +107,7 @@ class Results:
         assert spec is not None
         key = spec.task.name, spec.data_fingerprint, spec.split, spec.num_examples, job.seed
         if key not in self._drawn:
-            self._drawn[key] = frozenset(self.verdicts(job))
+            self._drawn[key] = frozenset(self.observations(job).unit.tolist())
         return self._drawn[key]
 
 
@@ -164,62 +182,107 @@ class Cell:
         """How many seeds and trainings attacked an example, on average, for `Tally.score`."""
         return self.results.repeats([run.job for run in self.runs if run.tally is not None])
 
-    def score(self, metric: AttackMetric) -> Score:
+    def has(self, name: str) -> bool:
+        """Whether a metric has a number for such a cell: of one attack, or of all attacks on a victim at once."""
+        metric = self.results.metrics[name]
+        if self.attack == ANY:
+            return metric.together or metric.of != "attacks"
+        return metric.of != "all attacks"
+
+    def score(self, name: str) -> Score:
         """The metric on the pooled examples. Seeds and trainings, where there are several, are levels of its interval.
 
         The outcomes of several are read for that. Where they are missing or damaged, the score is that of `sampled`.
         """
-        if (found := self._limits(metric)) is None:
-            return self.sampled(metric)
-        return self.pooled.score(metric).model_copy(update={"low": found[0], "high": found[1]})
+        if (found := self._limits(name)) is None:
+            return self.sampled(name)
+        return scored(name, self.pooled_as(name)).model_copy(update={"low": found[0], "high": found[1]})
 
-    def sampled(self, metric: AttackMetric) -> Score:
+    def sampled(self, name: str) -> Score:
         """The metric on the pooled examples. Its interval covers the choice of examples alone.
 
         It counts an example once, however many victims share it.
         """
-        return self.pooled.score(metric, self.repeats)
+        return scored(name, self.pooled_as(name), self.repeats)
 
-    def levelled(self, metric: AttackMetric) -> bool:
+    def levelled(self, name: str) -> bool:
         """Whether the interval of `score` covers differences between seeds, too."""
-        return self._limits(metric) is not None
+        return self._limits(name) is not None
 
-    def _limits(self, metric: AttackMetric) -> tuple[float, float] | None:
+    def lost(self, name: str) -> bool:
+        """Whether the metric is computed from outcomes which the RUN does not keep."""
+        return None in [found for _, found in self.found(name)]
+
+    def of_run(self, run: Run, name: str) -> Share | Sample | None:
+        """The metric of a run that is done; None where it is computed from outcomes that are lost."""
+        metric = self.results.metrics[name]
+        assert run.tally is not None
+        if metric.counted is not None:
+            counted: Share | Sample = metric.counted(run.tally)
+            return counted
+        try:
+            values = self.results.values(run, metric)
+        except StoreError:
+            return None
+        return None if values is None else pooled_values(metric, values.values())
+
+    def found(self, name: str) -> list[tuple[Run, Share | Sample | None]]:
+        """Return the metric of each run that is done; None where it is lost."""
+        return [(run, self.of_run(run, name)) for run in self.runs if run.tally is not None]
+
+    def pooled_as(self, name: str) -> Share | Sample:
+        """The metric of all that is done; of nothing, if there is no such number or outcomes are lost."""
+        metric, known = self.results.metrics[name], self.results.pooled
+        if (key := self._known_as(name)) not in known:
+            if not self.has(name):
+                found = pooled(metric, ())
+            elif metric.counted is not None:
+                found = metric.counted(self.pooled)
+            else:
+                parts = [part for _, part in self.found(name)]
+                found = pooled(metric, () if None in parts else (part for part in parts if part is not None))
+            known[key] = found
+        return known[key]
+
+    def _known_as(self, name: str) -> Hashable:
+        return self.attack, tuple(run.job.key for run in self.runs), name
+
+    def _limits(self, name: str) -> tuple[float, float] | None:
         """Return the interval with levels; None for one victim, and where outcomes do not give it."""
-        known, name = self.results.limits, (self.key, metric)
-        if name not in known:
-            known[name] = self._computed(metric)
-        return known[name]
+        known, key = self.results.limits, self._known_as(name)
+        if key not in known:
+            known[key] = self._computed(name)
+        return known[key]
 
-    def _computed(self, metric: AttackMetric) -> tuple[float, float] | None:
-        done = [run for run in self.runs if run.tally is not None]
-        if len(done) < 2 or self.pooled.score(metric).value is None:
+    def _computed(self, name: str) -> tuple[float, float] | None:
+        metric, done = self.results.metrics[name], [run for run in self.runs if run.tally is not None]
+        if len(done) < 2 or self.pooled_as(name).mean is None:
             return None
         try:
-            values = [attack_values(self.results, run, metric) for run in done]
+            values = [self.results.values(run, metric) for run in done]
         except StoreError:
             return None
         found = observed((run.job.seed, run.train_seed, own) for run, own in zip(done, values, strict=True))
-        return limits([found], shares=metric in SHARES)
+        return limits([found], shares=metric.share)
 
-    def seed_sd(self, metric: AttackMetric) -> float | None:
+    def seed_sd(self, name: str) -> float | None:
         """Return the standard deviation of the metric between fine-tuning seeds (`draws.within`)."""
-        return within(self._values(metric))
+        return within(self._values(name))
 
-    def draws(self, metric: AttackMetric) -> Draws | None:
+    def draws(self, name: str) -> Draws | None:
         """Return the metric by training seed; None without `train_seeds`."""
         several = len({run.job.seed for run in self.runs}) > 1
-        return Draws(means(self._values(metric)), several) if self.drawn else None
+        return Draws(means(self._values(name)), several) if self.drawn else None
 
-    def number(self, metric: AttackMetric) -> Number | None:
+    def number(self, name: str) -> Number | None:
         """Return the metric as a table entry; None where no seed is done."""
         if not self.present:
             return None
-        more = {"seed_sd": self.seed_sd(metric), "draws": self.draws(metric), "partial": self.partial}
-        return Number.of(self.score(metric), metric, **more)
+        more = {"seed_sd": self.seed_sd(name), "draws": self.draws(name), "partial": self.partial}
+        return Number.of(self.score(name), self.results.metrics[name].about, lost=self.lost(name), **more)
 
-    def _values(self, metric: AttackMetric) -> list[tuple[int | None, float | None]]:
-        return [(run.train_seed, run.tally.score(metric).value) for run in self.runs if run.tally is not None]
+    def _values(self, name: str) -> list[tuple[int | None, float | None]]:
+        return [(run.train_seed, found.mean if found is not None else None) for run, found in self.found(name)]
 
 
 @dataclass(frozen=True)
@@ -234,6 +297,8 @@ class Grid:
     cells: Mapping[tuple[str, str, str, str], Cell]
     standing: Standing
     """State of all jobs of the plan."""
+    metrics: Metrics
+    """The metrics that tables may show."""
 
     @property
     def runs(self) -> list[Run]:
@@ -321,7 +386,7 @@ def grid(results: Results) -> Grid:
 
     drawn = bool(plan.draws)
     cells = {key: Cell(*key, tuple(sorted(runs[key], key=place)), drawn, results) for key in ordered}
-    return Grid(plan, *orders, cells, found)
+    return Grid(plan, *orders, cells, found, results.metrics)
 
 
 def in_order(wanted: Iterable[str], found: Iterable[str]) -> tuple[str, ...]:

@@ -10,16 +10,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from rbench.errors import StoreError
-from rbench.score import worst_case
-from rbench.spec import AttackMetric, Job
+from rbench.metrics import Observations
+from rbench.spec import Job
+from rbench.tables.aggregate import ANY as ANY
 from rbench.tables.aggregate import Cell, Grid, Results, Run
 from rbench.tables.notes import counted, named
 
-ANY = "any attack"
-"""Stands for all attacks in the column of attacks."""
 _NOT_SHOWN = f"{ANY} is not shown:"
-METRICS: Collection[AttackMetric] = ("asr", "oracle_asr", "aua")
-"""The metrics whose tables have it."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +32,12 @@ class AnyAttack:
         if not self.cells:
             return grid
         return replace(grid, attacks=(*grid.attacks, ANY), cells={**grid.cells, **self.cells})
+
+    def alone(self, grid: Grid) -> Grid:
+        """Return the grid with these cells in place of those of the attacks. Raises StoreError where there are none."""
+        if not self.cells:
+            raise StoreError(self.problem or f"{ANY} needs two or more attacks, and the suite has {len(grid.attacks)}.")
+        return replace(grid, attacks=(ANY,), cells=self.cells)
 
     def notes(self, grid: Grid, tasks: Collection[str]) -> list[str]:
         """Return what a table on these tasks says about the cells; `grid` is the one without them."""
@@ -61,7 +64,7 @@ def any_attack(results: Results, grid: Grid) -> AnyAttack:
     for run in grid.runs:
         if run.tally is not None:
             try:
-                results.verdicts(run.job)
+                results.observations(run.job)
             except StoreError:
                 unreadable.append(run.job)
     if unreadable:
@@ -91,14 +94,14 @@ def paired(grid: Grid, encoder: str, finetune: str, task: str) -> list[tuple[Run
 
 
 def _cell(results: Results, grid: Grid, encoder: str, finetune: str, task: str) -> Cell:
-    runs = tuple(_run(results, grid.has_oracle(task), runs) for runs in paired(grid, encoder, finetune, task))
+    runs = tuple(_run(results, runs) for runs in paired(grid, encoder, finetune, task))
     return Cell(ANY, encoder, finetune, task, runs, bool(grid.plan.draws), results)
 
 
-def _run(results: Results, oracle: bool, runs: tuple[Run, ...]) -> Run:
+def _run(results: Results, runs: tuple[Run, ...]) -> Run:
     first, *others = runs
     together = replace(first, record=None, tally=None, others=tuple(run.job for run in others))
     if first.tally is None or any(run.tally is None for run in others):
         return together
-    verdicts = [results.verdicts(run.job) for run in runs]
-    return replace(together, tally=worst_case(verdicts, oracle=oracle, truncated=first.tally.truncated))
+    worst = Observations.together([results.observations(run.job) for run in runs])
+    return replace(together, tally=worst.tally(first.tally.truncated))

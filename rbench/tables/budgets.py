@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rbench.errors import StoreError
 from rbench.score.budget import By, Curve, Spent, shared_top
-from rbench.storage.runs import read_fields
 from rbench.tables.aggregate import Cell, Grid, Results
 from rbench.tables.formats import unknown
 
@@ -63,13 +64,9 @@ def curve(results: Results, cell: Cell, by: By) -> Curve:
     spent: list[Spent] = []
     done = [run for run in cell.runs if run.tally is not None]
     for run in done:
-        record = results.standing.records[run.job.key]
-        rows = read_fields(results.store, run.job, record, ("example_id", "status", _SPENT[by]))
-        spent += [
-            Spent(example, status == "succeeded", amount or 0)
-            for example, status, amount in rows
-            if status in ("succeeded", "failed")
-        ]
+        seen = results.observations(run.job)
+        amounts = np.nan_to_num(getattr(seen, _SPENT[by])[seen.attacked]).tolist()
+        spent += map(Spent, seen.unit[seen.attacked].tolist(), seen.fell[seen.attacked].tolist(), amounts)
     return Curve(by, tuple(spent), cell.repeats)
 
 

@@ -7,7 +7,6 @@ rate of all attacks together (`any_attack`), which is ours, follows those of the
 
 from __future__ import annotations
 
-from rbench.spec import AttackMetric
 from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.any_attack import NONE, AnyAttack
 from rbench.tables.columns import mark_best
@@ -15,13 +14,13 @@ from rbench.tables.layouts import definitions, described
 from rbench.tables.notes import interval_note, notes, sizes
 from rbench.tables.table import Contest, Entry, Number, Table
 
-SHOWN: tuple[AttackMetric, ...] = ("clean", "asr", "perturbed")
+SHOWN = ("clean", "asr", "perturbed")
 
 
-def by_task(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table:
+def by_task(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     """Build the table. `metric` does not change what is shown: it is what `value` means in the cells for programs."""
     whole = together.beside(grid)
-    columns: list[tuple[str, AttackMetric]] = [("", "clean"), *((attack, "asr") for attack in whole.attacks)]
+    columns: list[tuple[str, str]] = [("", "clean"), *((attack, "asr") for attack in whole.attacks)]
     columns += [(attack, "perturbed") for attack in grid.attacks]
     several = len(grid.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
@@ -35,7 +34,7 @@ def by_task(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Tab
             if any((attack, encoder, finetune, task) in grid.cells for attack in grid.attacks)
         ]
         numbers = [[_number(whole, attack, *name, task, kind) for attack, kind in columns] for name in names]
-        marked = mark_best(numbers, [kind for _, kind in columns]) if numbers else []
+        marked = mark_best(numbers, [grid.metrics[kind].about for _, kind in columns]) if numbers else []
         groups += [len(rows)] if names else []
         for column, (attack, kind) in enumerate(columns, 2 + several):
             found = (_cell(whole, attack, *name, task) for name in names)
@@ -46,7 +45,11 @@ def by_task(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Tab
     titles = {"asr": "ASR", "perturbed": "words"}
     header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Clean"]
     header += [f"{titles[kind]} {attack}" for attack, kind in columns[1:]]
-    first = (*definitions(SHOWN), sizes(grid, "asr", grid.tasks), *together.notes(grid, grid.tasks))
+    first = (
+        *definitions(grid.metrics[name] for name in SHOWN),
+        sizes(grid, "asr", grid.tasks),
+        *together.notes(grid, grid.tasks),
+    )
     return Table(
         metric=metric,
         layout="by-task",
@@ -57,6 +60,7 @@ def by_task(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Tab
         notes=notes(grid, grid.tasks, first),
         interval=interval_note(grid, "asr"),
         flags=grid.flags.listed(run.job for run in grid.runs),
+        shows=grid.metrics[metric].about,
         contests=tuple(contests),
     )
 
@@ -71,8 +75,10 @@ def _cell(grid: Grid, attack: str, encoder: str, finetune: str, task: str) -> Ce
     return next((cell for cell in cells if cell.present), None)
 
 
-def _number(grid: Grid, attack: str, encoder: str, finetune: str, task: str, kind: AttackMetric) -> Number | None:
+def _number(grid: Grid, attack: str, encoder: str, finetune: str, task: str, kind: str) -> Number | None:
     """Return an entry. Only flags of encoder and victim withhold clean accuracy, not those of an attack."""
     there = _cell(grid, attack, encoder, finetune, task)
     number = there.number(kind) if there is not None else None
-    return grid.flags.on(number, there.jobs, attacks=kind != "clean") if there is not None and number else None
+    if there is None or number is None:
+        return None
+    return grid.flags.on(number, there.jobs, attacks=grid.metrics[kind].of != "victims")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from rbench.spec import Metric
-from rbench.tables.table import MEANING, Draws, Number
+from rbench.spec import Meaning
+from rbench.tables.table import Draws, Number
 
 
-def average(entries: Sequence[Number | None], metric: Metric) -> list[Number | None]:
+def average(entries: Sequence[Number | None], meaning: Meaning) -> list[Number | None]:
     """Return the unweighted mean of a row's entries as a list of one.
 
     The mean has no value where an entry has none, is withheld where one is, and is None where an entry is missing. A
@@ -20,7 +20,6 @@ def average(entries: Sequence[Number | None], metric: Metric) -> list[Number | N
     if len(entries) == 1:
         return []
     there = [entry for entry in entries if entry is not None]
-    meaning = MEANING[metric]
     if flags := {flag: None for entry in there for flag in entry.withheld}:
         return [Number(None, meaning.percent, digits=meaning.digits, withheld=tuple(flags))]
     values = [entry.value for entry in there if entry.value is not None]
@@ -41,11 +40,11 @@ def _draws(entries: Sequence[Number]) -> Draws | None:
     return Draws(tuple((seed, math.fsum(row[seed] for row in rows) / len(rows)) for seed in shared))
 
 
-def mark_best(rows: Sequence[Sequence[Number | None]], kinds: Sequence[Metric]) -> list[list[Number | None]]:
+def mark_best(rows: Sequence[Sequence[Number | None]], kinds: Sequence[Meaning]) -> list[list[Number | None]]:
     """Mark the best entries of each column, as `best_of` does."""
     columns = [list(column) for column in zip(*rows, strict=True)]
-    for column, metric in zip(columns, kinds, strict=False):
-        column[:] = best_of(column, MEANING[metric].best)
+    for column, meaning in zip(columns, kinds, strict=False):
+        column[:] = best_of(column, meaning.best)
     return [list(row) for row in zip(*columns, strict=True)]
 
 

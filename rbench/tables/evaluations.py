@@ -126,7 +126,7 @@ class Evaluated:
         if score is None:
             return None
         draws, partial = self.draws(encoder, evaluation, _SCORE[metric]), self._partial(encoder, evaluation, metric)
-        number = Number.of(score, metric, draws=draws, partial=partial)
+        number = Number.of(score, MEANING[metric], draws=draws, partial=partial)
         return self.flags.on(number, self.jobs.get((encoder, evaluation), ()))
 
     def draws(self, encoder: str, evaluation: str, name: str) -> Draws | None:
@@ -198,7 +198,7 @@ def paper(found: Evaluated, metric: EvaluationMetric) -> Table:
         rows.append([*numbers, *_average(found, encoder, numbers, metric)])
     sets = found.sets
     several = ["Avg." if sets.comparable or sets.ours_alone else f"Avg.{MARK}"] if len(found.evaluations) > 1 else []
-    marked = mark_best(rows, [metric] * (len(found.evaluations) + len(several)))
+    marked = mark_best(rows, [MEANING[metric]] * (len(found.evaluations) + len(several)))
     shown: list[tuple[Entry, ...]] = [(name, *row) for name, row in zip(found.encoders, marked, strict=True)]
     return Table(
         metric=metric,
@@ -223,8 +223,10 @@ def _average(
     """Return the mean of a row as a list of one, with its interval; an empty list for a single column."""
     score = found.average(encoder, metric)
     if score is None:
-        return average(numbers, metric)
-    return [one and replace(one, n=score.n, low=score.low, high=score.high) for one in average(numbers, metric)]
+        return average(numbers, MEANING[metric])
+    return [
+        one and replace(one, n=score.n, low=score.low, high=score.high) for one in average(numbers, MEANING[metric])
+    ]
 
 
 def _averaged(found: Evaluated, encoder: str, metric: EvaluationMetric) -> dict[str, Any]:
@@ -263,7 +265,9 @@ def full(found: Evaluated, metric: EvaluationMetric) -> Table:
                 n = next((score.n for score in scores.values() if score is not None), None)
                 names: list[Entry] = [encoder, label, *([subset] if divided else [])]
                 names += [training_seed(found.train_seed(job))] if drawn else []
-                numbers = [Number.of(s, metric).hidden(hiding) if s is not None else None for s in scores.values()]
+                numbers = [
+                    Number.of(s, MEANING[metric]).hidden(hiding) if s is not None else None for s in scores.values()
+                ]
                 rows.append((*names, n, *numbers))
                 told = {name: _plain(score, bool(hiding)) for name, score in scores.items()}
                 more: dict[str, Any] = {"subset": subset} if divided else {}

@@ -27,6 +27,8 @@ Format = Literal["markdown", "latex", "csv", "json"]
 NAMED = 8
 """The most jobs or encoders that a note names. It counts the others."""
 _ABSENT, _PARTIAL, _UNDEFINED, _WITHHELD, _CITED = "–", "†", "n/a", "—", "‡"
+LOST = "no outcomes"
+"""Stands where a number is computed from outcomes, and the RUN keeps none."""
 
 
 def render(
@@ -69,6 +71,8 @@ def number(entry: Number, intervals: bool = False) -> str:
     """
     if entry.withheld:
         return withheld(entry.withheld)
+    if entry.lost:
+        return LOST
     if entry.value is None:
         return _UNDEFINED
     text = entry.shown(entry.value) + (_PARTIAL if entry.partial else "")
@@ -168,6 +172,8 @@ def _said(table: Table) -> str:
         said = f" ({_bold(table, BEST_BY_TASK)})" if bold else ""
         return f"Clean accuracy, attack success rate (ASR) and words perturbed, by task, %{said}"
     unit = f", {meaning.unit}" if meaning.percent else ""
+    if meaning.best is None:
+        return f"{meaning.title}{unit}: {meaning.definition}"
     better = "lower" if meaning.best == "lowest" else "higher"
     said = f"; {_bold(table, f'the {meaning.best}')}" if bold else ""
     return f"{meaning.title}{unit} {meaning.arrow} ({better} is {meaning.good}{said})"
@@ -207,7 +213,10 @@ def _footnotes(table: Table, intervals: bool, notes: Notes) -> list[str]:
             number.partial for number in numbers
         ),
         f"{_UNDEFINED}: {table.meaning.undefined}.": any(
-            number.value is None and not number.withheld for number in numbers
+            number.value is None and not number.withheld and not number.lost for number in numbers
+        ),
+        f"{LOST}: it is computed from outcomes, and the RUN keeps none that can be read.": any(
+            number.lost and not number.withheld for number in numbers
         ),
         f"{_WITHHELD}: withheld for a flag, because the suite requires healthy encoders, victims and attacks.": any(
             number.withheld for number in numbers

@@ -4,45 +4,46 @@ paper   Rows are attack x encoder (x fine-tuning strategy), columns are tasks an
         of each attack and column is the best. There is no best and no average where one of the entries is missing.
         Tasks with an oracle have a column of oracle-valid ASR next to ASR.
 by-task Table 1 of the ADCL paper. It is in the module `by_task`.
-full    Each (attack, encoder, finetune, task, seed) has one row with every metric but seconds, which depend on the
-        machine.
+full    Each (attack, encoder, finetune, task, seed) has one row with every metric that is repeatable.
 
 After the attacks come the rows of all attacks together (`any_attack`), where the caller counted them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.score import SHARES, Tally
-from rbench.spec import AttackMetric, Flag, Job
+from rbench.metrics import Metric, Metrics, Tally
+from rbench.score import scored
+from rbench.spec import Flag, Job, Score
 from rbench.tables.aggregate import Cell, Grid, Run
-from rbench.tables.any_attack import ANY, NONE, AnyAttack
+from rbench.tables.any_attack import NONE, AnyAttack
 from rbench.tables.columns import average, mark_best
 from rbench.tables.draws import plain, training_seed
+from rbench.tables.formats import LOST
 from rbench.tables.notes import interval_note, notes, sizes
-from rbench.tables.table import MEANING, CellKey, Contest, Entry, Number, Table
-
-_FULL: tuple[AttackMetric, ...] = ("clean", "asr", "oracle_asr", "aua", "queries", "perturbed")
-_SHORT: dict[AttackMetric, str] = {
-    "clean": "Clean",
-    "asr": "ASR",
-    "oracle_asr": "Oracle-valid ASR",
-    "aua": "AUA",
-    "queries": "Queries",
-    "perturbed": "Perturbed",
-    "seconds": "Seconds",
-}
+from rbench.tables.table import CellKey, Contest, Entry, Number, Table
 
 
-def paper(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table:
-    """Build the papers' layout of one metric. Raises StoreError for oracle_asr where no task has an oracle."""
-    tasks = _tasks(grid, metric)
+def every(metrics: Metrics) -> list[Metric]:
+    """Return the metrics of an attack on a victim that a table of all of them shows."""
+    return [metric for metric in metrics.all("attacks", "victims") if metric.about.repeatable]
+
+
+def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
+    """Build the papers' layout of one metric.
+
+    Raises StoreError where no task has the oracle that it needs, or a suite not the two attacks.
+    """
+    of = grid.metrics[metric]
+    tasks = _tasks(grid, of)
     columns = _columns(grid, tasks, metric)
     several = grid.several
-    whole = together.beside(grid)
+    alone = of.of == "all attacks"
+    whole = together.alone(grid) if alone else together.beside(grid)
+    own = whole if alone else grid
     rows: list[tuple[Entry, ...]] = []
     groups, contests = [], []
     for attack in whole.attacks:
@@ -53,7 +54,7 @@ def paper(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table
         rows += [(attack, name, *([finetune] if several else []), *numbers) for (name, finetune), numbers in group]
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else [])]
     header += [task if kind == metric else "oracle-valid" for task, kind in columns]
-    kinds = {kind for _, kind in columns}
+    kinds = sorted({kind for _, kind in columns}, key=lambda kind: grid.metrics[kind].place)
     return Table(
         metric=metric,
         layout="paper",
@@ -64,18 +65,25 @@ def paper(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table
         notes=notes(
             grid,
             tasks,
-            (*definitions(kinds), sizes(grid, metric, tasks), *together.notes(grid, tasks), *_served(grid)),
+            (
+                *definitions(grid.metrics[kind] for kind in kinds),
+                sizes(own, metric, tasks),
+                *together.notes(grid, tasks),
+                *_served(grid),
+            ),
         ),
-        interval=interval_note(grid, metric),
+        interval=interval_note(own, metric),
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
+        shows=of.about,
         contests=tuple(contests),
     )
 
 
-def full(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table:
+def full(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     """Build the layout full: one row per job, with every metric. In cells for programs, `value` is `metric`."""
     whole = together.beside(grid)
-    shown = [kind for kind in _FULL if kind != "oracle_asr" or any(map(grid.has_oracle, grid.tasks))]
+    oracle = any(map(grid.has_oracle, grid.tasks))
+    shown = [one for one in every(grid.metrics) if oracle or not one.oracle]
     several = len(grid.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
     cells = []
@@ -90,7 +98,7 @@ def full(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table:
             measured: list[Entry] = [None] * (3 + grid.wordless + len(shown))
             if tally is not None:
                 measured = [tally.total, tally.skipped, tally.errored, *([tally.wordless] if grid.wordless else [])]
-                measured += [_measured(grid, cell, run, tally, kind) for kind in shown]
+                measured += [_measured(grid, cell, run, one) for one in shown]
             rows.append((*names, run.job.seed, *measured))
             cells.append(_full_cell(cell, run, metric, grid))
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task"]
@@ -99,21 +107,30 @@ def full(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table:
     return Table(
         metric=metric,
         layout="full",
-        header=(*header, *(_SHORT[kind] for kind in shown)),
+        header=(*header, *(one.about.column for one in shown)),
         rows=tuple(rows),
         groups=frozenset(groups),
         cells=tuple(cells),
         notes=notes(grid, grid.tasks, (*definitions(shown), _total(grid), *together.notes(grid, grid.tasks))),
         interval="Wilson 95% intervals; of queries and words perturbed, Student's t 95% intervals of the mean.",
         flags=grid.flags.listed(run.job for run in grid.runs),
+        shows=grid.metrics[metric].about,
     )
 
 
-def _measured(grid: Grid, cell: Cell, run: Run, tally: Tally, metric: AttackMetric) -> Entry:
+def _measured(grid: Grid, cell: Cell, run: Run, metric: Metric) -> Entry:
     """Return an entry of the layout full. It is empty where all attacks together have no such number."""
-    if cell.attack == ANY and metric not in SHARES:
+    if not cell.has(metric.name):
         return ""
-    return Number.of(tally.score(metric), metric).hidden(hiding(grid, run.jobs, metric))
+    lost = cell.of_run(run, metric.name) is None
+    number = Number.of(_score(cell, run, metric.name), metric.about, lost=lost)
+    return number.hidden(hiding(grid, run.jobs, metric))
+
+
+def _score(cell: Cell, run: Run, metric: str) -> Score:
+    """Return a metric of one run; without a value where it is not done, or has no such number."""
+    found = cell.of_run(run, metric) if run.tally is not None and cell.has(metric) else None
+    return scored(metric, found) if found is not None else Score(name=metric, value=None, n=0)
 
 
 def _served(grid: Grid) -> list[str]:
@@ -126,18 +143,18 @@ def _served(grid: Grid) -> list[str]:
     return [f"Strategies serve their own tasks: {served}. There are no other entries."]
 
 
-def _tasks(grid: Grid, metric: AttackMetric) -> tuple[str, ...]:
-    if metric != "oracle_asr":
+def _tasks(grid: Grid, metric: Metric) -> tuple[str, ...]:
+    if not metric.oracle:
         return grid.tasks
     tasks = tuple(task for task in grid.tasks if grid.has_oracle(task))
     if not tasks:
-        raise StoreError("no task of this suite has an oracle, so there is no oracle-valid attack success rate.")
+        raise StoreError(f"no task of this suite has an oracle, so there is no {metric.about.words}.")
     return tasks
 
 
-def _columns(grid: Grid, tasks: Sequence[str], metric: AttackMetric) -> list[tuple[str, AttackMetric]]:
+def _columns(grid: Grid, tasks: Sequence[str], metric: str) -> list[tuple[str, str]]:
     """Return task and metric of each column but the average. Oracle-valid ASR follows ASR for tasks with an oracle."""
-    columns: list[tuple[str, AttackMetric]] = []
+    columns: list[tuple[str, str]] = []
     for task in tasks:
         columns.append((task, metric))
         if metric == "asr" and grid.has_oracle(task):
@@ -146,7 +163,7 @@ def _columns(grid: Grid, tasks: Sequence[str], metric: AttackMetric) -> list[tup
 
 
 def _group(
-    grid: Grid, attack: str, columns: Sequence[tuple[str, AttackMetric]], metric: AttackMetric
+    grid: Grid, attack: str, columns: Sequence[tuple[str, str]], metric: str
 ) -> list[tuple[tuple[str, str | None], list[Number | None]]]:
     """Return the rows of one attack: encoder and strategy, and their entries with the average. The best are marked.
 
@@ -162,8 +179,8 @@ def _group(
     for victim in victims:
         numbers = _numbers(grid, (attack, *victim), columns)
         of_metric = [number for number, (_, kind) in zip(numbers, columns, strict=True) if kind == metric]
-        rows.append(numbers + average(of_metric, metric))
-    marked = mark_best(rows, [*(kind for _, kind in columns), metric])
+        rows.append(numbers + average(of_metric, grid.metrics[metric].about))
+    marked = mark_best(rows, [grid.metrics[kind].about for kind in (*(kind for _, kind in columns), metric)])
     return list(zip(victims, marked, strict=True))
 
 
@@ -171,8 +188,8 @@ def _contests(
     grid: Grid,
     attack: str,
     victims: Mapping[int, tuple[str, str | None]],
-    columns: Sequence[tuple[str, AttackMetric]],
-    of: tuple[AttackMetric, int],
+    columns: Sequence[tuple[str, str]],
+    of: tuple[str, int],
 ) -> list[Contest]:
     """Return what is compared in each column of one attack, and in the column of averages.
 
@@ -186,7 +203,7 @@ def _contests(
         found = (grid.cell(attack, *victim, task) for task in tasks)
         return tuple(cell.key for cell in found if cell is not None)
 
-    among: list[tuple[AttackMetric, list[str]]] = [(kind, [task]) for task, kind in columns]
+    among: list[tuple[str, list[str]]] = [(kind, [task]) for task, kind in columns]
     own = [task for task, kind in columns if kind == metric]
     among += [(metric, own)] if len(own) > 1 else []
     return [
@@ -195,27 +212,25 @@ def _contests(
     ]
 
 
-def _numbers(
-    grid: Grid, row: tuple[str, str, str | None], columns: Sequence[tuple[str, AttackMetric]]
-) -> list[Number | None]:
+def _numbers(grid: Grid, row: tuple[str, str, str | None], columns: Sequence[tuple[str, str]]) -> list[Number | None]:
     found: list[Number | None] = []
     for task, metric in columns:
         cell = grid.cell(*row, task)
         number = cell.number(metric) if cell is not None else None
         if cell is not None and number is not None:
-            number = grid.flags.on(number, cell.jobs, attacks=metric != "clean")
+            number = grid.flags.on(number, cell.jobs, attacks=grid.metrics[metric].of != "victims")
         found.append(number)
     return found
 
 
-def hiding(grid: Grid, jobs: Iterable[Job], metric: AttackMetric) -> tuple[Flag, ...]:
-    """Return the flags that withhold a metric. Those of an attack do not withhold the accuracy before it."""
-    return grid.flags.hiding(jobs, attacks=metric != "clean")
+def hiding(grid: Grid, jobs: Iterable[Job], metric: Metric) -> tuple[Flag, ...]:
+    """Return the flags that withhold a metric. Those of an attack do not withhold what a victim is before it."""
+    return grid.flags.hiding(jobs, attacks=metric.of != "victims")
 
 
-def definitions(metrics: Collection[AttackMetric]) -> list[str]:
-    """Return one note per metric with its definition."""
-    return [f"{MEANING[metric].title}: {MEANING[metric].definition}." for metric in _FULL if metric in metrics]
+def definitions(metrics: Iterable[Metric]) -> list[str]:
+    """Return one note with its definition for each metric that is repeatable."""
+    return [f"{one.about.title}: {one.about.definition}." for one in metrics if one.about.repeatable]
 
 
 def _total(grid: Grid) -> str:
@@ -223,14 +238,15 @@ def _total(grid: Grid) -> str:
     return f"n: all examples but the errored ones{more}."
 
 
-def described(cell: Cell, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
+def described(cell: Cell, metric: str, grid: Grid) -> dict[str, Any]:
     """Return a cell for programs: names, the metric with n and interval, counts and flags.
 
     `timed_out`, `wordless` and `unusable` are counted if any example is. A cell that the suite withholds has no value.
     """
     score, pooled = cell.score(metric), cell.pooled
-    number = Number.of(score, metric, seed_sd=cell.seed_sd(metric), draws=cell.draws(metric))
-    number = number.hidden(hiding(grid, cell.jobs, metric))
+    of, lost = grid.metrics[metric], cell.lost(metric)
+    number = Number.of(score, of.about, seed_sd=cell.seed_sd(metric), draws=cell.draws(metric))
+    number = number.hidden(hiding(grid, cell.jobs, of))
     return {
         "attack": cell.attack,
         "encoder": cell.encoder,
@@ -243,6 +259,7 @@ def described(cell: Cell, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
         "seeds": len({run.job.seed for run in cell.runs if run.tally is not None}),
         "seed_sd": number.seed_sd,
         **plain(number.draws),
+        **({"lost": LOST} if lost else {}),
         "skipped": pooled.skipped,
         "errored": pooled.errored,
         **({"timed_out": pooled.timed_out} if grid.timed_out else {}),
@@ -252,14 +269,14 @@ def described(cell: Cell, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
     }
 
 
-def _full_cell(cell: Cell, run: Run, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
+def _full_cell(cell: Cell, run: Run, metric: str, grid: Grid) -> dict[str, Any]:
     tally = run.tally or Tally()
     rare = [name for name in ("timed_out", "wordless") if getattr(grid, name)]
     counts = ("total", "skipped", "errored", "truncated", *rare)
-    kinds = dict.fromkeys((*_FULL, metric))
-    scores = {kind: tally.score(kind).model_dump(include={"value", "n", "low", "high"}) for kind in kinds}
+    kinds = dict.fromkeys((*(one.name for one in every(grid.metrics)), metric))
+    scores = {kind: _score(cell, run, kind).model_dump(include={"value", "n", "low", "high"}) for kind in kinds}
     for kind in kinds:
-        if hiding(grid, run.jobs, kind):
+        if hiding(grid, run.jobs, grid.metrics[kind]):
             scores[kind] |= {"value": None, "low": None, "high": None}
     return {
         "attack": cell.attack,

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rbench.score import SHARES
 from rbench.score.combined import Part, combine
-from rbench.score.worst_case import counts, together
-from rbench.spec import AttackMetric
-from rbench.tables.example_values import Results, Run, Values, example_values
+
+Values = dict[str, float]
+"""By example; those that are in no denominator of the metric are left out."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +75,3 @@ def limits(cells: Sequence[Sequence[Observed] | None], *, shares: bool = False) 
     counted = shares and all(value in (0.0, 1.0) for one in parts for value in one.values)
     found = combine(parts, n=sum(len(one.values) for one in parts), shares=counted)
     return None if found.low is None or found.high is None else (found.low, found.high)
-
-
-def attack_values(results: Results, run: Run, metric: AttackMetric) -> Values | None:
-    """Return the values whose mean is the metric, of a complete run of one attack or of several together.
-
-    None where the RUN keeps none of a metric that is no share. Raises StoreError where outcomes are damaged or missing,
-    and ValueError where several attacks have different examples.
-    """
-    if run.others:
-        return counts(together([results.verdicts(job) for job in run.jobs]), metric)
-    if metric in SHARES:  # verdicts are read once for all tables
-        return counts(results.verdicts(run.job), metric)
-    return example_values(results, run, metric)

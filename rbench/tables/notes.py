@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from rbench.score import SHARES
-from rbench.spec import AttackMetric, Job, Plan, ResourceKind, Source
+from rbench.spec import Job, Plan, ResourceKind, Source
 from rbench.storage.standing import Standing
 from rbench.tables import draws, variants
 from rbench.tables.aggregate import Cell, Grid
@@ -46,34 +45,35 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
     )
 
 
-def interval_note(grid: Grid, metric: AttackMetric) -> str:
+def interval_note(grid: Grid, metric: str) -> str:
     """Return a note on how this metric's intervals are computed and which variation they cover."""
-    kind = "Wilson 95% intervals" if metric in SHARES else "Student's t 95% intervals of the mean"
+    share = grid.metrics[metric].share
+    kind = "Wilson 95% intervals" if share else "Student's t 95% intervals of the mean"
     of_one = f"{kind}. They cover the choice of examples, not differences between seeds."
     several = [
-        cell for cell in grid.cells.values() if len(cell.tallies) > 1 and cell.pooled.score(metric).value is not None
+        cell for cell in grid.cells.values() if len(cell.tallies) > 1 and cell.pooled_as(metric).mean is not None
     ]
     bare = sum(not cell.levelled(metric) for cell in several)
     if len(several) == bare:
         return f"{of_one} Each example counts once, however many seeds share it." if several else of_one
-    kind = "Wilson's" if metric in SHARES else "Student's t of the examples"
+    kind = "Wilson's" if share else "Student's t of the examples"
     told = draws.levels_note(kind, "examples", cells=bare, missing="outcomes")
     return told if grid.plan.draws else f"{told} ± is the standard deviation between seeds."
 
 
-def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
+def sizes(grid: Grid, metric: str, tasks: Sequence[str]) -> str:
     """Return a note with the n of each column, and its skipped, errored and (if there are any) wordless examples."""
     counts = counted(grid.cells.values(), metric, tasks)
     return f"n, the denominator of a cell: {counts}. {outside(grid)} are in no denominator."
 
 
-def counted(cells: Iterable[Cell], metric: AttackMetric, tasks: Iterable[str]) -> str:
+def counted(cells: Iterable[Cell], metric: str, tasks: Iterable[str]) -> str:
     """Return the n of some cells by task, and their skipped, errored and (if there are any) wordless examples."""
     parts, among = [], list(cells)
     for task in tasks:
         there = [cell for cell in among if cell.task == task and cell.present]
         if there:
-            n = spanned(cell.pooled.score(metric).n for cell in there)
+            n = spanned(cell.pooled_as(metric).n for cell in there)
             skipped = spanned(cell.pooled.skipped for cell in there)
             errored = spanned(cell.pooled.errored for cell in there)
             wordless = spanned(cell.pooled.wordless for cell in there)

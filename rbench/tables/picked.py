@@ -18,8 +18,8 @@ from statistics import fmean
 
 from rbench.errors import StoreError
 from rbench.spec import Choice, Job, Pick, Record, Score
-from rbench.tables.contrast import ContrastCell, Contrasts, score_of
 from rbench.tables.notes import named
+from rbench.tables.on_sets import OnSets, SetCell, score_of
 
 RATE = "learning_rate"
 _HOW: dict[Pick, str] = {
@@ -28,7 +28,7 @@ _HOW: dict[Pick, str] = {
 }
 
 
-def picked(found: Contrasts, by: Pick) -> Contrasts:
+def picked(found: OnSets, by: Pick) -> OnSets:
     """Replace the cells that differ only in the learning rate by the best one, and add a note that names it.
 
     With `by` validation, a job is left out and named in a note where no record has its victim's validation accuracy.
@@ -44,7 +44,7 @@ def picked(found: Contrasts, by: Pick) -> Contrasts:
     several = len(set(bases.values())) > 1
     validated = {key: value for key, record in found.standing.records.items() if (value := _accuracy(record))}
     unknown = [] if by == "contrast" else _unknown(found, validated)
-    groups: dict[tuple[tuple[str, str], tuple[str, str]], list[ContrastCell]] = {}
+    groups: dict[tuple[tuple[str, str], tuple[str, str]], list[SetCell]] = {}
     for ((encoder, finetune), of), cell in found.cells.items():
         known = tuple(record for record in cell.records if record.job not in unknown)
         groups.setdefault(((encoder, bases[finetune]), of), []).append(replace(cell, records=known))
@@ -71,13 +71,13 @@ def _accuracy(record: Record) -> Score | None:
     return next((score for score in record.scores if score.name == "validation_accuracy"), None)
 
 
-def _unknown(found: Contrasts, validated: Mapping[str, Score]) -> list[Job]:
+def _unknown(found: OnSets, validated: Mapping[str, Score]) -> list[Job]:
     """Return the finished jobs whose victims have no recorded validation accuracy."""
     done = [record.job for cell in found.cells.values() for record in cell.records]
     return [job for job in done if not any(key in validated for key in job.needs.values())]
 
 
-def _best(candidates: list[ContrastCell], by: Pick, validated: Mapping[str, Score]) -> ContrastCell:
+def _best(candidates: list[SetCell], by: Pick, validated: Mapping[str, Score]) -> SetCell:
     """Return the best cell that has records, over the seeds that such cells share.
 
     Where they share no seed it is the first of them. Where no cell has records it is the first candidate.

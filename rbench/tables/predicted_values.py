@@ -6,7 +6,7 @@ from rbench.errors import StoreError
 from rbench.score import SCORES, adversarial_values, contrast_values, judged
 from rbench.spec import ADVERSARIAL, CONTRAST, Job
 from rbench.storage.runs import Reader
-from rbench.tables.example_values import Values
+from rbench.tables.levels import Values
 
 
 def of_predictions(job: Job, metric: str) -> bool:

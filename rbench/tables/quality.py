@@ -9,7 +9,7 @@ from rbench.spec import STS
 from rbench.tables.aggregate import Results
 from rbench.tables.columns import average
 from rbench.tables.evaluations import Evaluated, evaluated, paper
-from rbench.tables.table import Number
+from rbench.tables.table import MEANING, Number
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def _means(found: Evaluated, numbers: Mapping[tuple[str, str], Number]) -> dict[
     means: dict[str, Number] = {}
     for encoder in found.encoders:
         own = [numbers.get((encoder, label)) for label in found.evaluations]
-        mean = average(own, "sts")[0] if len(own) > 1 else own[0]
+        mean = average(own, MEANING["sts"])[0] if len(own) > 1 else own[0]
         joined = found.average(encoder) if len(own) > 1 else None
         if mean is not None:
             means[encoder] = mean if joined is None else replace(mean, n=joined.n, low=joined.low, high=joined.high)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rbench.score import Tally
-from rbench.spec import AttackMetric
 from rbench.tables.aggregate import Results, grid
 from rbench.tables.table import Number
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = ("encoder", "finetune", "task", "attack", "train_seed", "seed")
-_SHOWN: tuple[AttackMetric, ...] = ("clean", "aua", "queries", "perturbed")
+_SHOWN = ("clean", "aua", "queries", "perturbed")
 MEASURED = ("n", "asr", "asr_low", "asr_high", *_SHOWN, "succeeded", "failed", "skipped", "errored")
 _SHARES = ("asr", "asr_low", "asr_high", "clean", "aua", "perturbed")
 

@@ -1,68 +1,22 @@
 """Defines a table before it becomes text: entries at full precision, notes, and the names of metrics.
 
-`rbench.score.attack` computes attack metrics, `rbench.score.sts` correlations of evaluations, and
+`rbench.metrics` has the metrics of attacks, `rbench.score.sts` correlations of evaluations, and
 `rbench.score.contrast` shares of contrast sets. `formats` rounds and escapes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from rbench.score import spread
-from rbench.spec import AttackMetric, Flag, Metric, Score
+from rbench.spec import Flag, Score
+from rbench.spec import Meaning as Meaning
 
 Layout = Literal["paper", "by-task", "full"]
 
 
-@dataclass(frozen=True)
-class Meaning:
-    """Name and definition of a metric, and whether low or high values are good. For attacks, good means robust."""
-
-    title: str
-    definition: str
-    best: Literal["lowest", "highest"] | None = None
-    """None: a measure of which neither end is good."""
-    percent: bool = True
-    """Whether values are shown multiplied by 100."""
-    digits: int = 1
-    """Number of digits after the decimal point."""
-    unit: str = "%"
-    """Unit of values multiplied by 100."""
-    stored: str = "Shares are fractions of 1."
-    """Note for programs, which get values that are not multiplied by 100."""
-    undefined: str = "no example in the denominator"
-    """Reason why an entry may have no value."""
-    good: str = "more robust"
-    among: str = "of each attack and column"
-    """Entries among which the best is bold."""
-
-    @property
-    def arrow(self) -> str:
-        return "↓" if self.best == "lowest" else "↑"
-
-
-MEANING: dict[Metric, Meaning] = {
-    "asr": Meaning("Attack success rate", "succeeded / (succeeded + failed)", "lowest"),
-    "oracle_asr": Meaning(
-        "Oracle-valid attack success rate",
-        "successes after which the true label still holds / (succeeded + failed)",
-        "lowest",
-    ),
-    "aua": Meaning("Accuracy under attack", "failed / all", "highest"),
-    "clean": Meaning("Clean accuracy", "(all - skipped) / all", "highest", good="better"),
-    "queries": Meaning("Average queries", "mean over the examples that were not skipped", "highest", percent=False),
-    "perturbed": Meaning("Words perturbed", "mean share of words changed, over successes with a change", "highest"),
-    "seconds": Meaning(
-        "Seconds an example",
-        "mean seconds of one process over the examples that were not skipped, batches shared out; they depend on the "
-        "machine",
-        "lowest",
-        percent=False,
-        digits=2,
-        undefined="no example in the denominator, or records of an old version, which hold no times",
-        good="faster",
-    ),
+MEANING: dict[str, Meaning] = {
     "sts": Meaning(
         "Semantic textual similarity",
         "Spearman's rank correlation of the cosines of sentence vectors with gold scores",
@@ -92,6 +46,7 @@ MEANING: dict[Metric, Meaning] = {
         among="of each column",
     ),
 }
+"""What the tables of `spec.TABLES` show."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +81,15 @@ class Number:
     best: bool = False
     partial: bool = False
     digits: int = 1
+    lost: bool = False
+    """Whether there is no value because it is computed from outcomes, and the RUN keeps none."""
     withheld: tuple[Flag, ...] = ()
     """The flags for which a suite that requires healthy encoders, victims and attacks withholds the number."""
     flagged: bool = False
     """Whether any flag concerns the number, so that it is never the best. It is not compared with others for bold."""
 
     @classmethod
-    def of(cls, score: Score, metric: Metric, **more: Any) -> Number:
-        meaning = MEANING[metric]
+    def of(cls, score: Score, meaning: Meaning, **more: Any) -> Number:
         return cls(score.value, meaning.percent, score.n, score.low, score.high, digits=meaning.digits, **more)
 
     def hidden(self, flags: tuple[Flag, ...]) -> Number:
@@ -183,7 +139,7 @@ CellKey = tuple[str, str, str, str]
 class Contest:
     """Entries of one column among which the best is bold, and the cells that they are computed from."""
 
-    metric: AttackMetric
+    metric: str
     column: int
     entries: tuple[tuple[int, tuple[CellKey, ...]], ...]
     """For each entry the index of its row, and its cells: one, or several of which it is the average."""
@@ -199,7 +155,7 @@ class Table:
     """A table: `rows` for people, `cells` with the same numbers and more for programs."""
 
     metric: str
-    """A metric of `spec.Metric`, or the name of a measure."""
+    """A metric, one of `spec.TABLES`, or the name of a measure."""
     layout: Layout
     header: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
@@ -212,7 +168,9 @@ class Table:
     flags: tuple[dict[str, Any], ...] = ()
     """Every flag behind the table, for programs: its name, its job, and why it was raised."""
     about: Meaning | None = None
-    """Title and definition of a measure's table. None: those of the metric in `MEANING`."""
+    """Title and definition of a measure's table, which say what all of it shows. None: those of `meaning`."""
+    shows: Meaning | None = None
+    """Title and definition of the metric. None: those in `MEANING`."""
     contests: tuple[Contest, ...] = ()
     """What may be tested to tell which entries are bold. Empty for tables without examples that all entries share."""
     of: str = ""
@@ -226,5 +184,5 @@ class Table:
 
     @property
     def meaning(self) -> Meaning:
-        """Title and definition. Raises KeyError for a measure's table that has none."""
-        return self.about if self.about is not None else MEANING[cast(Metric, self.metric)]
+        """Title and definition. Raises KeyError for a table that has none."""
+        return self.about or self.shows or MEANING[self.metric]

@@ -6,7 +6,7 @@ from rbench.errors import StoreError
 from rbench.score import spearman_values, unpacked, unpacked_numbers
 from rbench.spec import Job
 from rbench.storage.runs import Reader
-from rbench.tables.example_values import Values
+from rbench.tables.levels import Values
 
 
 def of_metric(job: Job, metric: str) -> bool:

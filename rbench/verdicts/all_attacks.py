@@ -1,7 +1,7 @@
-"""Put the outcomes of all attacks on a victim together, for comparisons and checks by `any_attack`.
+"""Put the outcomes of all attacks on a victim together, for comparisons and checks of them.
 
-An example falls if it fell to at least one attack (`score.worst_case`). Attacks on a victim have the same examples, so
-they are put together seed by seed and training by training.
+An example counts as under the attack that harmed it most (`Observations.together`). Attacks on a victim have the same
+examples, so they are put together seed by seed and training by training.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from rbench.errors import StoreError
-from rbench.score.worst_case import RANK, verdict, worst_case
-from rbench.spec.claimed import ANY_ATTACK
+from rbench.metrics import Observations
 from rbench.tables.any_attack import ANY
 from rbench.tables.attacked import AttackedSample
 from rbench.verdicts import baseline as files
@@ -19,7 +20,7 @@ from rbench.verdicts.baseline import CellKey
 from rbench.verdicts.pairing import CellName, Side, training
 
 _LETTERS = files.ERRORED + files.NOT_SCORED + files.SKIPPED + files.SUCCEEDED + files.FAILED
-"""The letter of all attacks together is the first of these that an attack gave; the order is that of `RANK`."""
+"""The letter of all attacks together is the first of these that an attack gave, in the order of `Observations.harm`."""
 
 
 def said(attacks: Iterable[Sequence[str]]) -> str:
@@ -55,18 +56,17 @@ def _samples(name: CellName, attacks: Sequence[Sequence[AttackedSample]], run: s
 def _together(name: CellName, samples: Sequence[AttackedSample], run: str) -> AttackedSample:
     for one in samples:
         if one.run.tally is not None and not one.outcomes and one.run.tally.total + one.run.tally.errored:
-            raise StoreError(f"{run}: {one.run.job.name} has no outcomes, and {ANY_ATTACK} is counted from them")
+            raise StoreError(f"{run}: {one.run.job.name} has no outcomes, and {ANY} is counted from them")
     rows = [{outcome.example_id: outcome for outcome in one.outcomes} for one in samples]
-    verdicts = [
-        {example: verdict(one.status, one.skip_reason, one.label, one.oracle_label) for example, one in row.items()}
-        for row in rows
-    ]
-    try:
-        tally = worst_case(verdicts)
-    except ValueError:
-        raise StoreError(f"{run}: {name}: the attacks have different examples") from None
-    worst = tuple(rows[min(range(len(rows)), key=lambda i: RANK[verdicts[i][example]])][example] for example in rows[0])
+    if any(row.keys() != rows[0].keys() for row in rows):
+        raise StoreError(f"{run}: {name}: the attacks have different examples")
+    same = [tuple(row[example] for example in rows[0]) for row in rows]
+    oracle = samples[0].run.spec.task.has_oracle
+    seen = [Observations.of(outcomes, has_oracle=oracle) for outcomes in same]
+    most = np.stack([one.harm for one in seen]).argmin(axis=0).tolist()
+    worst = tuple(outcomes[which] for which, outcomes in zip(most, zip(*same, strict=True), strict=True))
     first, *others = samples
+    tally = Observations.of(worst, has_oracle=oracle).tally()
     merged = replace(first.run, record=None, tally=tally, others=tuple(one.run.job for one in others))
     return AttackedSample(replace(first.cell, attack=ANY), merged, worst)
 

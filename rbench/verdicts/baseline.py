@@ -20,6 +20,7 @@ from pydantic import Field
 
 import rbench
 from rbench.errors import StoreError
+from rbench.metrics import Metric
 from rbench.spec import Flag, Job, Outcome, content_key
 from rbench.spec.common import Count, Strict
 from rbench.tables import Results
@@ -64,6 +65,8 @@ class BaselineJob(Strict):
     """Those of the victim and the attack with which a gate's numbers say nothing."""
     bits: Annotated[str, Field(pattern=r"^[sfw!-]*$")]
     """A letter for each example of the list."""
+    values: dict[str, Annotated[str, Field(pattern=r"^[01-]*$")]] = Field(default_factory=dict)
+    """By metric beside those that letters give: 1 or 0 for each example of the list, - for one that does not count."""
 
 
 class BaselineCell(Strict):
@@ -98,6 +101,16 @@ class Baseline(Strict):
 # ------------------------------------------------------------------------------------------------------ from RUNs
 
 
+STATUS = {
+    SUCCEEDED: ("succeeded", None),
+    FAILED: ("failed", None),
+    SKIPPED: ("skipped", None),
+    ERRORED: ("errored", None),
+    NOT_SCORED: ("skipped", "no words"),
+}
+"""What a letter says of an outcome: its status, and why it was skipped."""
+
+
 def bits_of(results: Results, run: Run) -> dict[str, str]:
     """Return the letter of each example of a complete attack job, by the hash of its id, sorted.
 
@@ -110,6 +123,17 @@ def bits_of(results: Results, run: Run) -> dict[str, str]:
             "Use the RUN as `rbench run` wrote it; one without texts (`--no-texts`, `rbench strip`) will do."
         )
     return dict(sorted((hashed(outcome.example_id), letter(outcome)) for outcome in outcomes))
+
+
+def values_of(results: Results, run: Run, metric: Metric) -> dict[str, float]:
+    """Return the values of a metric of a complete attack job, by the hash of the example's id.
+
+    Raises StoreError where the RUN keeps no outcomes of the job.
+    """
+    found = results.values(run, metric)
+    if found is None:
+        raise StoreError(f"{results.root}: {run.job.name} has no outcomes, and {metric.name} is computed from them")
+    return {hashed(example): value for example, value in found.items()}
 
 
 def letter(outcome: Outcome) -> str:
@@ -131,8 +155,12 @@ def hashes(job: Job) -> dict[str, str]:
     return {what: content_key(value)[:32] for what, value in decisive(job).items()}
 
 
-def baseline_of(runs: Sequence[Results]) -> Baseline:
+def baseline_of(runs: Sequence[Results], metrics: Sequence[Metric] = ()) -> Baseline:
     """Put together the baseline of one or several RUNs of a suite.
+
+    Args:
+        runs: the RUNs.
+        metrics: those whose values are kept beside the letters.
 
     Raises:
         StoreError: a RUN is not complete, keeps no outcomes, has other cells than the first, differs from it in data,
@@ -162,7 +190,7 @@ def baseline_of(runs: Sequence[Results]) -> Baseline:
                     why = results.standing.problems.get(run.job.key)
                     wrong.append(f"{results.root}: {run.job.name} is not complete" + (f": {why}" if why else ""))
                 else:
-                    jobs.append(_job(results, run, number, lists, table.flags.voiding([run.job])))
+                    jobs.append(_job(results, run, number, lists, table.flags.voiding([run.job]), metrics))
     if not wrong:
         wrong = _repeated(runs, [jobs for _, jobs in cells.values()])
     if wrong:
@@ -184,10 +212,16 @@ def baseline_of(runs: Sequence[Results]) -> Baseline:
 
 
 def _job(
-    results: Results, run: Run, number: int, lists: dict[tuple[str, ...], int], flags: tuple[Flag, ...]
+    results: Results,
+    run: Run,
+    number: int,
+    lists: dict[tuple[str, ...], int],
+    flags: tuple[Flag, ...],
+    metrics: Sequence[Metric],
 ) -> BaselineJob:
     assert run.record is not None
     bits = bits_of(results, run)
+    own = {metric.name: values_of(results, run, metric) for metric in metrics}
     return BaselineJob(
         run=number,
         train_seed=run.train_seed,
@@ -198,7 +232,12 @@ def _job(
         examples=lists.setdefault(tuple(bits), len(lists)),
         flags=flags,
         bits="".join(bits.values()),
+        values={name: "".join(_bit(one.get(example)) for example in bits) for name, one in own.items()},
     )
+
+
+def _bit(value: float | None) -> str:
+    return NOT_SCORED if value is None else str(round(value))
 
 
 def _repeated(runs: Sequence[Results], cells: Iterable[Sequence[BaselineJob]]) -> list[str]:
@@ -224,6 +263,8 @@ def _repeated(runs: Sequence[Results], cells: Iterable[Sequence[BaselineJob]]) -
 def write(found: Baseline, path: Path) -> None:
     """Write a baseline file; compressed where its name ends in `.gz`. The same RUNs make the same bytes."""
     content = found.model_dump(mode="json")
+    for job in (job for cell in content["cells"] for job in cell["jobs"] if not job["values"]):
+        del job["values"]
     whole = {"format": FORMAT, "version": VERSION, "check": _check(content), "content": content}
     text = json.dumps(whole, indent=None if path.suffix == ".gz" else 1) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -280,6 +321,7 @@ def _wrong(found: Baseline) -> str:
         if len({trainings.count(training) for training in trainings}) != 1:
             return f"{cell.key}: not the same seeds in each run"
         for job in cell.jobs:
-            if job.examples >= len(found.examples) or len(job.bits) != len(found.examples[job.examples]):
+            rows = (job.bits, *job.values.values())
+            if job.examples >= len(found.examples) or {len(found.examples[job.examples])} != {*map(len, rows)}:
                 return f"{cell.key} seed {job.seed}: not one letter for each example"
     return ""

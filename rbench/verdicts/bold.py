@@ -19,22 +19,18 @@ from functools import cached_property
 from typing import cast
 
 from rbench.errors import StoreError
-from rbench.score import SHARES
+from rbench.score import Share
 from rbench.score.combined import compare_averages
 from rbench.score.paired import Difference, PairedSample, compare
-from rbench.score.unpaired import average_differences, compare_means, compare_shares
-from rbench.score.worst_case import counts, together
-from rbench.spec import AttackMetric, Bold
+from rbench.score.unpaired import average_differences, compare_pooled
+from rbench.spec import Bold
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, Run, grid
-from rbench.tables.any_attack import ANY, any_attack
+from rbench.tables.any_attack import any_attack
 from rbench.tables.flags import Flags
-from rbench.tables.table import MEANING, CellKey, Contest, Entry, Number
+from rbench.tables.table import CellKey, Contest, Entry, Number
 from rbench.verdicts.family import ALPHA, corrected, correction
 from rbench.verdicts.pairing import Row, by_run, matched, sample_of, training
-
-TESTED: frozenset[AttackMetric] = SHARES | {"queries", "perturbed"}
-"""The metrics whose entries are tested. Seconds depend on what else a machine did."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +52,8 @@ class _Compared:
     """The row of the best one."""
     found: Mapping[int, Difference]
     """What the best one is compared with by row, each the other less the best; empty where all print alike."""
+    victims: bool
+    """Whether the metric is one of victims, which each attack on a victim found the same."""
     unpaired: bool = False
     """Whether they are compared by counts alone."""
 
@@ -67,9 +65,8 @@ class _Compared:
     @property
     def same(self) -> tuple[object, ...]:
         """What two contests have in common that are one: each attack on a victim found the same clean accuracy."""
-        clean = self.contest.metric == "clean"
         keys = [keys for row, keys in self.contest.entries if row in self.there]
-        cells = tuple(tuple(key[1:] if clean else key for key in some) for some in keys)
+        cells = tuple(tuple(key[1:] if self.victims else key for key in some) for some in keys)
         return self.contest.metric, cells, tuple(self.there.values())
 
     @property
@@ -91,7 +88,9 @@ def marked(table: Table, results: Results, how: Bold = "significant") -> Table:
     if how == "none":
         return replace(table, rows=tuple(tuple(_with(entry, best=False) for entry in row) for row in table.rows))
     judge = _Judge(results)
-    contests = [contest for contest in table.contests if contest.metric in TESTED]
+    metrics = results.metrics
+    # Values that depend on what else a machine did are not tested.
+    contests = [contest for contest in table.contests if metrics[contest.metric].about.repeatable]
     compared = [one for contest in contests if (one := judge.compared(table, contest)) is not None]
     once = {one.same: one for one in compared}
     family = sum(one.pairs for one in once.values())
@@ -109,8 +108,8 @@ def marked(table: Table, results: Results, how: Bold = "significant") -> Table:
     )
     shown = replace(table, rows=rows)
     how_tested = f"{_ways(compared)}, {correction(family, 'this table')}" if compared else ""
-    # Clean accuracy is nothing that an encoder has for knowing little.
-    robust = [contest for contest in shared if contest.metric != "clean"]
+    # What a victim is before any attack is nothing that an encoder has for knowing little.
+    robust = [contest for contest in shared if metrics[contest.metric].of != "victims"]
     controls = judge.controls(
         [key for one in robust for row, keys in one.entries if row in shared[one] for key in keys]
     )
@@ -211,7 +210,7 @@ class _Judge:
         return any_attack(self.results, attacks).beside(attacks)
 
     @cached_property
-    def _read(self) -> dict[tuple[CellKey, AttackMetric], tuple[_Values, ...] | None]:
+    def _read(self) -> dict[tuple[CellKey, str], tuple[_Values, ...] | None]:
         return {}
 
     def compared(self, table: Table, contest: Contest) -> _Compared | None:
@@ -219,10 +218,12 @@ class _Judge:
         there = _there(table, contest)
         if len(there) < 2:
             return None
-        pick = min if MEANING[contest.metric].best == "lowest" else max
+        metric = self.results.metrics[contest.metric]
+        pick = min if metric.about.best == "lowest" else max
+        victims = metric.of == "victims"
         best = pick(there, key=there.__getitem__)
         if len({_number(table, row, contest.column).shown(value) for row, value in there.items()}) == 1:
-            return _Compared(contest, there, best, {})
+            return _Compared(contest, there, best, {}, victims)
         keys = dict(contest.entries)
         unpaired = any(self._values(key, contest.metric) is None for row in there for key in keys[row])
         found = {
@@ -230,7 +231,7 @@ class _Judge:
             for row in there
             if row != best
         }
-        return _Compared(contest, there, best, found, unpaired)
+        return _Compared(contest, there, best, found, victims, unpaired)
 
     def controls(self, bold: Sequence[CellKey]) -> tuple[str, ...]:
         """Return a note on bold entries of controls, whose robustness may mean little."""
@@ -248,25 +249,24 @@ class _Judge:
         because = "since a network that knows little may be fooled less"
         return (f"Bold, but with care, {because}: {', '.join(f'{name} (control)' for name in named)}.",)
 
-    def _compare(
-        self, one: Sequence[CellKey], other: Sequence[CellKey], metric: AttackMetric, *, paired: bool
-    ) -> Difference:
+    def _compare(self, one: Sequence[CellKey], other: Sequence[CellKey], metric: str, *, paired: bool) -> Difference:
         """Compare two entries. Averages are compared over the same tasks, in the order of the columns."""
         cells = [(self._grid.cells[a], self._grid.cells[b]) for a, b in zip(one, other, strict=True)]
+        share = self.results.metrics[metric].share
         if paired:
             samples = [self._sample(a, b, metric) for a, b in cells]
-        elif any(len(cell.tallies) > 1 for pair in cells for cell in pair) or (metric not in SHARES and len(cells) > 1):
-            samples = [by_run(a.runs, b.runs, metric) for a, b in cells]
-        elif metric in SHARES:
-            shares = [(a.pooled.share(metric), b.pooled.share(metric)) for a, b in cells]
-            return compare_shares(*shares[0]) if len(shares) == 1 else average_differences(shares)
+        elif any(len(cell.tallies) > 1 for pair in cells for cell in pair) or (not share and len(cells) > 1):
+            samples = [by_run(a, b, metric) for a, b in cells]
         else:
-            return compare_means(*(getattr(cell.pooled, metric) for cell in cells[0]))
+            pooled = [(a.pooled_as(metric), b.pooled_as(metric)) for a, b in cells]
+            if len(pooled) == 1:
+                return compare_pooled(*pooled[0])
+            return average_differences([(a, b) for a, b in pooled if isinstance(a, Share) and isinstance(b, Share)])
         if len(samples) > 1:
-            return compare_averages(samples, shares=paired and metric in SHARES)
-        return compare(samples[0], shares=paired and metric in SHARES)
+            return compare_averages(samples, shares=paired and share)
+        return compare(samples[0], shares=paired and share)
 
-    def _sample(self, one: Cell, other: Cell, metric: AttackMetric) -> PairedSample:
+    def _sample(self, one: Cell, other: Cell, metric: str) -> PairedSample:
         rows: list[Row] = []
         for first, second in matched(self._values(one.key, metric) or (), self._values(other.key, metric) or ()):
             seed, of = first.run.job.seed, (training(first), training(second))
@@ -274,22 +274,14 @@ class _Judge:
                 rows.append((first.of[example], second.of[example], f"{seed}/{example}", seed, *of))
         return sample_of(rows)
 
-    def _values(self, key: CellKey, metric: AttackMetric) -> tuple[_Values, ...] | None:
+    def _values(self, key: CellKey, metric: str) -> tuple[_Values, ...] | None:
         """Return the values of a cell by job and example; None where the outcomes of a job cannot be read."""
         if (key, metric) not in self._read:
-            cell = self._grid.cells[key]
+            of, runs = self.results.metrics[metric], [run for run in self._grid.cells[key].runs if run.tally]
             try:
-                found = tuple(_Values(run, self._of_run(cell, run, metric)) for run in cell.runs if run.tally)
+                values = [(run, self.results.values(run, of)) for run in runs]
             except StoreError:
-                found = None
-            self._read[key, metric] = found
+                values = [(run, None) for run in runs]
+            found = tuple(_Values(run, own) for run, own in values if own is not None)
+            self._read[key, metric] = found if len(found) == len(runs) else None
         return self._read[key, metric]
-
-    def _of_run(self, cell: Cell, run: Run, metric: AttackMetric) -> dict[str, float]:
-        if metric in SHARES:
-            verdicts = [self.results.verdicts(job) for job in run.jobs]
-            return counts(together(verdicts) if cell.attack == ANY else verdicts[0], metric)
-        field = {"queries": "num_queries", "perturbed": "perturbed_share"}[metric]
-        rows = self.results.fields(run.job, ("example_id", "status", field))
-        counted = ("succeeded", "failed") if metric == "queries" else ("succeeded",)
-        return {name: float(value) for name, status, value in rows if status in counted and value}

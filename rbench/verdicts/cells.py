@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from rbench.errors import RbenchError, StoreError
+from rbench.metrics import Condition, Metric
 from rbench.score import SCORES as CONTRAST_SCORES
-from rbench.score import SHARES
-from rbench.score.worst_case import counts, together
-from rbench.spec import AttackMetric, Job
-from rbench.spec.claimed import ANY_ATTACK, ATTACKED, SCORES, WAYS, CellOf
+from rbench.spec import Job
+from rbench.spec.claimed import SCORES, WAYS, CellOf
 from rbench.spec.suite import ADVERSARIAL
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
-from rbench.tables.any_attack import any_attack, paired
-from rbench.tables.example_values import example_values
+from rbench.tables.any_attack import AnyAttack, any_attack, paired
 from rbench.tables.flags import Flags
 from rbench.tables.levels import Observed
 from rbench.tables.predicted_values import of_predictions, predicted_values
@@ -60,6 +58,10 @@ class Cells:
         return grid(self.results)
 
     @cached_property
+    def _together(self) -> AnyAttack:
+        return any_attack(self.results, self._attacks)
+
+    @cached_property
     def _grid(self) -> Mapping[CellOf, Cell]:
         found = self._attacks.cells.values()
         return {CellOf(cell.encoder, cell.task, cell.attack, cell.finetune): cell for cell in found}
@@ -81,12 +83,22 @@ class Cells:
 
     def obstacle(self, cell: CellOf, metric: str) -> str | None:
         """Say why a cell decides nothing: it is not done, or carries a health flag; None where it may decide."""
-        jobs = self._of_all_attacks(cell) if metric == ANY_ATTACK else self._jobs.get(cell, [])
+        of = self._of(metric)
+        jobs = self._of_all_attacks(cell) if of == "all attacks" else self._jobs.get(cell, [])
         done = sum(job.key in self.results.standing.done for job in jobs)
         if done < len(jobs) or not jobs:
             return f"{cell} is not done ({done} of {len(jobs)} jobs)" if len(jobs) > 1 else f"{cell} is not done"
-        flags = self._flags.against(jobs, attacks=metric != "clean")
+        flags = self._flags.against(jobs, attacks=of != "victims")
         return f"{cell} is flagged {', '.join(flags)}" if flags else None
+
+    def _of(self, metric: str) -> Condition | None:
+        """Return what a metric has numbers for; None for what tables and measures have."""
+        found = self.results.metrics.get(metric)
+        return found.of if found is not None else None
+
+    def metric(self, name: str) -> Metric | None:
+        """Return a metric of attacks; None for the name of another number, which a table has."""
+        return self.results.metrics.get(name)
 
     def cell(self, name: CellOf) -> Cell:
         """Return the cell of an attack by its name."""
@@ -98,10 +110,11 @@ class Cells:
         None also where a measure has several numbers for a cell, because the suite asks for it with several options.
         """
         if (cell, metric) not in self._read:
-            if metric == ANY_ATTACK:
-                found = list(self._of_any_attack(cell))
+            of = self.results.metrics.get(metric)
+            if of is None:
+                found = list(self._of_encoders(cell, metric))
             else:
-                found = list(self._of_attacks(cell, metric) if metric in ATTACKED else self._of_encoders(cell, metric))
+                found = list(self._together_of(cell, of) if of.of == "all attacks" else self._of_attacks(cell, of))
             known = [one for one in found if one is not None]
             single = len({(one.training, one.seed) for one in known}) == len(known) == len(found)
             self._read[cell, metric] = tuple(known) if single else None
@@ -109,25 +122,26 @@ class Cells:
 
     def shares(self, metric: str) -> bool:
         """Whether a metric counts examples, so that each one's value may be 0 or 1."""
-        return metric in SHARES or SCORES.get(metric) == "contrast" or (metric not in ATTACKED and metric not in SCORES)
+        of = self.results.metrics.get(metric)
+        return of.share if of is not None else SCORES.get(metric) in (None, "contrast")
 
     def _of_all_attacks(self, cell: CellOf) -> list[Job]:
         """Return the jobs of all attacks on a victim, which `cell` names without an attack."""
         return [job for name, one in self._grid.items() if name._replace(attack=None) == cell for job in one.jobs]
 
-    def _of_any_attack(self, cell: CellOf) -> Iterator[Observed | None]:
-        """Yield for each seed of a victim whether each attacked text fell to at least one attack; None if unknown."""
-        for runs in paired(self._attacks, cell.encoder, cell.finetune or "", cell.task or ""):
+    def _together_of(self, cell: CellOf, metric: Metric) -> Iterator[Observed | None]:
+        """Yield for each seed of a victim the values of its texts under all attacks at once; None if unknown."""
+        for first, *others in paired(self._attacks, cell.encoder, cell.finetune or "", cell.task or ""):
             try:
-                verdicts = together([self.results.verdicts(run.job) for run in runs])
+                run = replace(first, others=tuple(run.job for run in others))
+                values = self.results.values(run, metric)
             except (StoreError, ValueError):  # `stated` says why
-                yield None
-            else:
-                yield Observed(runs[0].job.seed, runs[0].train_seed or 0, counts(verdicts, "asr"))
+                values = None
+            yield None if values is None else Observed(first.job.seed, first.train_seed or 0, values)
 
-    def _of_attacks(self, cell: CellOf, metric: str) -> Iterator[Observed | None]:
+    def _of_attacks(self, cell: CellOf, metric: Metric) -> Iterator[Observed | None]:
         for run in self._grid[cell].runs:
-            values = example_values(self.results, run, cast(AttackMetric, metric))
+            values = self.results.values(run, metric)
             yield None if values is None else Observed(run.job.seed, run.train_seed or 0, values)
 
     def _of_encoders(self, cell: CellOf, metric: str) -> Iterator[Observed | None]:
@@ -143,26 +157,25 @@ class Cells:
 
     def percent(self, metric: str) -> bool:
         """Whether tables show the metric multiplied by 100."""
-        if metric in ("ori", "rev", "con", ANY_ATTACK):
+        if metric in ("ori", "rev", "con"):
             return True
-        if metric in MEANING:
-            return MEANING[cast(AttackMetric, metric)].percent
+        of = self.results.metrics.get(metric)
+        if of is not None or metric in MEANING:
+            return (of.about if of is not None else MEANING[metric]).percent
         table = self._table(SCORES.get(metric, metric))
         return isinstance(table, Table) and SCORES.get(metric) != "space" and table.meaning.percent
 
     def stated(self, cell: CellOf, metric: str) -> Stated | str:
         """Return the number that a table has for a cell, or why it has none."""
-        if metric in ATTACKED:
+        of = self._of(metric)
+        if of == "all attacks":  # counted from outcomes alone
+            return self._together.problem or f"{cell} has no outcomes"
+        if of is not None:
             own = self._grid[cell]
-            score, draws = own.sampled(cast(AttackMetric, metric)), own.draws(cast(AttackMetric, metric))
-            more = {
-                "seeds": len({run.job.seed for run in own.runs}),
-                "seed_sd": own.seed_sd(cast(AttackMetric, metric)),
-            }
+            score, draws = own.sampled(metric), own.draws(metric)
+            more = {"seeds": len({run.job.seed for run in own.runs}), "seed_sd": own.seed_sd(metric)}
             more |= {"trainings": len(draws.means), "train_sd": draws.sd} if draws is not None and draws.means else {}
             return _stated(cell, score.model_dump() | more)
-        if metric == ANY_ATTACK:  # counted from outcomes alone
-            return any_attack(self.results, self._attacks).problem or f"{cell} has no outcomes"
         table = self._table(SCORES.get(metric, metric))
         if isinstance(table, str):
             return table

@@ -10,11 +10,8 @@ from rbench.score.gate import GRAVE, needed
 from rbench.tables import Table
 from rbench.tables.formats import render
 from rbench.tables.markdown import markdown_escape
-from rbench.tables.table import MEANING, Entry, Meaning, Number, p_value
+from rbench.tables.table import Entry, Meaning, Number, p_value
 from rbench.verdicts.gate import Checked, CheckedRow
-from rbench.verdicts.gate_rows import NAMES, RowMetric
-
-COLUMNS: dict[RowMetric, str] = {"aua": "AUA", "clean": "clean", "asr": "ASR"}
 
 
 def table(found: Checked) -> Table:
@@ -38,7 +35,7 @@ def table(found: Checked) -> Table:
 
 def _row(row: CheckedRow, several: bool) -> tuple[Entry, ...]:
     key, judged = row.key, row.judged
-    names = (key.encoder, key.task, *([key.finetune] if several else []), key.attack, COLUMNS[row.metric])
+    names = (key.encoder, key.task, *([key.finetune] if several else []), key.attack, row.metric.about.column)
     verdict = "; ".join((f"{row.verdict}: {row.because}", *row.beside))
     if judged is None:
         return (*names, None, None, None, None, None, None, verdict)
@@ -56,8 +53,10 @@ def _row(row: CheckedRow, several: bool) -> tuple[Entry, ...]:
 
 def _notes(found: Checked) -> list[str]:
     rules, rows = found.rules, len(found.rows)
-    limits = ", ".join(f"{COLUMNS[metric]} {rules.tolerance(metric):g}" for metric in rules.metrics)
-    meant = "; ".join(f"{COLUMNS[metric]}: {NAMES[metric]}, {MEANING[metric].definition}" for metric in rules.metrics)
+    limits = ", ".join(f"{metric.about.column} {rules.tolerance(metric):g}" for metric in rules.metrics)
+    meant = "; ".join(
+        f"{metric.about.column}: {metric.about.words}, {metric.about.definition}" for metric in rules.metrics
+    )
     counts = sorted({row.runs for row in found.rows})
     plural = "s" if counts != [1] else ""
     allowed = " Here that is allowed (--allow-undecided)." if rules.allow_undecided else ""
@@ -99,7 +98,7 @@ def junit(found: Checked) -> str:
     cases = []
     for row in found.rows:
         key = row.key
-        names = _xml(f"{key.encoder}.{key.task}"), _xml("/".join((*key[2:], row.metric)))
+        names = _xml(f"{key.encoder}.{key.task}"), _xml("/".join((*key[2:], row.metric.name)))
         if row.verdict == "passed":
             child = ElementTree.Element("system-out")
             child.text = _xml(f"{row.verdict}: {row.because}\n{_told(row)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,25 +10,18 @@ from typing import Any
 import numpy as np
 
 from rbench.errors import StoreError
-from rbench.score import SHARES, Tally
+from rbench.metrics import Metric
 from rbench.score.paired import Difference, compare
-from rbench.spec import Job, Outcome
-from rbench.spec.claimed import ANY_ATTACK, computed
+from rbench.spec import Job
 from rbench.tables import Results, Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
+from rbench.tables.aggregate import Cell
 from rbench.tables.attacked import AttackedSample
 from rbench.tables.flags import Flags
-from rbench.tables.table import MEANING, Entry, Number, p_value
+from rbench.tables.table import Entry, Number, p_value
 from rbench.verdicts.all_attacks import of_side, said
 from rbench.verdicts.family import ALPHA, corrected, correction
-from rbench.verdicts.pairing import CellName, Compared, Side, by_counts, differing, pair
-
-_PAIRED: Mapping[Compared, str] = {
-    "aua": "all examples",
-    "clean": "all examples",
-    "perturbed": "the examples that fell with both victims",
-}
-"""The examples that a metric is compared on."""
+from rbench.verdicts.pairing import CellName, FellOnly, Side, by_counts, differing, pair
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,7 @@ class ComparedCell:
     p: float | None
     """Corrected by Holm for all cells that are compared, which are one family (`verdicts.family`)."""
     flags: tuple[str, ...] = ()
-    fell_only: tuple[tuple[Outcome, Outcome], ...] = ()
+    fell_only: tuple[FellOnly, ...] = ()
     both: int | None = None
     """Shares: pairs in which both are 1; None where examples are not paired, and for other values."""
     columns: tuple[str, ...] = ()
@@ -65,13 +58,13 @@ class Comparison:
 
     one: str
     other: str
-    metric: Compared
+    metric: Metric
     cells: tuple[ComparedCell, ...]
     notes: tuple[str, ...]
 
 
 def compare_encoders(
-    one: tuple[Results, str], other: tuple[Results, str], metric: Compared = "asr", *, common: bool = False
+    one: tuple[Results, str], other: tuple[Results, str], metric: str = "asr", *, common: bool = False
 ) -> Comparison:
     """Compare two encoders, each named with the results of its RUN.
 
@@ -86,9 +79,10 @@ def compare_encoders(
 
 
 def compare_sides(
-    sides: tuple[Side, Side], of: tuple[Results, Results], metric: Compared = "asr", *, common: bool = False
+    sides: tuple[Side, Side], of: tuple[Results, Results], metric: str = "asr", *, common: bool = False
 ) -> Comparison:
     """Compare two encoders whose outcomes are read already, each of its RUN; see `compare_encoders`."""
+    about = of[0].metrics[metric]
     shared = [name for name in sides[0].cells if name in sides[1].cells]
     if not shared:
         names = f"{sides[0].encoder} and {sides[1].encoder}"
@@ -105,25 +99,24 @@ def compare_sides(
     left = _left(sides, shared)
     if sides[0].run != sides[1].run:
         notes += [_of_runs(sides), *_other_trainings(sides, of, shared)]
-    if metric == ANY_ATTACK:
-        notes.append(_all_attacks(shared))
+    if about.of == "all attacks":
+        notes.append(_all_attacks(shared, metric))
         sides = (of_side(sides[0], shared), of_side(sides[1], shared))
         shared = list(sides[0].cells)
-    if metric == "clean":
+    if about.of == "victims":
         sides = (_before_attacks(sides[0], shared), _before_attacks(sides[1], shared))
         shared = list(sides[0].cells)
     for name in shared:
         samples = (sides[0].cells[name], sides[1].cells[name])
         try:
-            paired = pair(samples[0], samples[1], metric, common=common)
+            paired = pair(samples[0], samples[1], about, common=common)
         except StoreError as error:
             raise StoreError(f"{name}: {error}") from None
         notes += [f"{name}: {note}" for note in paired.notes]
-        raised = [flags[k].told(_answerable(samples[k], of[k], metric)) for k in (0, 1)]
-        judged = compare(paired.sample, shares=computed(metric) in SHARES)
+        raised = [flags[k].told(_answerable(samples[k], of[k], about)) for k in (0, 1)]
+        judged = compare(paired.sample, shares=about.share)
         if not any(sample.outcomes for side in samples for sample in side):
-            one, other = ([sample.run for sample in side] for side in samples)
-            judged = by_counts(one, other, computed(metric))
+            judged = by_counts(_cell_of(samples[0]), _cell_of(samples[1]), metric)
             unpaired.append(str(name))
         found.append((name, samples, paired, judged, raised))
     p_values = corrected([difference.p for *_, difference, _ in found])
@@ -131,7 +124,7 @@ def compare_sides(
         ComparedCell(
             name,
             difference,
-            (_tally(samples[0]).score(computed(metric)).value, _tally(samples[1]).score(computed(metric)).value),
+            (_cell_of(samples[0]).pooled_as(metric).mean, _cell_of(samples[1]).pooled_as(metric).mean),
             p,
             tuple(sorted({str(flag) for some in raised for flag in some or ()})),
             paired.fell_only,
@@ -144,7 +137,7 @@ def compare_sides(
     )
     if unpaired:
         notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts.")
-    return Comparison(sides[0].encoder, sides[1].encoder, metric, cells, (*notes, *left))
+    return Comparison(sides[0].encoder, sides[1].encoder, about, cells, (*notes, *left))
 
 
 def _alone(sides: tuple[Side, Side], of: tuple[Results, Results], difference: Difference) -> str:
@@ -168,11 +161,11 @@ def _before_attacks(side: Side, shared: Sequence[CellName]) -> Side:
     return replace(side, cells=cells)
 
 
-def _answerable(samples: Sequence[AttackedSample], results: Results, metric: Compared) -> list[Job]:
-    """Return the jobs whose flags a comparison carries: for clean accuracy the victims, else the attacks on them."""
+def _answerable(samples: Sequence[AttackedSample], results: Results, metric: Metric) -> list[Job]:
+    """Return the jobs whose flags a comparison carries: for metrics of victims these, else the attacks on them."""
     attacks = [job for sample in samples for job in sample.run.jobs]
     victims = {job.needs.get("victim") for job in attacks}
-    return [job for job in results.plan.jobs if job.key in victims] if metric == "clean" else attacks
+    return [job for job in results.plan.jobs if job.key in victims] if metric.of == "victims" else attacks
 
 
 def _left(sides: tuple[Side, Side], shared: Sequence[CellName]) -> list[str]:
@@ -203,23 +196,24 @@ def _other_trainings(sides: tuple[Side, Side], of: tuple[Results, Results], shar
     return [f"The victims of {names} were fine-tuned with other settings in the two RUNs."] if names else []
 
 
-def _all_attacks(shared: Sequence[CellName]) -> str:
+def _all_attacks(shared: Sequence[CellName], metric: str) -> str:
     """Say which attacks are put together. Raises StoreError where no victim has two."""
     attacks: dict[tuple[str, str], list[str]] = {}
     for name in shared:
         attacks.setdefault((name.task, name.finetune), []).append(name.attack)
     if all(len(some) == 1 for some in attacks.values()):
-        raise StoreError(f"{ANY_ATTACK} needs two or more attacks that both have; they have {shared[0].attack} alone")
+        raise StoreError(f"{metric} needs two or more attacks that both have; they have {shared[0].attack} alone")
     return said(attacks.values())
 
 
-def _tally(samples: Sequence[AttackedSample]) -> Tally:
-    return Tally.pooled([sample.run.tally for sample in samples if sample.run.tally is not None])
+def _cell_of(samples: Sequence[AttackedSample]) -> Cell:
+    """Return the samples of one cell as a cell."""
+    return replace(samples[0].cell, runs=tuple(sample.run for sample in samples))
 
 
 def table(found: Comparison) -> Table:
     """Lay out a comparison: a row for each cell, with the difference and what this n could have shown."""
-    about = MEANING[computed(found.metric)]
+    about = found.metric.about
     several = len({cell.name.finetune for cell in found.cells}) > 1
     one, other = found.one, found.other
     if one == other:
@@ -230,7 +224,7 @@ def table(found: Comparison) -> Table:
         if rows and rows[-1][0] != cell.name.task:
             groups.append(len(rows))
         rows.append(_row(cell, found.metric, several))
-    only = (f"Only {one}", f"Only {other}") if computed(found.metric) == "asr" else ()
+    only = (f"Only {one}", f"Only {other}") if found.metric.falls else ()
     header = ["Task", *(["Fine-tuning"] if several else []), "Attack", "n", one, other, "Difference"]
     return Table(
         metric="compare",
@@ -249,8 +243,8 @@ def table(found: Comparison) -> Table:
     )
 
 
-def _row(cell: ComparedCell, metric: Compared, several: bool) -> tuple[Entry, ...]:
-    d, about = cell.difference, MEANING[computed(metric)]
+def _row(cell: ComparedCell, metric: Metric, several: bool) -> tuple[Entry, ...]:
+    d, about = cell.difference, metric.about
     number = partial(Number, percent=about.percent, digits=about.digits)
     return (
         cell.name.task,
@@ -259,7 +253,7 @@ def _row(cell: ComparedCell, metric: Compared, several: bool) -> tuple[Entry, ..
         d.n,
         *(number(value) for value in cell.unpaired),
         number(d.value, n=d.n, low=d.low, high=d.high),
-        *((d.only_one, d.only_other) if computed(metric) == "asr" else ()),
+        *((d.only_one, d.only_other) if metric.falls else ()),
         p_value(cell.p),
         cell.verdict + (f" ({', '.join(cell.flags)})" if cell.flags else ""),
         number(d.smallest),
@@ -270,7 +264,7 @@ def _cell(found: Comparison, cell: ComparedCell) -> dict[str, Any]:
     d = cell.difference
     return {
         **cell.name._asdict(),
-        "metric": found.metric,
+        "metric": found.metric.name,
         "one": found.one,
         "other": found.other,
         "one_value": cell.unpaired[0],
@@ -296,7 +290,7 @@ def _cell(found: Comparison, cell: ComparedCell) -> dict[str, Any]:
 
 def _notes(found: Comparison, one: str, other: str) -> list[str]:
     compared = sum(cell.p is not None for cell in found.cells)
-    paired = _PAIRED.get(found.metric, "the examples that both victims classify correctly")
+    paired = found.metric.counts
     said = [
         f"The columns {one} and {other} are the values of tables, each over the encoder's own examples. The difference "
         f"is over {paired}, example by example; n counts them, once for each training and fine-tuning seed.",

@@ -10,22 +10,19 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from rbench.errors import SuiteError
-from rbench.load.registry import unknown
-from rbench.score.attack import METRICS
+from rbench.load.metrics import Metric, Metrics
+from rbench.load.registry import NAME
 from rbench.score.statistics import wilson
-from rbench.spec import AttackMetric, Score
-from rbench.spec.claimed import ANY_ATTACK, AnyAttack, computed
+from rbench.spec import Score
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import any_attack
 from rbench.tables.flags import Flags
-from rbench.tables.table import MEANING
 
-_FORM = re.compile(r"\s*([A-Za-z_]+)\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
-_NAMES = (*METRICS, ANY_ATTACK)
+_FORM = re.compile(rf"\s*({NAME.pattern})\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
 _EXAMPLE = 'write a metric, > or <, and a number, such as --fail-if "asr > 60"'
 
 
@@ -33,32 +30,32 @@ _EXAMPLE = 'write a metric, > or <, and a number, such as --fail-if "asr > 60"'
 class Condition:
     """A metric, a sign and a limit. Limits of shares are in percent, as tables show them."""
 
-    metric: AttackMetric | AnyAttack
-    """Of an attack; or the share of texts that fell to at least one of all attacks."""
+    metric: Metric
     sign: Literal["<", ">"]
     limit: float
 
     def __str__(self) -> str:
-        return f"{self.metric} {self.sign} {repr(self.limit).removesuffix('.0')}{'%' if self.little else ''}"
+        return f"{self.metric.name} {self.sign} {repr(self.limit).removesuffix('.0')}{'%' if self.little else ''}"
 
     @property
-    def computed(self) -> AttackMetric:
-        """The metric that is computed of each cell."""
-        return computed(self.metric)
+    def percent(self) -> bool:
+        """Whether values are in 0..1 in records, and in percent here, as in tables."""
+        return self.metric.about.percent
 
     @property
-    def share(self) -> bool:
-        """Whether it is on a share, in 0..1 in records and in percent here, as in tables."""
-        return MEANING[self.computed].percent
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest limit."""
+        low, high = self.metric.bounds
+        return (100 * low, 100 * high) if self.percent else (low, high)
 
     @property
     def little(self) -> bool:
         """Whether its limit is less than a percent, which may be a mistake: limits are not in 0..1."""
-        return self.share and 0 < self.limit < 1
+        return self.percent and 0 < self.limit < 1
 
     def holds(self, low: float, high: float) -> bool:
         """Whether a whole interval is beyond the limit. Shares are in 0..1."""
-        limit = self.limit / 100 if self.share else self.limit
+        limit = self.limit / 100 if self.percent else self.limit
         return low > limit if self.sign == ">" else high < limit
 
 
@@ -74,7 +71,7 @@ class Met:
     n: int
 
     def __str__(self) -> str:
-        scale, unit = (100, "%") if self.condition.share else (1, "")
+        scale, unit = (100, "%") if self.condition.percent else (1, "")
         numbers = f"{scale * self.value:.1f}{unit} [{scale * self.low:.1f}, {scale * self.high:.1f}], n = {self.n}"
         return f"{self.condition}: {self.cell} has {numbers}"
 
@@ -99,25 +96,28 @@ class Conditions:
     undecided: tuple[Unjudged, ...] = ()
 
 
-def parse(text: str) -> Condition:
+def parse(text: str, metrics: Metrics) -> Condition:
     """Parse a condition. Raises SuiteError where it is none; the message quotes it and shows a right one."""
     place = f"--fail-if {text!r}"
     found = _FORM.fullmatch(text)
     if found is None:
         raise SuiteError(f"{place}: not a condition; {_EXAMPLE}")
     metric, sign, number = found.groups()
-    if metric.lower() not in _NAMES:
-        raise SuiteError(f"{place}: {unknown('metric', metric, _NAMES)}")
+    name = metric if metric in metrics else metric.lower()
+    try:
+        of = metrics[name]
+    except SuiteError as error:
+        raise SuiteError(f"{place}: {error}") from error
     if sign not in ("<", ">"):
         raise SuiteError(f"{place}: {sign} is not a sign that conditions have; {_EXAMPLE}")
     try:
         limit = float(number.removesuffix("%"))
     except ValueError:
         raise SuiteError(f"{place}: {number} is not a number; {_EXAMPLE}") from None
-    made = Condition(cast(Any, metric.lower()), cast(Literal["<", ">"], sign), limit)
-    most = 100 if made.share else math.inf
-    if not (0 <= limit <= most and math.isfinite(limit)):
-        raise SuiteError(f"{place}: {made.metric} lies between 0 and {most}{' %' if made.share else ''}")
+    made = Condition(of, cast(Literal["<", ">"], sign), limit)
+    least, most = made.bounds
+    if not (least <= limit <= most and math.isfinite(limit)):
+        raise SuiteError(f"{place}: {name} lies between {least:g} and {most:g}{' %' if made.percent else ''}")
     if made.little and not number.endswith("%"):
         meant = f"write {100 * limit:g}, or {number}% if you mean so little"
         raise SuiteError(f"{place}: limits are in percent, as in tables; {meant}")
@@ -135,10 +135,10 @@ def judge(results: Results, conditions: Sequence[Condition]) -> Conditions:
     undecided: list[Unjudged] = []
     flags = Flags(results.plan, results.standing.records)
     for condition in conditions:
-        scores = [(cell, cell.sampled(condition.computed)) for cell in _cells(results, condition) if cell.present]
+        scores = [(cell, cell.sampled(condition.metric.name)) for cell in _cells(results, condition) if cell.present]
         if all(score.value is None for _, score in scores):
             raise SuiteError(
-                f"--fail-if {str(condition)!r}: no cell of {results.root} has a value of {condition.metric}"
+                f"--fail-if {str(condition)!r}: no cell of {results.root} has a value of {condition.metric.name}"
             )
         for cell, score in scores:
             name = "/".join((cell.encoder, cell.task, cell.finetune, cell.attack))
@@ -152,10 +152,10 @@ def judge(results: Results, conditions: Sequence[Condition]) -> Conditions:
 
 def _void(condition: Condition, cell: Cell, score: Score, flags: Flags) -> str:
     """Say why a cell says nothing of a condition; an empty text where it does."""
-    # Clean accuracy says what it says of a victim near chance.
-    if condition.metric != "clean" and (found := flags.voiding(cell.jobs)):
+    # What a victim is before any attack says what it says of one near chance.
+    if condition.metric.of != "victims" and (found := flags.voiding(cell.jobs)):
         return f"it is flagged {', '.join(found)}"
-    if not condition.share or condition.metric == "perturbed":
+    if not condition.metric.share:
         return ""
     if not score.n:
         return "no text counts"
@@ -170,7 +170,7 @@ def _void(condition: Condition, cell: Cell, score: Score, flags: Flags) -> str:
 def _cells(results: Results, condition: Condition) -> list[Cell]:
     """Return the cells that a condition is about. Raises SuiteError where those of all attacks cannot be counted."""
     found = grid(results)
-    if condition.metric != ANY_ATTACK:
+    if condition.metric.of != "all attacks":
         return list(found.cells.values())
     together = any_attack(results, found)
     if not together.cells:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from rbench.errors import StoreError
 from rbench.load.registry import unknown
+from rbench.metrics import Metric, Metrics
 from rbench.score.gate import GRAVE, GateRow, GateVerdict, judge, needed
 from rbench.spec import Flag
 from rbench.tables import Results
@@ -20,7 +21,7 @@ from rbench.tables.flags import OF_ATTACKS, Flags
 from rbench.verdicts import all_attacks
 from rbench.verdicts import baseline as files
 from rbench.verdicts.baseline import Baseline, BaselineCell, CellKey
-from rbench.verdicts.gate_rows import METRICS, NAMES, VALUES, Asked, Compared, Comparing, RowMetric, asked, listed
+from rbench.verdicts.gate_rows import Asked, Compared, Comparing, asked, judged, listed, of_letters
 
 TOLERANCE = 2.0
 """In points."""
@@ -30,28 +31,28 @@ TOLERANCE = 2.0
 class Rules:
     """When a check fails."""
 
-    metrics: tuple[RowMetric, ...] = METRICS
+    metrics: tuple[Metric, ...] = field(default_factory=lambda: judged(Metrics()))
     any_attack: bool = False
     """Whether all attacks on a victim count together."""
-    tolerances: Mapping[RowMetric, float] = field(default_factory=dict)
-    """In points: what gets worse by so much passes. TOLERANCE where a metric has none."""
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    """In points, by the metric's name: what gets worse by so much passes. TOLERANCE where a metric has none."""
     alpha: float = 0.05
     about_these_weights: bool = False
     """Whether a training that turned out worse is a failure, and not only a change that makes trainings worse."""
     allow_undecided: bool = False
     """Whether a check passes whose rows cannot all be judged."""
 
-    def tolerance(self, metric: RowMetric) -> float:
-        return self.tolerances.get(metric, TOLERANCE)
+    def tolerance(self, metric: Metric) -> float:
+        return self.tolerances.get(metric.name, TOLERANCE)
 
 
 @dataclass(frozen=True)
 class CheckedRow:
     """One row of a check."""
 
-    metric: RowMetric
+    metric: Metric
     key: CellKey
-    """Of clean accuracy without an attack."""
+    """Of a metric of victims without an attack."""
     verdict: GateVerdict
     because: str
     judged: GateRow | None = None
@@ -65,7 +66,7 @@ class CheckedRow:
 
     @property
     def name(self) -> str:
-        return f"{NAMES[self.metric]}, {self.key}"
+        return f"{self.metric.about.words}, {self.key}"
 
 
 @dataclass(frozen=True)
@@ -107,15 +108,17 @@ class Checked:
         return tuple(row for row in self.rows if row.verdict == verdict)
 
     def _headline(self) -> str:
-        """Say what became of accuracy under attack where it fell most."""
-        known = [(row.judged.rise, row) for row in self.rows if row.metric == "aua" and row.judged is not None]
+        """Say what became of the first metric where it got worse most."""
+        first = self.rules.metrics[0]
+        headline = [row for row in self.rows if row.metric == first and first.gate == 1]
+        known = [(row.judged.rise, row) for row in headline if row.judged is not None]
         rises = [(rise, row) for rise, row in known if rise is not None and None not in (row.before, row.after)]
         if not rises:
             return ""
         _, row = max(rises, key=lambda one: one[0])
         assert row.before is not None and row.after is not None
-        most = " where it fell most" if len(rises) > 1 else ""
-        return f"; {NAMES['aua']}{most}: {100 * row.before:.1f}% became {100 * row.after:.1f}% ({row.key})"
+        most = f" where it {'rose' if first.about.best == 'lowest' else 'fell'} most" if len(rises) > 1 else ""
+        return f"; {first.about.words}{most}: {100 * row.before:.1f}% became {100 * row.after:.1f}% ({row.key})"
 
 
 def check(results: Results, baseline: Baseline, rules: Rules, encoders: Sequence[str] = ()) -> Checked:
@@ -143,13 +146,15 @@ def check(results: Results, baseline: Baseline, rules: Rules, encoders: Sequence
         None if because else reading.of(row, rules.tolerance(row.metric) / 100)
         for row, because in zip(rows, lost, strict=True)
     ]
-    judged = _judged(compared, rules)
+    found = _judged(compared, rules)
     health = _Health(results, baseline)
     checked = tuple(
-        _checked(row, because, one, next(judged) if one is not None else None, health, there, baseline)
+        _checked(row, because, one, next(found) if one is not None else None, health, there, baseline)
         for row, because, one in zip(rows, lost, compared, strict=True)
     )
-    return Checked(str(results.root), rules, checked, _notes(rows, wanted, there, encoders, rules, checked))
+    return Checked(
+        str(results.root), rules, checked, _notes(rows, wanted, there, encoders, rules, checked, results.metrics)
+    )
 
 
 def _judged(compared: Sequence[Compared | None], rules: Rules) -> Iterator[tuple[GateRow, GateRow]]:
@@ -220,11 +225,11 @@ def _check_alike(results: Results, wanted: Sequence[BaselineCell], there: Mappin
 def _kept(row: Asked, there: Mapping[CellKey, Cell]) -> tuple[Asked, str]:
     """Return a row with the cells that the RUN has, and why it cannot be judged; an empty text where it can.
 
-    Clean accuracy needs one of its attacks, other rows need all of theirs.
+    A metric of victims needs one of its attacks, other rows need all of theirs.
     """
     lost = {cell.attack: because for cell in row.cells if (because := _lost(cell, there.get(cell.key)))}
     said = "; ".join(f"{attack}: {why}" if len(row.cells) > 1 else why for attack, why in lost.items())
-    if row.metric == "clean" and len(lost) < len(row.cells):
+    if row.metric.of == "victims" and len(lost) < len(row.cells):
         return row._replace(cells=tuple(cell for cell in row.cells if cell.attack not in lost)), ""
     return row, said
 
@@ -262,7 +267,7 @@ class _Health:
     def void(self, row: Asked, cells: Sequence[Cell]) -> str:
         """Say why the numbers of a row say nothing; an empty text where they do not."""
         jobs = [job for cell in cells for job in cell.jobs]
-        attacks = row.metric != "clean"
+        attacks = row.metric.of != "victims"
         now = self._flags.voiding(jobs, attacks)
         before: dict[Flag, set[int]] = {}
         for job in (job for cell in row.cells for job in cell.jobs):
@@ -277,9 +282,9 @@ class _Health:
         return "; ".join(said)
 
 
-def thin(baseline: Baseline, alpha: float = 0.05) -> list[str]:
+def thin(baseline: Baseline, metrics: Metrics, alpha: float = 0.05) -> list[str]:
     """Say of which rows of a baseline no check will decide, as a note each: too few texts, or flags."""
-    rows = asked(baseline.cells, METRICS, any_attack=False)
+    rows = asked(baseline.cells, judged(metrics), any_attack=False)
     least = needed(len(rows), alpha)
     found = []
     for row in rows:
@@ -289,8 +294,7 @@ def thin(baseline: Baseline, alpha: float = 0.05) -> list[str]:
             name
             for cell in row.cells
             for job in cell.jobs
-            for name, letter in zip(baseline.examples[job.examples], job.bits, strict=True)
-            if letter in VALUES[row.metric]
+            for name in of_letters(row.metric, dict(zip(baseline.examples[job.examples], job.bits, strict=True)))
         }
         if len(texts) < least:
             found.append(
@@ -307,6 +311,7 @@ def _notes(
     encoders: Sequence[str],
     rules: Rules,
     checked: Sequence[CheckedRow],
+    metrics: Metrics,
 ) -> tuple[str, ...]:
     notes = []
     if rules.any_attack:
@@ -314,7 +319,7 @@ def _notes(
         victims = {row.key._replace(attack="") for row in rows}
         if alone := [cell.key for cell in wanted if cell.key._replace(attack="") not in victims]:
             notes.append(f"Not checked, because it has one attack: {', '.join(map(str, alone))}.")
-    if absent := [NAMES[metric] for metric in METRICS if metric not in rules.metrics]:
+    if absent := [metric.about.words for metric in judged(metrics) if metric not in rules.metrics]:
         notes.append(f"Not checked, because of --metric: {', '.join(absent)}. A worse model may show there alone.")
     further = [
         key for key in there if key not in {cell.key for cell in wanted} and (not encoders or key.encoder in encoders)

@@ -6,15 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from rbench.score.combined import Part, combine, inverted
 from rbench.score.paired import Difference, PairedSample, compare, newcombe, numbered
 from rbench.score.stated import Term, combine_stated
-from rbench.spec import AttackMetric
-from rbench.spec.claimed import ATTACKED, WAYS, CellOf, Comparison, Group
+from rbench.spec.claimed import WAYS, CellOf, Comparison, Group
 from rbench.tables.levels import Observed, Rows, part
 from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.pairing import by_counts
@@ -62,7 +61,7 @@ def judge(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Fo
 
 def estimate(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
     """Judge one comparison as `judge` does, whatever the health of its cells. All of them must be done."""
-    if metric == "clean":
+    if (of := cells.metric(metric)) is not None and of.of == "victims":
         comparison = comparison._replace(groups=tuple(_before_attacks(comparison.groups)))
     named = [cell for group in comparison.groups for cell in (*group.one, *group.other)]
     observed = {cell: cells.observed(cell, metric) for cell in dict.fromkeys(named)}
@@ -215,8 +214,8 @@ def _by_counts(comparison: Comparison, metric: str, bound: Bound, cells: Cells) 
     """Compare two cells of attacks by their counts; None for any other comparison."""
     one, other = comparison.groups[0]
     single = len(comparison.groups) == len(one) == len(other) == 1
-    if metric not in ATTACKED or bound != Bound() or not single:
+    if cells.metric(metric) is None or bound != Bound() or not single:
         return None
     first, second = (cells.cell(cell) for cell in (other[0], one[0]))
-    found = by_counts(first.runs, second.runs, cast(AttackMetric, metric))
+    found = by_counts(first, second, metric)
     return replace(found, trainings=found.trainings[::-1]) if found.n else None

@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal, NamedTuple, Protocol, TypeVar, get_args
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from rbench.errors import StoreError
 from rbench.load.registry import nearest
-from rbench.score import Tally
+from rbench.metrics import Metric, Observations, by_unit
 from rbench.score.paired import Difference, PairedSample, compare, numbered
-from rbench.score.unpaired import compare_tallies
-from rbench.spec import AttackMetric, Job, Outcome
-from rbench.spec.claimed import computed
+from rbench.score.unpaired import compare_pooled
+from rbench.spec import Job, Outcome
 from rbench.tables import Results
-from rbench.tables.aggregate import Run
+from rbench.tables.aggregate import Cell, Run
 from rbench.tables.attacked import AttackedSample, attacked
-from rbench.tables.example_values import value_of
 
-Compared = Literal["asr", "aua", "clean", "queries", "perturbed", "seconds", "any_attack"]
-"""The metrics that are compared example by example; `any_attack` over all attacks on a victim together."""
-METRICS: tuple[str, ...] = get_args(Compared)
 Row = tuple[float, float, str, int, int, int]
 """A pair: both values, the example, its fine-tuning seed, and the training seeds of both encoders."""
 
@@ -81,23 +76,30 @@ class Side:
         return cls(encoder, str(results.root), {name: tuple(samples) for name, samples in found.items()})
 
 
+class FellOnly(NamedTuple):
+    """An example that fell with one of two encoders alone."""
+
+    outcome: Outcome
+    first: bool
+    """Whether that is the first encoder."""
+
+
 @dataclass(frozen=True)
 class Pairing:
     """The examples of two cells, paired, and what could not be paired."""
 
     sample: PairedSample
-    fell_only: tuple[tuple[Outcome, Outcome], ...]
-    """For ASR: the outcomes of both encoders on the examples that fell to the attack with one encoder alone."""
+    fell_only: tuple[FellOnly, ...]
+    """Of a metric that counts examples that fell: those that fell with one encoder alone."""
     notes: tuple[str, ...] = ()
 
 
 def pair(
-    one: Sequence[AttackedSample], other: Sequence[AttackedSample], metric: Compared, *, common: bool = False
+    one: Sequence[AttackedSample], other: Sequence[AttackedSample], metric: Metric, *, common: bool = False
 ) -> Pairing:
     """Pair two cells by training, fine-tuning seed and example.
 
-    Examples are paired that count for both sides: those that both victims classify correctly, for AUA and clean
-    accuracy all, for the share of words those that fell with both.
+    Examples are paired that have a value of the metric on both sides.
 
     Args:
         common: whether examples that only one side has are left out and counted; otherwise they are an error.
@@ -116,18 +118,20 @@ def pair(
     for first, second in matched(one, other):
         mine, theirs = ({outcome.example_id: outcome for outcome in sample.outcomes} for sample in (first, second))
         missing += len(mine.keys() ^ theirs.keys())
-        for example in sorted(mine.keys() & theirs.keys()):
-            a, b = (value_of(side[example], computed(metric)) for side in (mine, theirs))
-            if a is None or b is None:
-                continue
-            seed = first.run.job.seed
+        ours, others = (_values(metric, sample) for sample in (first, second))
+        for example in sorted(ours.keys() & others.keys()):
+            a, b, seed = ours[example], others[example], first.run.job.seed
             rows.append((a, b, f"{seed}/{example}", seed, training(first), training(second)))
-            if computed(metric) == "asr" and a != b:
-                fell.append((mine[example], theirs[example]))
+            if metric.falls and a != b:
+                fell.append(FellOnly(mine[example] if a > b else theirs[example], a > b))
     if missing and not common:
         raise StoreError(f"{missing} examples were attacked with one of the two only; compare the others with --common")
     notes = [f"{missing} examples that only one side has are left out"] if missing else []
     return Pairing(sample_of(rows), tuple(fell), (*notes, *_unmatched(one, other)))
+
+
+def _values(metric: Metric, sample: AttackedSample) -> dict[str, float]:
+    return by_unit(metric, Observations.of(sample.outcomes, has_oracle=sample.run.spec.task.has_oracle))
 
 
 def decisive(job: Job) -> dict[str, object]:
@@ -208,11 +212,11 @@ class _Scored:
     value: float
 
 
-def by_run(one: Sequence[Run], other: Sequence[Run], metric: AttackMetric) -> PairedSample:
+def by_run(one: Cell, other: Cell, metric: str) -> PairedSample:
     """Pair the values of whole jobs, for a RUN without outcomes: seeds and trainings are what is drawn."""
     scored = [
-        [_Scored(run, value) for run in runs if run.tally and (value := run.tally.score(metric).value) is not None]
-        for runs in (one, other)
+        [_Scored(run, found.mean) for run, found in cell.found(metric) if found is not None and found.mean is not None]
+        for cell in (one, other)
     ]
     return sample_of(
         [
@@ -229,17 +233,16 @@ def by_run(one: Sequence[Run], other: Sequence[Run], metric: AttackMetric) -> Pa
     )
 
 
-def by_counts(one: Sequence[Run], other: Sequence[Run], metric: AttackMetric) -> Difference:
+def by_counts(one: Cell, other: Cell, metric: str) -> Difference:
     """Compare two cells without their outcomes: by the counts of their only jobs, or by the values of several.
 
     `n` counts examples in both cases, and is 0 where nothing can be compared.
     """
-    tallies = [[run.tally for run in runs if run.tally is not None] for runs in (one, other)]
-    pooled = [Tally.pooled(some) for some in tallies]
-    if all(len(some) == 1 for some in tallies):
-        return compare_tallies(pooled[0], pooled[1], metric)
+    pooled = [cell.pooled_as(metric) for cell in (one, other)]
+    if len(one.tallies) == len(other.tallies) == 1:
+        return compare_pooled(pooled[0], pooled[1])
     found = compare(by_run(one, other, metric), shares=False)
-    return replace(found, n=min(tally.score(metric).n for tally in pooled)) if found.n else found
+    return replace(found, n=min(part.n for part in pooled)) if found.n else found
 
 
 def _seeds(samples: Sequence[AttackedSample]) -> str:

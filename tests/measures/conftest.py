@@ -12,6 +12,7 @@ import torch
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.measures import Asked, MeasureContext
+from rbench.metrics import Metrics
 from rbench.spec import Outcome, Plan, Suite
 from tests import tiny
 from tests.tables.conftest import make_run as make_run
@@ -85,5 +86,6 @@ def results(jobs: list[Any], **suite: Any) -> Any:
         standing=standing,
         root=Path("RUN"),
         store=SimpleNamespace(rows=lambda job: rows[job.key]),
+        metrics=Metrics(),
         repeats=lambda attacks: max(1, len(attacks)),
     )

@@ -172,7 +172,7 @@ def test_two_encoders_are_compared(opened: Opened, run: Path) -> None:
     lists = opened.all("#paired .fell", "one => one.children.length")
     assert lists == [d.only_one, d.only_other]
     opened.page.locator("#paired .fell button").first.click()
-    one = cell.fell_only[0][0].example_id
+    one = cell.fell_only[0].outcome.example_id
     assert one in opened.text("#detail") and "succeeded" in opened.text("#detail")
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import StoreError
-from rbench.score import METRICS, SHARES, Tally, attack_counts, attack_scores
+from rbench.score import STORED, Share, Tally, attack_counts, attack_scores
 from rbench.spec import AttackJob, AttackSpec, Choice, Job, Outcome, Provenance, Record, ResourceProfile, TaskSpec
 
 outcomes = st.builds(
@@ -104,7 +104,7 @@ def test_aua_is_clean_times_one_minus_asr_exactly(sample: list[Outcome]) -> None
         assert tally.score("asr").value is None
         assert not tally.score("aua").value
         return
-    aua, clean, asr = (Fraction(*tally.share(metric)) for metric in ("aua", "clean", "asr"))
+    aua, clean, asr = (Fraction(*one) for one in (tally.aua, tally.clean, tally.asr))
     assert aua == clean * (1 - asr)
 
 
@@ -127,10 +127,10 @@ def test_errored_examples_change_nothing_but_their_own_count(sample: list[Outcom
 @given(samples)
 def test_scores_are_named_ordered_and_within_their_intervals(sample: list[Outcome]) -> None:
     scores = attack_scores(sample, oracle=True)
-    assert tuple(scores) == METRICS == tuple(score.name for score in scores.values())
+    assert tuple(scores) == STORED == tuple(score.name for score in scores.values())
     for metric, score in scores.items():
         assert (score.value is None) == (score.n == 0)
-        if metric in SHARES and score.n:
+        if isinstance(getattr(Tally(), metric), Share) and score.n:
             assert 0 <= score.low <= score.value <= score.high <= 1
         elif score.n > 1:
             assert score.low <= score.value <= score.high
@@ -208,5 +208,5 @@ def test_a_sample_in_which_nothing_was_attacked_does_not_say_whether_there_is_an
     skipped = Tally.of([outcome("skipped")])
     attacked = Tally.of([outcome("succeeded", oracle_label=1), outcome("failed")])
     assert (skipped.oracle_valid, attacked.oracle_valid) == (None, 1)
-    assert Tally.pooled([skipped, attacked]).share("oracle_asr") == (1, 2)
+    assert Tally.pooled([skipped, attacked]).oracle_asr == (1, 2)
     assert Tally.pooled([skipped]).oracle_valid is None

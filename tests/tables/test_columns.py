@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from rbench.metrics import Metrics
 from rbench.tables.columns import average, best_of, mark_best
 from rbench.tables.table import Draws, Number
+
+ASR = Metrics()["asr"].about
 
 
 def best(*values: float | None, digits: int = 1, percent: bool = True) -> list[bool]:
     rows = [[None if value is None else Number(value, percent, digits=digits)] for value in values]
-    return [entry is not None and entry.best for (entry,) in mark_best(rows, ["asr"])]
+    return [entry is not None and entry.best for (entry,) in mark_best(rows, [ASR])]
 
 
 @pytest.mark.parametrize(
@@ -41,20 +44,20 @@ ONE, TWO = Number(0.5, True, 100, draws=Draws(((0, 0.4), (1, 0.6)))), Number(0.8
 
 
 def test_an_average_is_of_entries_that_are_all_there_and_of_trainings_that_all_have() -> None:
-    (found,) = average([ONE, TWO], "asr")
+    (found,) = average([ONE, TWO], ASR)
     assert found is not None and found.value == pytest.approx(0.65)
     assert found.draws == Draws(((1, pytest.approx(0.7)),))
-    assert average([ONE], "asr") == [] and average([ONE, None], "asr") == [None]
-    (untrained,) = average([ONE, replace(TWO, draws=None)], "asr")
+    assert average([ONE], ASR) == [] and average([ONE, None], ASR) == [None]
+    (untrained,) = average([ONE, replace(TWO, draws=None)], ASR)
     assert untrained is not None and untrained.value == pytest.approx(0.65) and untrained.draws is None
 
 
 def test_an_average_over_an_entry_without_a_value_has_none() -> None:
-    (undefined,) = average([ONE, replace(TWO, value=None)], "asr")
+    (undefined,) = average([ONE, replace(TWO, value=None)], ASR)
     assert undefined is not None and undefined.value is None and not undefined.withheld
-    (hidden,) = average([ONE, replace(TWO, value=None, withheld=("near chance",))], "asr")
+    (hidden,) = average([ONE, replace(TWO, value=None, withheld=("near chance",))], ASR)
     assert hidden is not None and (hidden.value, hidden.withheld) == (None, ("near chance",))
-    (partial,) = average([ONE, replace(TWO, partial=True)], "asr")
+    (partial,) = average([ONE, replace(TWO, partial=True)], ASR)
     assert partial is not None and partial.partial
 
 
@@ -62,7 +65,7 @@ def test_a_flagged_entry_is_never_the_best_and_the_best_is_that_of_the_others() 
     column = [Number(0.2, True, flagged=True), Number(0.4, True), Number(0.6, True)]
     assert [n and n.best for n in best_of(column, "lowest")] == [False, True, False]
     assert not any(n and n.best for n in best_of(column[:2], "lowest")), "one entry alone is the best of none"
-    (mean,) = average([replace(ONE, flagged=True), TWO], "asr")
+    (mean,) = average([replace(ONE, flagged=True), TWO], ASR)
     assert mean is not None and mean.flagged and mean.value is not None
 
 

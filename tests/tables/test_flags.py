@@ -280,13 +280,14 @@ def test_a_flagged_cell_is_a_dash_with_its_flag_and_neither_bold_nor_in_averages
 
 
 def test_an_average_with_a_withheld_entry_is_withheld() -> None:
+    from rbench.metrics import Metrics
     from rbench.tables.columns import average, mark_best
 
     numbers = [Number(0.2, True), Number(0.4, True).hidden(("near chance",)), Number(0.6, True).hidden(("saturated",))]
-    (mean,) = average(numbers, "asr")
+    (mean,) = average(numbers, Metrics()["asr"].about)
     assert mean is not None and mean.value is None and mean.withheld == ("near chance", "saturated")
     column = [[Number(0.9, True)], [Number(0.1, True).hidden(("saturated",))], [Number(0.5, True)]]
-    assert [row[0].best for row in mark_best(column, ["asr"]) if row[0]] == [False, False, True]
+    assert [row[0].best for row in mark_best(column, [Metrics()["asr"].about]) if row[0]] == [False, False, True]
 
 
 def test_a_flag_of_one_seed_withholds_the_cell_that_pools_it_and_only_its_own_row(make: Make) -> None:

@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import StoreError
-from rbench.score import METRICS
+from rbench.metrics import Metrics
+from rbench.score import STORED
 from rbench.spec import Choice
 from rbench.storage.runs import Store
 from rbench.tables import attack_table, formats
@@ -41,6 +42,7 @@ def small(*rows: tuple[object, ...], header: tuple[str, ...] = ("Attack", "mr"),
         cells=(),
         notes=notes,
         interval="",
+        shows=Metrics()["asr"].about,
     )
 
 
@@ -316,7 +318,7 @@ def test_an_unknown_format_names_the_nearest() -> None:
 
 
 def every_text(store: Store) -> list[str]:
-    tables = [attack_table(store, metric, layout) for metric in METRICS for layout in ("paper", "full")]
+    tables = [attack_table(store, metric, layout) for metric in STORED for layout in ("paper", "full")]
     return [render(t, fmt, shown) for t in tables for fmt in get_args(formats.Format) for shown in (False, True)]
 
 

@@ -226,7 +226,7 @@ def test_a_condition_is_about_the_victims_of_the_run(store: Callable[..., Store]
         assert cell.levelled("asr")
     sampled = {(cell.encoder, cell.task, cell.attack): cell.sampled("asr") for cell in grid(results).cells.values()}
     (low, *_) = sorted(score.low or 0.0 for score in sampled.values())
-    met = judge(results, [parse(f"asr > {100 * low - 0.1}")]).met
+    met = judge(results, [parse(f"asr > {100 * low - 0.1}", results.metrics)]).met
     assert len(met) == len(sampled) and {(one.low, one.high) for one in met} == {
         (s.low, s.high) for s in sampled.values()
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from rbench.spec import AttackMetric, Job, Outcome
+from rbench.spec import Job, Outcome
 from rbench.storage.runs import Store
 from rbench.tables import Results, attack_table
 from rbench.tables.aggregate import grid
@@ -48,7 +48,7 @@ def limits(cell: dict[str, Any], repeats: float) -> Any:
     return pytest.approx(proportion_confint(cell["value"] * n, n, method="wilson"))
 
 
-def sampled(store: Store, metric: AttackMetric) -> list[dict[str, Any]]:
+def sampled(store: Store, metric: str) -> list[dict[str, Any]]:
     """The cells of a RUN, all attacks together, too, with intervals of the choice of examples."""
     results = Results.of(store)
     alone = grid(results)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.api import check, check_annotations, check_table, write_baseline, write_reports
+from rbench.metrics import Metrics
 from rbench.score.gate import GateRow, GateVerdict
 from rbench.verdicts.baseline import CellKey
 from rbench.verdicts.check_reports import github, junit, summary
@@ -18,19 +19,18 @@ from rbench.verdicts.gate import Checked, CheckedRow, Rules
 from tests.verdicts import gated
 
 NASTY = 'pwws[a="<b>", c=100%]\n::error::x\x1b'
+METRICS = Metrics()
 RULES = Rules()
 JUDGED = GateRow(0.3, 0.2, 0.4, 0.001, 0.002, 100, None, "failed", "rose by 30.0 points", 0.1)
 
 
 def checked(name: str = NASTY, because: str = "rose & fell <100%>\nat once", rules: Rules = RULES) -> Checked:
     verdicts: tuple[GateVerdict, ...] = ("passed", "failed", "undecided")
+    key = CellKey("minilm", "mr", "clean", name)
     rows = tuple(
-        CheckedRow(
-            "asr", CellKey("minilm", "mr", "clean", name), verdict, because, JUDGED, 0.5, 0.8, 1, ("near chance",)
-        )
-        for verdict in verdicts
+        CheckedRow(METRICS["asr"], key, verdict, because, JUDGED, 0.5, 0.8, 1, ("near chance",)) for verdict in verdicts
     )
-    gone = CheckedRow("aua", CellKey("gone", "mr", "clean", "pwws"), "failed", "missing")
+    gone = CheckedRow(METRICS["aua"], CellKey("gone", "mr", "clean", "pwws"), "failed", "missing")
     return Checked("run", rules, (*rows, gone))
 
 

@@ -17,7 +17,6 @@ from rbench.errors import StoreError
 from rbench.score.paired import holm
 from rbench.spec import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outcome, Raised, Training
 from rbench.storage.runs import Store
-from rbench.tables.example_values import value_of
 from rbench.tables.formats import render
 from rbench.verdicts import pairing
 from rbench.verdicts.compare import ComparedCell, Comparison, table
@@ -41,6 +40,11 @@ def outcomes(store: Store, encoder: str, task: str = "mr", attack: str = "pwws")
     assert plan is not None
     jobs = sorted((job for job in plan.jobs if job.parts == (encoder, task, "clean", attack)), key=lambda job: job.seed)
     return [{one.example_id: one for one in make_outcomes(job)} for job in jobs]
+
+
+def fallen(one: Outcome) -> float | None:
+    """1 if the attack succeeded, 0 if it failed."""
+    return float(one.status == "succeeded") if one.status in ("succeeded", "failed") else None
 
 
 def both_attacked(store: Store) -> list[tuple[Outcome, Outcome]]:
@@ -126,7 +130,7 @@ def test_seeds_are_the_sample_where_there_are_several(make_run: MakeRun) -> None
     found = cell(compare(store.root, between=BETWEEN)).difference
     seeds, rest = [], []
     for a, b in zip(outcomes(store, "minilm"), outcomes(store, "bert_b"), strict=True):
-        pairs = {i: (value_of(a[i], "asr"), value_of(b[i], "asr")) for i in a}
+        pairs = {i: (fallen(a[i]), fallen(b[i])) for i in a}
         found_of = {i: y - x for i, (x, y) in pairs.items() if x is not None and y is not None}
         seeds.append(list(found_of.values()))
         rest.append({i: value - sum(seeds[-1]) / len(seeds[-1]) for i, value in found_of.items()})
@@ -256,8 +260,8 @@ def test_any_attack_counts_a_text_once_over_all_attacks(make_run: MakeRun, seeds
     assert found.unpaired[0] >= max(one.unpaired[0] or 0 for one in own) - 0.1, "an errored text may leave both"
     assert any("at least one of pwws and" in note for note in asked.notes)
     assert len(found.fell_only) == sum(a != b for a, b in pairs) > 0
-    for one, other in found.fell_only:
-        assert {one.status, other.status} == {"succeeded", "failed"}
+    assert all(one.outcome.status == "succeeded" for one in found.fell_only)
+    assert sum(one.first for one in found.fell_only) == found.difference.only_one
 
 
 def test_any_attack_takes_the_seeds_and_victims_that_all_attacks_are_done_with(make_run: MakeRun) -> None:
@@ -300,7 +304,7 @@ def test_clean_accuracy_carries_the_flags_of_its_victim(tmp_path: Path) -> None:
 
 
 def test_any_attack_needs_two_attacks_and_outcomes(make_run: MakeRun) -> None:
-    with pytest.raises(StoreError, match="has no outcomes, and any_attack is counted from them"):
+    with pytest.raises(StoreError, match="has no outcomes, and any attack is counted from them"):
         compare(make_run(name="kept").root, between=BETWEEN, metric="any_attack")
     single = make_run(make_suite(attacks=("pwws",), **ONE_SEED), sealed=True)
     with pytest.raises(StoreError, match="needs two or more attacks that both have; they have pwws alone"):

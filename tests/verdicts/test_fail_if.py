@@ -13,37 +13,37 @@ from statsmodels.stats.proportion import proportion_confint
 from rbench import api
 from rbench.api import conditions, met
 from rbench.errors import SuiteError
-from rbench.score import METRICS
-from rbench.score.attack import SHARES
+from rbench.metrics import Metrics
 from rbench.verdicts.fail_if import Condition, Met, parse
 from tests.verdicts import gated
 
+METRICS = Metrics()
 LIMITS = st.floats(0, 100, allow_nan=False)
 
 
 @given(
-    metric=st.sampled_from((*METRICS, "any_attack")),
+    metric=st.sampled_from(METRICS.names),
     sign=st.sampled_from("<>"),
     limit=LIMITS,
     space=st.sampled_from(["", " ", "  "]),
     unit=st.sampled_from(["", "%"]),
 )
 def test_what_is_written_is_read(metric: str, sign: str, limit: float, space: str, unit: str) -> None:
-    if Condition(metric, sign, limit).little:  # type: ignore[arg-type]
+    if Condition(METRICS[metric], sign, limit).little:  # type: ignore[arg-type]
         unit = "%"
-    condition = parse(f"{space}{metric}{space}{sign}{space}{limit!r}{unit}{space}")
-    assert (condition.metric, condition.sign, condition.limit) == (metric, sign, limit)
-    assert parse(str(condition)) == condition
+    condition = parse(f"{space}{metric}{space}{sign}{space}{limit!r}{unit}{space}", METRICS)
+    assert (condition.metric.name, condition.sign, condition.limit) == (metric, sign, limit)
+    assert parse(str(condition), METRICS) == condition
 
 
 @given(text=st.text(max_size=30) | st.builds("{} {} {}".format, st.text(), st.sampled_from("<>=!"), st.text()))
 def test_anything_else_is_an_error_that_quotes_it(text: str) -> None:
     try:
-        condition = parse(text)
+        condition = parse(text, METRICS)
     except SuiteError as error:
         assert str(error).startswith(f"--fail-if {text!r}: ")
     else:
-        assert parse(str(condition)) == condition
+        assert parse(str(condition), METRICS) == condition
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,16 @@ def test_an_error_says_what_is_wrong(text: str, said: str) -> None:
         conditions(["asr > 60", text])
 
 
-@given(metric=st.sampled_from(sorted(SHARES)), limit=LIMITS, low=st.floats(0, 1), wide=st.floats(0, 1))
+@given(
+    metric=st.sampled_from(sorted(one.name for one in METRICS.all() if one.share)),
+    limit=LIMITS,
+    low=st.floats(0, 1),
+    wide=st.floats(0, 1),
+)
 def test_the_whole_interval_must_be_beyond_the_limit(metric: str, limit: float, low: float, wide: float) -> None:
     high = min(1.0, low + wide)
-    assert Condition(metric, ">", limit).holds(low, high) == (low > limit / 100)  # type: ignore[arg-type]
-    assert Condition(metric, "<", limit).holds(low, high) == (high < limit / 100)  # type: ignore[arg-type]
+    assert Condition(METRICS[metric], ">", limit).holds(low, high) == (low > limit / 100)
+    assert Condition(METRICS[metric], "<", limit).holds(low, high) == (high < limit / 100)
 
 
 def failing(run: Path, wanted: Sequence[Condition]) -> list[Met]:
@@ -126,16 +131,16 @@ def test_a_metric_without_any_value_is_refused(tmp_path: Path) -> None:
 
 
 def test_words_changed_are_in_percent_as_in_tables() -> None:
-    assert parse("perturbed > 20").holds(0.3, 0.35)
-    assert not parse("perturbed > 40").holds(0.3, 0.35)
+    assert parse("perturbed > 20", METRICS).holds(0.3, 0.35)
+    assert not parse("perturbed > 40", METRICS).holds(0.3, 0.35)
     assert (
-        str(Met(parse("perturbed > 20"), "a/b", 0.31, 0.3, 0.35, 9))
+        str(Met(parse("perturbed > 20", METRICS), "a/b", 0.31, 0.3, 0.35, 9))
         == "perturbed > 20: a/b has 31.0% [30.0, 35.0], n = 9"
     )
 
 
 def test_a_limit_is_shown_as_it_was_written() -> None:
-    assert [str(Condition("asr", ">", limit)) for limit in (0.6, 60.0, 33.3)] == [
+    assert [str(Condition(METRICS["asr"], ">", limit)) for limit in (0.6, 60.0, 33.3)] == [
         "asr > 0.6%",
         "asr > 60",
         "asr > 33.3",

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
+from rbench.spec import Meaning
+
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -220,6 +222,12 @@ def row_title(axes: Axes, text: str) -> None:
     title = axes.set_title(" ")  # keeps the height free
     place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, 4), "textcoords": "offset points"}
     axes.annotate(text, (0, 1), **place, fontsize=title.get_fontsize()).set_in_layout(False)
+
+
+def axis(about: Meaning) -> str:
+    """Return the label of an axis of a metric: `Clean accuracy (%)`."""
+    named = about.words[:1].upper() + about.words[1:]
+    return f"{named} ({about.unit})" if about.percent else named
 
 
 def note(figure: Figure, text: str) -> None:

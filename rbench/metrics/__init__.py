@@ -1,0 +1,31 @@
+"""Metrics: one module a metric, found by its name.
+
+A metric is a number that has a value for each unit: text, pair, triplet or query. A suite shows it with `tables:
+[NAME]`, and the command line takes it wherever it takes `--metric`. Tables, intervals, bold, comparisons, claims,
+checks, conditions, reports and figures ask its module for all that they need to know, and hold no list of metrics.
+docs/guide-add-a-metric.md says what a module exports.
+"""
+
+from __future__ import annotations
+
+from rbench.load.metrics import Condition, Metric, Metrics
+from rbench.metrics._observations import Observations, Values
+from rbench.metrics._pooled import by_unit, pooled, pooled_values, values
+from rbench.score import Sample, Share, Tally
+from rbench.spec import Meaning
+
+__all__ = [
+    "Condition",
+    "Meaning",
+    "Metric",
+    "Metrics",
+    "Observations",
+    "Sample",
+    "Share",
+    "Tally",
+    "Values",
+    "by_unit",
+    "pooled",
+    "pooled_values",
+    "values",
+]

@@ -1,0 +1,178 @@
+"""What became of the units of one job, as columns of numpy.
+
+A job's outcomes are read once for all metrics, and only its own are in memory as JSON. Texts and steps are not read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rbench.errors import StoreError
+from rbench.score import Tally
+from rbench.spec import Job, Outcome, Record
+from rbench.storage.runs import Reader, read_fields
+
+Values = NDArray[np.float64]
+Truths = NDArray[np.bool_]
+
+COLUMNS: Mapping[str, Any] = {
+    "example_id": object,
+    "status": object,
+    "skip_reason": object,
+    "label": np.float32,
+    "original_prediction": np.float32,
+    "perturbed_prediction": np.float32,
+    "gold": np.float64,
+    "original_score": np.float64,
+    "perturbed_score": np.float64,
+    "num_queries": np.int32,
+    "num_words": np.int32,
+    "num_words_changed": np.int32,
+    "perturbed_share": np.float64,
+    "words_asked": np.float32,
+    "words_without_candidate": np.float32,
+    "similarity": np.float64,
+    "oracle_label": np.float32,
+    "truncated": np.bool_,
+    "seconds": np.float64,
+}
+"""The fields of an outcome that are columns, with their types. A number that is missing is NaN, a text None."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """The units of one job, in the order of the store; or of several attacks on one victim, see `together`.
+
+    Each field of an outcome in COLUMNS is an attribute, such as `num_queries`: an array with an entry for each unit.
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+    has_oracle: bool = False
+    """Whether an oracle computes the true label of any text of the task."""
+
+    @classmethod
+    def read(cls, store: Reader, job: Job, record: Record, *, has_oracle: bool) -> Self:
+        """Read the outcomes of a complete attack job. Raises StoreError where they are missing or damaged."""
+        return cls._of(read_fields(store, job, record, tuple(COLUMNS)), has_oracle)
+
+    @classmethod
+    def of(cls, outcomes: Iterable[Outcome], *, has_oracle: bool) -> Self:
+        """Make columns of outcomes that are in memory."""
+        return cls._of([tuple(getattr(outcome, name) for name in COLUMNS) for outcome in outcomes], has_oracle)
+
+    @classmethod
+    def _of(cls, rows: Sequence[Sequence[Any]], has_oracle: bool) -> Self:
+        columns = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)
+        made = {name: _array(column, COLUMNS[name]) for name, column in zip(COLUMNS, columns, strict=True)}
+        return cls(made, has_oracle)
+
+    @classmethod
+    def together(cls, attacks: Sequence[Self]) -> Self:
+        """Return for each unit what the attack did that harmed it most, of several on the same victim.
+
+        A unit that errored under one of the attacks counts as errored. The first of the attacks that harmed a unit
+        alike is the one that counts.
+
+        Raises ValueError where the attacks have different units.
+        """
+        same = cls.aligned(attacks)
+        worst = np.stack([one.harm for one in same]).argmin(axis=0)
+        every, names = np.arange(len(same[0])), same[0].columns
+        columns = {name: np.stack([one.columns[name] for one in same])[worst, every] for name in names}
+        return cls(columns, same[0].has_oracle)
+
+    @classmethod
+    def aligned(cls, attacks: Sequence[Self]) -> list[Self]:
+        """Return several attacks on the same victim with their units in the order of the first.
+
+        Raises ValueError where the attacks have different units.
+        """
+        first = attacks[0]
+        return [first, *(one._in_order_of(first) for one in attacks[1:])]
+
+    def _in_order_of(self, other: Self) -> Self:
+        places = {unit: i for i, unit in enumerate(self.unit)}
+        if places.keys() != set(other.unit):
+            raise ValueError("the attacks have different examples")
+        order = np.fromiter((places[unit] for unit in other.unit), dtype=np.int64, count=len(other))
+        return type(self)({name: column[order] for name, column in self.columns.items()}, self.has_oracle)
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        if name not in COLUMNS:
+            raise AttributeError(f"observations have no {name}; their columns are {', '.join(COLUMNS)}")
+        if name not in self.columns:
+            raise StoreError(f"{name} of outcomes is not kept here")
+        return self.columns[name]
+
+    @property
+    def unit(self) -> NDArray[Any]:
+        """The ids of the units."""
+        return self.columns["example_id"]
+
+    @cached_property
+    def counted(self) -> Truths:
+        """The units that can be in a denominator: no error, a word to attack, and of a pair all that scores it."""
+        return ~_equal(self.status, "errored") & _equal(self.skip_reason, None)
+
+    @cached_property
+    def attacked(self) -> Truths:
+        """Those that the victim got right, so that they were attacked."""
+        return self.fell | _equal(self.status, "failed")
+
+    @cached_property
+    def fell(self) -> Truths:
+        """Those on which the attack succeeded."""
+        return _equal(self.status, "succeeded")
+
+    @cached_property
+    def valid(self) -> Truths:
+        """Those that fell to a text which the oracle gives their label."""
+        return self.fell & _equal(self.oracle_label, self.label)
+
+    @cached_property
+    def harm(self) -> NDArray[np.int8]:
+        """Tells attacks on one victim apart by what they did to a unit: the least number counts for all together."""
+        reasoned = ~_equal(self.skip_reason, None)
+        kinds = [_equal(self.status, "errored"), _equal(self.skip_reason, "no words"), reasoned]
+        kinds.append(_equal(self.status, "skipped"))
+        return np.select([*kinds, self.valid, self.fell], range(6), 6).astype(np.int8)
+
+    def tally(self, truncated: int = 0) -> Tally:
+        """Count the units, for shares alone: a tally of several attacks has no mean of queries or words.
+
+        Args:
+            truncated: number of units that were cut to the victim's maximum length.
+        """
+        errored, wordless, unusable, skipped, valid, fell, failed = np.bincount(self.harm, minlength=7).tolist()
+        return Tally(
+            succeeded=valid + fell,
+            failed=failed,
+            skipped=skipped,
+            errored=errored,
+            wordless=wordless,
+            unusable=unusable,
+            truncated=truncated,
+            oracle_valid=valid if self.has_oracle else None,
+        )
+
+
+def _array(column: Sequence[Any], dtype: Any) -> NDArray[Any]:
+    if dtype is not object:
+        return np.array(column, dtype=dtype)
+    made = np.empty(len(column), dtype=object)
+    made[:] = [sys.intern(text) if isinstance(text, str) else text for text in column]  # jobs share their units
+    return made
+
+
+def _equal(column: NDArray[Any], value: Any) -> Truths:
+    return np.asarray(column == value, dtype=bool)

@@ -1,0 +1,57 @@
+"""Compute a metric of what was observed: the value of each unit, and their share or mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from rbench.errors import RbenchError, SuiteError
+from rbench.load.metrics import Metric
+from rbench.metrics._observations import Observations, Values
+from rbench.score import Sample, Share
+
+
+def values(metric: Metric, of: Observations) -> Values:
+    """Return the value of each unit; NaN where it is in no denominator.
+
+    Raises SuiteError where the metric's file is wrong: it raises an exception, returns other than a number for each
+    unit, or values that it says there cannot be.
+    """
+    try:
+        found = np.asarray(metric.value(of), dtype=np.float64)
+    except RbenchError:
+        raise
+    except Exception as error:  # whatever a user's file may raise
+        raise SuiteError(f"the metric {metric.name} raised {type(error).__name__}: {error}") from error
+    if found.shape != (len(of),):
+        said = f"an array of shape {found.shape} for {len(of)} units"
+        raise SuiteError(f"the metric {metric.name} returned {said}: `value` returns a number for each unit")
+    there = found[~np.isnan(found)]
+    low, high = metric.bounds
+    if metric.share and not np.isin(there, (0.0, 1.0)).all():
+        raise SuiteError(f"the metric {metric.name} has SHARE = True, and values other than 0 and 1")
+    if len(there) and not (low <= there.min() and there.max() <= high):
+        raise SuiteError(f"the metric {metric.name} has values outside its BOUNDS, {low:g} to {high:g}")
+    return found
+
+
+def by_unit(metric: Metric, of: Observations) -> dict[str, float]:
+    """Return the values of the units that have one, by the unit's id."""
+    found = values(metric, of)
+    there = ~np.isnan(found)
+    return dict(zip(of.unit[there].tolist(), found[there].tolist(), strict=True))
+
+
+def pooled_values(metric: Metric, found: Iterable[float]) -> Share | Sample:
+    """Return the share or the mean of some values."""
+    numbers = list(found)
+    return Share(round(sum(numbers)), len(numbers)) if metric.share else Sample.of(numbers)
+
+
+def pooled(metric: Metric, parts: Iterable[Share | Sample]) -> Share | Sample:
+    """Return the share or mean of the units of several samples together."""
+    if metric.share:
+        shares = [part for part in parts if isinstance(part, Share)]
+        return Share(sum(part.hits for part in shares), sum(part.n for part in shares))
+    return Sample.pooled(part for part in parts if isinstance(part, Sample))

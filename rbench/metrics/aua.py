@@ -1,0 +1,24 @@
+"""Accuracy under attack: the share of all texts that the victim gets right before and after the attack."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rbench.metrics import Meaning, Observations, Share, Tally, Values
+
+ABOUT = Meaning("Accuracy under attack", "failed / all", "highest", short="AUA")
+OF = "attacks"
+SHARE = True
+TOGETHER = True
+COUNTS = "all examples"
+GATE, PLACE = 1, 4
+
+
+def value(of: Observations) -> Values:
+    """1 for a text that held, 0 for one that fell or that the victim got wrong before the attack."""
+    return np.where(of.counted, of.attacked & ~of.fell, np.nan)
+
+
+def counted(of: Tally) -> Share:
+    """Return the share by the counts of a record."""
+    return of.aua

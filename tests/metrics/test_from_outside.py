@@ -1,0 +1,267 @@
+"""A metric of a user's goes through every verb that takes one, on a RUN with three seeds.
+
+`fast` is a share, `words` is none. What is shown is compared with a loop over the outcomes that the RUN stores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rbench import api
+from rbench.cli import app
+from rbench.errors import SuiteError
+from rbench.load.metrics import Metrics
+from rbench.load.registry import Registry
+from rbench.plan.prepare import Options
+from rbench.report.heat import heat
+from rbench.spec import Outcome
+from rbench.storage.runs import Store
+from rbench.tables import Results, build
+from rbench.tables.formats import LOST
+from rbench.tables.levels import limits, observed
+from tests.tables.conftest import make_suite
+
+FAST = '''\
+"""Fast successes: the share of the attacked texts that fell within 50 queries."""
+
+import numpy as np
+
+from rbench.metrics import Meaning
+
+ABOUT = Meaning("Fast successes", "successes within 50 queries / (succeeded + failed)", "lowest", short="Fast")
+OF = "attacks"
+SHARE = True
+
+
+def value(of):
+    return np.where(of.attacked, of.fell & (of.num_queries <= 50), np.nan)
+'''
+WORDS = '''\
+"""Queries of failures: how often the attack asked before it gave up."""
+
+import numpy as np
+
+from rbench.metrics import Meaning
+
+ABOUT = Meaning("Queries of failures", "mean over the failed", "highest", percent=False, digits=2)
+OF = "attacks"
+SHARE = False
+
+
+def value(of):
+    return np.where(of.status == "failed", of.num_queries, np.nan)
+'''
+ENCODERS = ("minilm", "bert_b")
+SEEDS = (0, 1, 2)
+MakeRun = Callable[..., Store]
+
+
+def fast(one: Outcome) -> float | None:
+    return float(one.status == "succeeded" and one.num_queries <= 50) if one.status in ("succeeded", "failed") else None
+
+
+def words(one: Outcome) -> float | None:
+    return float(one.num_queries) if one.status == "failed" else None
+
+
+BY_HAND = {"fast": fast, "words": words}
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    (folder / "metrics").mkdir(parents=True)
+    (folder / "metrics" / "fast.py").write_text(FAST)
+    (folder / "metrics" / "words.py").write_text(WORDS)
+    return folder
+
+
+@pytest.fixture
+def run(make_run: MakeRun) -> Store:
+    return make_run(make_suite(seeds=SEEDS), sealed=True)
+
+
+def by_hand(store: Store, name: str, encoder: str, task: str = "mr", attack: str = "pwws") -> list[dict[str, float]]:
+    """The values of a cell by example, for each seed in order, with a loop over stored outcomes."""
+    found: dict[int, dict[str, float]] = {}
+    plan = store.plan()
+    assert plan is not None
+    for job in plan.attacks:
+        if job.parts[:2] == (encoder, task) and job.parts[3] == attack:
+            values = {one.example_id: BY_HAND[name](one) for one in store.outcomes(job)}
+            found[job.seed] = {example: value for example, value in values.items() if value is not None}
+    return [found[seed] for seed in SEEDS]
+
+
+def invoke(*words: object) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize("name", ["fast", "words"])
+def test_the_table_has_its_values_and_intervals_with_seeds_as_levels(run: Store, mine: Path, name: str) -> None:
+    cells = json.loads(invoke("table", run.root, "--metric", name, "--format", "json", "--include", mine))["cells"]
+    assert len(cells) == 8
+    for cell in (cell for cell in cells if (cell["task"], cell["attack"]) == ("mr", "pwws")):
+        seeds = by_hand(run, name, cell["encoder"])
+        values = [value for own in seeds for value in own.values()]
+        assert cell["n"] == len(values) > 10 and cell["seeds"] == 3
+        assert cell["value"] == pytest.approx(sum(values) / len(values))
+        wanted = limits([observed(zip(SEEDS, [None] * 3, seeds, strict=True))], shares=name == "fast")
+        assert (cell["low"], cell["high"]) == pytest.approx(wanted)
+        assert cell["low"] < cell["value"] < cell["high"], "not the interval of a value that is always the same"
+    table = build(Results.of(run, Metrics(Registry([mine]))), name)
+    assert table.header == ("Attack", "Encoder", "mr", "mini_nli", "Avg.")
+    shown = cells[0]["value"] * (100 if name == "fast" else 1)
+    for fmt in ("markdown", "latex", "csv"):
+        text = invoke("table", run.root, "--metric", name, "--format", fmt, "--include", mine)
+        assert f"{shown:.1f}" in text or f"{shown:.2f}" in text or repr(cells[0]["value"]) in text, fmt
+    assert "bold" in invoke("table", run.root, "--metric", name, "--include", mine), "its entries are tested"
+
+
+def test_the_layout_full_has_a_column_of_it(run: Store, mine: Path) -> None:
+    made = json.loads(invoke("table", run.root, "--layout", "full", "--format", "json", "--include", mine))
+    row = next(cell for cell in made["cells"] if (cell["encoder"], cell["task"], cell["seed"]) == ("minilm", "mr", 1))
+    own = by_hand(run, "fast", "minilm", attack=row["attack"])[1].values()
+    assert row["scores"]["fast"]["value"] == pytest.approx(sum(own) / len(own))
+    assert row["scores"]["words"]["n"] == len(by_hand(run, "words", "minilm", attack=row["attack"])[1])
+    assert " Fast " in invoke("table", run.root, "--layout", "full", "--include", mine)
+
+
+@pytest.mark.parametrize("name", ["fast", "words"])
+def test_compare_pairs_its_values_example_by_example(run: Store, mine: Path, name: str) -> None:
+    words = ("compare", run.root, "--between", *ENCODERS, "--metric", name, "--include", mine, "--format", "json")
+    cell = next(c for c in json.loads(invoke(*words))["cells"] if (c["task"], c["attack"]) == ("mr", "pwws"))
+    sides = [by_hand(run, name, encoder) for encoder in ENCODERS]
+    pairs = [(a[example], b[example]) for a, b in zip(*sides, strict=True) for example in a.keys() & b.keys()]
+    assert cell["n"] == len(pairs) and cell["metric"] == name
+    assert cell["difference"] == pytest.approx(sum(b - a for a, b in pairs) / len(pairs))
+    if name == "fast":
+        assert cell["only_one"] == sum(a > b for a, b in pairs)
+        text = invoke(*words[:-2], "--show", 1)
+        assert "Only minilm" in text and " alone: example " in text
+
+
+@pytest.mark.parametrize("name", ["fast", "words"])
+def test_claims_speak_of_it(run: Store, mine: Path, name: str, tmp_path: Path) -> None:
+    claims = tmp_path / "claims.yaml"
+    where = "where: {task: mr, attack: pwws}"
+    claims.write_text(f"claims:\n  - {{id: one, metric: {name}, lower: minilm, than: [bert_b], {where}}}\n")
+    (judged,) = api.claims(run.root, claims, [mine])
+    (found,) = judged.judged
+    means = [[v for own in by_hand(run, name, e) for v in own.values()] for e in ENCODERS]
+    assert found.found.one is not None and found.found.difference is not None and not found.found.unpaired
+    both = [by_hand(run, name, e) for e in ENCODERS]
+    shared = [a[i] for a, b in zip(*both, strict=True) for i in a.keys() & b.keys()]
+    assert found.found.one == pytest.approx(sum(shared) / len(shared))
+    assert len(shared) <= min(map(len, means))
+    with pytest.raises(SuiteError, match=f'unknown metric of a claim "{name}"'):
+        api.claims(run.root, claims)
+
+
+def test_a_baseline_keeps_its_values_and_a_check_judges_them(run: Store, mine: Path, tmp_path: Path) -> None:
+    file = tmp_path / "baseline.json"
+    invoke("baseline", run.root, "--out", file, "--metric", "fast", "--include", mine)
+    found = api.check(run.root, file, metric=["fast"], include=[mine], allow_undecided=True)
+    row = next(one for one in found.rows if one.key == ("minilm", "mr", "clean", "pwws"))
+    seeds = by_hand(run, "fast", "minilm")
+    values = [value for own in seeds for value in own.values()]
+    assert row.before == row.after == pytest.approx(sum(values) / len(values))
+    assert row.judged is not None and (row.judged.rise, row.judged.n) == (0.0, len(values))
+    result = CliRunner().invoke(
+        app, ["check", str(run.root), "--baseline", str(file), "--metric", "fast", "--include", str(mine)]
+    )
+    assert "fast successes" in result.output
+    api.write_baseline([run.root], tmp_path / "bare.json")
+    for metric, why in (("fast", "keeps no values of fast; make it again: rbench baseline RUN --metric fast"),):
+        refused = CliRunner().invoke(
+            app,
+            [
+                *("check", str(run.root), "--baseline", str(tmp_path / "bare.json")),
+                *("--metric", metric, "--include", str(mine)),
+            ],
+        )
+        assert refused.exit_code == 2 and why in " ".join(refused.output.split())
+    refused = CliRunner().invoke(
+        app, ["baseline", str(run.root), "--out", str(file), "--metric", "words", "--include", str(mine)]
+    )
+    assert refused.exit_code == 2 and "words cannot be checked: a check judges shares" in " ".join(
+        refused.output.split()
+    )
+
+
+@pytest.mark.parametrize("name", ["fast", "words"])
+def test_conditions_of_a_run_are_on_it(run: Store, mine: Path, name: str) -> None:
+    seeds = by_hand(run, name, "minilm")
+    values = [value for own in seeds for value in own.values()]
+    scale = 100 if name == "fast" else 1
+    wanted = api.conditions([f"{name} < 60" if name == "fast" else f"{name} > 1"], [mine])
+    met = {one.cell: one for one in api.met(run.root, wanted, [mine]).met}
+    assert met["minilm/mr/clean/pwws"].value == pytest.approx(sum(values) / len(values))
+    assert f"{scale * sum(values) / len(values):.1f}" in str(met["minilm/mr/clean/pwws"])
+    with pytest.raises(SuiteError, match=f'unknown metric "{name}"'):
+        api.conditions([f"{name} > 1"])
+
+
+def test_the_report_and_figures_show_it(run: Store, mine: Path) -> None:
+    results = Results.of(run, Metrics(Registry([mine])))
+    shown = {one.name: one for one in heat(results)}
+    assert next(iter(shown)) == "asr" and {"fast", "words"} <= shown.keys()
+    cell = next(c for c in shown["fast"].cells if c.key == ("pwws", "minilm", "clean", "mr"))
+    values = [value for own in by_hand(run, "fast", "minilm") for value in own.values()]
+    assert cell.value == pytest.approx(sum(values) / len(values))
+    options = {"robustness": "fast", "quality": "words", "task": "mr", "attack": "pwws"}
+    figure = api.figure(run.root, "front", options, include=[mine])
+    (axes,) = figure.axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Fast successes (%)", "Queries of failures")
+    assert "Fast pwws" in api.table(run.root, metric="quality", attacked="fast", include=[mine])
+
+
+def test_rbench_lists_it_and_suites_name_it(mine: Path, tmp_path: Path) -> None:
+    listed = invoke("list", "metrics", "--include", mine)
+    assert "fast" in listed and "Fast successes: the share of the attacked texts" in listed
+    assert "num_queries <= 50" in invoke("list", "metrics", "fast", "--include", mine)
+    suite = tmp_path / "s.yaml"
+    suite.write_text(
+        "name: s\nencoders: [mini-bert]\ntasks: [mini-sentiment]\nattacks: [pwws]\nnum_examples: 2\nresources: mini\n"
+        "tables: [fast, {metric: words, bold: best}]\n"
+    )
+    plan = api.plan(suite, Options(include=(mine,))).plan
+    assert [table.metric for table in plan.suite.tables] == ["fast", "words"]
+    without = {job.key for job in api.plan(suite, Options(include=(mine,))).plan.jobs}
+    suite.write_text(suite.read_text().replace("tables: [fast, {metric: words, bold: best}]\n", ""))
+    assert without == {job.key for job in api.plan(suite, Options()).plan.jobs}, "a metric enters no key"
+
+
+def test_a_run_that_keeps_counts_alone_says_so_in_the_cell(make_run: MakeRun, mine: Path) -> None:
+    store = make_run(name="bare")
+    text = api.table(store.root, metric="fast", include=[mine])
+    assert LOST in text and "it is computed from outcomes, and the RUN keeps none" in " ".join(text.split())
+    cells = json.loads(api.table(store.root, metric="fast", fmt="json", include=[mine]))["cells"]
+    assert all(cell["value"] is None and cell["lost"] == LOST for cell in cells)
+    assert LOST not in api.table(store.root, metric="asr", include=[mine])
+    assert LOST in api.table(store.root, layout="full", include=[mine])
+
+
+WRONG = [
+    ("ABOUT = Meaning", "ABOUTS = Meaning", "missing: ABOUT"),
+    ('OF = "attacks"', 'OF = "attack"', 'unknown condition "attack"; did you mean attacks'),
+    ("def value(of):", "def value(of, more):", "this one takes"),
+    ("<= 50)", "<= fifty)", "the metric fast raised NameError"),
+    ("return np.where", "return 1 #", "an array of shape"),
+    ("of.fell & (of.num_queries <= 50)", "of.num_queries", "SHARE = True, and values other than 0 and 1"),
+    ("of.num_queries <= 50", "of.queries <= 50", "observations have no queries; their columns are"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), WRONG)
+def test_a_file_that_is_wrong_is_told_in_one_line(run: Store, mine: Path, old: str, new: str, said: str) -> None:
+    (mine / "metrics" / "fast.py").write_text(FAST.replace(old, new))
+    result = CliRunner().invoke(app, ["table", str(run.root), "--metric", "fast", "--include", str(mine)])
+    assert result.exit_code == 2 and said in " ".join(result.output.split()) and "Traceback" not in result.output

@@ -1,0 +1,157 @@
+"""Several attacks on one victim at once, against counts by hand and by a loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbench.errors import SuiteError
+from rbench.metrics import Metrics, Observations, by_unit
+from rbench.score import Fallen
+from rbench.spec import Outcome
+
+METRICS = Metrics()
+KINDS: dict[str, dict[str, Any]] = {
+    "errored": {"status": "errored"},
+    "no words": {"status": "skipped", "skip_reason": "no words"},
+    "unusable": {"status": "skipped", "skip_reason": "gold outside the scale"},
+    "skipped": {"status": "skipped"},
+    "valid": {"status": "succeeded", "label": 1, "oracle_label": 1},
+    "succeeded": {"status": "succeeded", "label": 1, "oracle_label": 0},
+    "failed": {"status": "failed", "label": 1},
+}
+FELL = {"valid", "succeeded"}
+
+# Six texts under two attacks: both, only the first, only the second, none, misclassified, errored in the second.
+FIRST = ["valid", "succeeded", "failed", "failed", "skipped", "valid"]
+SECOND = ["succeeded", "failed", "valid", "failed", "skipped", "errored"]
+
+
+def seen(kinds: list[str], *, oracle: bool = True) -> Observations:
+    outcomes = [Outcome(example_id=f"{i}", original=None, **KINDS[kind]) for i, kind in enumerate(kinds)]
+    return Observations.of(outcomes, has_oracle=oracle)
+
+
+def fallen(*attacks: list[str]) -> Fallen:
+    same = Observations.aligned([seen(one) for one in attacks])
+    attacked = np.logical_and.reduce([one.attacked for one in same])
+    return Fallen.of(np.stack([one.fell[attacked] for one in same], axis=1))
+
+
+def test_by_hand() -> None:
+    tally = Observations.together([seen(FIRST), seen(SECOND)]).tally(truncated=2)
+    assert (tally.succeeded, tally.failed, tally.skipped, tally.errored, tally.truncated) == (3, 1, 1, 1, 2)
+    assert tally.oracle_valid == 2, "the second fell, but never with the label that it had"
+    assert tally.score("asr").value == 0.75
+    assert tally.score("aua").value == 0.2
+    assert Observations.together([seen(FIRST, oracle=False)]).tally().oracle_valid is None
+    found = fallen(FIRST, SECOND)
+    assert (found.n, found.any, found.all, found.fell_to, found.only) == (4, 3, 1, (2, 2), (1, 1))
+    assert Fallen.pooled([found, found]) == Fallen(n=8, any=6, all=2, fell_to=(4, 4), only=(2, 2))
+
+
+def test_units_are_put_in_one_order_and_others_are_refused() -> None:
+    outcomes = [Outcome(example_id=f"{i}", original=None, **KINDS[kind]) for i, kind in enumerate(SECOND)]
+    turned = Observations.of(outcomes[::-1], has_oracle=True)
+    whole = Observations.together([seen(FIRST), seen(SECOND)])
+    other = Observations.together([seen(FIRST), turned])
+    assert whole.unit.tolist() == other.unit.tolist() and whole.status.tolist() == other.status.tolist()
+    with pytest.raises(ValueError, match="different examples"):
+        Observations.together([seen(FIRST), seen(["failed"])])
+
+
+@given(
+    st.integers(1, 12).flatmap(
+        lambda n: st.lists(st.lists(st.sampled_from([*KINDS]), min_size=n, max_size=n), min_size=1, max_size=5)
+    )
+)
+def test_all_attacks_together_are_what_a_loop_over_examples_counts(rows: list[list[str]]) -> None:
+    tally, found = Observations.together([seen(row) for row in rows]).tally(), fallen(*rows)
+    expected = dict.fromkeys(("succeeded", "failed", "skipped", "errored", "wordless", "unusable"), 0)
+    alone = [0] * len(rows)
+    everywhere = 0
+    for column in zip(*rows, strict=True):
+        fell = [one in FELL for one in column]
+        if "errored" in column:
+            expected["errored"] += 1
+        elif "no words" in column:
+            expected["wordless"] += 1
+        elif "unusable" in column:
+            expected["unusable"] += 1
+        elif "skipped" in column:
+            expected["skipped"] += 1
+        elif any(fell):
+            expected["succeeded"] += 1
+            everywhere += all(fell)
+            if fell.count(True) == 1:
+                alone[fell.index(True)] += 1
+        else:
+            expected["failed"] += 1
+    assert {name: getattr(tally, name) for name in expected} == expected
+    assert (found.n, found.any, found.all, list(found.only)) == (tally.attacked, tally.succeeded, everywhere, alone)
+
+
+def test_pairs_that_cannot_be_scored_are_in_no_denominator() -> None:
+    one = seen(["failed", "succeeded", "unusable", "unusable"])
+    tally = Observations.together([one, one]).tally()
+    assert (tally.unusable, tally.total, tally.score("aua").value) == (2, 2, 0.5)
+    assert by_unit(METRICS["aua"], one) == {"0": 1.0, "1": 0.0}
+
+
+def test_what_counts_for_a_share_is_what_the_tally_divides() -> None:
+    """Of six texts one errored in the second attack; a text that the victim misread counts before an attack alone."""
+    one = seen(SECOND)
+    for name in ("asr", "oracle_asr", "aua", "clean"):
+        found = by_unit(METRICS[name], one)
+        assert (sum(found.values()), len(found)) == getattr(one.tally(), name), name
+    assert by_unit(METRICS["clean"], one)["4"] == 0 and "4" not in by_unit(METRICS["asr"], one)
+    assert by_unit(METRICS["oracle_asr"], seen(SECOND, oracle=False)) == {}
+
+
+@st.composite
+def outcomes(draw: st.DrawFn) -> Outcome:
+    """Any outcome of an attack on a text with a class, with an oracle that may be unable to read the text."""
+    status = draw(st.sampled_from(["succeeded", "failed", "skipped", "errored"]))
+    words = draw(st.integers(1, 9))
+    changed = draw(st.integers(0, words))
+    more: dict[str, Any] = {}
+    if status == "skipped":
+        more["skip_reason"] = draw(st.sampled_from([None, "no words", "empty sentence"]))
+    if status == "succeeded":
+        more |= {"perturbed_share": changed / words, "oracle_label": draw(st.sampled_from([None, 0, 1]))}
+    return Outcome(
+        example_id="x",
+        status=status,
+        original=None,
+        label=draw(st.sampled_from([0, 1])),
+        num_queries=draw(st.integers(1, 99)),
+        num_words=words,
+        num_words_changed=changed,
+        seconds=draw(st.integers(0, 99)) / 8,
+        **more,
+    )
+
+
+@given(st.lists(outcomes(), max_size=12))
+def test_the_mean_over_examples_is_the_metric_of_the_record(made: list[Outcome]) -> None:
+    """Two places compute these numbers: what a record counts, and the values of units."""
+    from rbench.metrics import Tally, pooled_values, values
+
+    tally, seen = Tally.of(made, oracle=True), Observations.of(made, has_oracle=True)
+    for metric in METRICS.all("attacks", "victims"):
+        assert metric.counted is not None, "records have all that a built-in metric needs"
+        found = values(metric, seen)
+        mine, stored = pooled_values(metric, found[~np.isnan(found)]), metric.counted(tally)
+        assert mine.n == stored.n, metric.name
+        assert mine.mean == (pytest.approx(stored.mean) if stored.n else None), metric.name
+
+
+def test_an_unknown_metric_is_an_error_with_the_nearest_names() -> None:
+    with pytest.raises(SuiteError, match=r'unknown metric "quries"; did you mean queries\?'):
+        METRICS["quries"]
+    with pytest.raises(AttributeError, match="observations have no num_querys; their columns are"):
+        seen(FIRST).num_querys  # noqa: B018
