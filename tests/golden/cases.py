@@ -9,7 +9,7 @@ from tests.golden.case import Case
 CASES: dict[str, Case] = {
     case.name: case for part in (objectives, strategies, attacks, shared) for case in part.cases()
 }
-BUNDLED = ("rbench/train/objectives", "rbench/finetune", "rbench/build", "attacks")
+BUNDLED = ("rbench/train/objectives", "rbench/finetune", "attacks")
 """Folders in which each file that has no underscore in front is a module that decides results."""
 
 
