@@ -4,44 +4,44 @@ The unit is an example. All encoders of a suite are attacked on the same ones, s
 example. Where a method was trained or fine-tuned several times, these repetitions are draws of their own, and three
 trainings count as three, not as three times n.
 
-| trainings, fine-tunings | interval                                              | p value       |
-|-------------------------|-------------------------------------------------------|---------------|
-| 1 and 1, shares         | Newcombe (1998), method 10, from the paired table     | exact McNemar |
-| 1 and 1, means          | Student's t on the differences                        | the same t    |
-| 1 and several           | Student's t on fine-tuning seeds, and shared texts    | the same t    |
-| several and any         | Welch's t on the trainings, and a part for examples   | the same t    |
-| several and 1, 2 seeds+ | Welch's t on the trainings, and a part for the seeds  | the same t    |
+| trainings, fine-tunings | draws                                       | interval of shares         | p value       |
+|-------------------------|---------------------------------------------|----------------------------|---------------|
+| 1 and 1                 | none                                        | Newcombe (1998), method 10 | exact McNemar |
+| 1 and several           | fine-tuning seeds' differences              | that of effective counts   | inverts it    |
+| several and any         | trainings of each encoder, unpaired (Welch) | that of effective counts   | inverts it    |
+| several and 1, 2 seeds+ | trainings of the one, and fine-tuning seeds | that of effective counts   | inverts it    |
 
 Trainings of two methods have nothing in common, so their means are compared unpaired, as Welch (1947) does. All attack
-the same texts. What a text adds in every training does not vary between them, so it is added: the covariance of its
-differences between trainings. So is what a text adds in all seeds that attacked it. Where one encoder has a single
-training and several fine-tuning seeds, the variance of the seeds' differences takes the place of that part: it holds
-what its own fine-tunings vary by, and the examples of each seed. Degrees of freedom are Satterthwaite's.
-
-Two seeds or three trainings may agree to the last example by chance. Their spread is then unknown, and not 0: shares
-are judged as one victim each, on the examples pooled; means have no interval and no p.
+the same texts, and what a text adds in each of them does not vary between them: it is a level of its own. How levels
+are joined to an interval, `score.levels` says. Means, such as queries, have a symmetric interval. Where one encoder
+has a single training and several fine-tuning seeds, the seeds' differences are draws beside the other's trainings: they
+hold what its own fine-tunings vary by.
 
 Where one of the encoders has a single training (another method, or weights as published), the verdict is about these
-weights and says nothing about another training. `benchmarks/coverage.py` simulates how often each interval holds.
+weights and says nothing about another training. `benchmarks/coverage_of_intervals.py` simulates how often
+each interval holds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
+from rbench.score.levels import Spread, chances, inverted, joined, solved
 from rbench.score.power import POWER, smallest_of_pairs
 from rbench.score.statistics import wilson
 
 Values = NDArray[np.float64]
 Groups = NDArray[np.int64]
-NOTHING = 1e-24
-"""Variances below this are rounding errors of values that do not vary."""
+CLASSES = 20
+"""Of draws' variance, for the power of shares."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,16 @@ class Difference:
     only_one: int | None = None
     """Shares: pairs in which `one` is 1 and `other` is 0; None where examples are not paired, and for other values."""
     only_other: int | None = None
-    smallest: float | None = None
-    """The smallest true difference that a sample like this shows with a power of 0.8 at this confidence."""
+    shows: Callable[[], float | None] | None = field(default=None, compare=False, repr=False)
+    """Computes `smallest`, which takes longer than all else and is rarely asked for."""
     trainings: tuple[int, int] = (1, 1)
     """Number of trainings of either encoder. The verdict is about these weights of one that has a single training."""
     seeds: int = 1
+
+    @cached_property
+    def smallest(self) -> float | None:
+        """The smallest true difference that a sample like this shows with a power of 0.8 at this confidence."""
+        return self.shows() if self.shows is not None else None
 
     def significant(self, alpha: float = 0.05) -> bool:
         """Whether p is below alpha."""
@@ -134,35 +139,103 @@ def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95) -> 
     common: dict[str, Any] = {"n": n, "trainings": trainings, "seeds": seeds}
     if shares:
         common |= {"only_one": only[0], "only_other": only[1]}
-    if shares and ((*trainings, seeds) == (1, 1, 1) or not any(only)):
-        return _one_victim_each(sample, only, confidence, common)
-    variance, freedom = variance_of_mean(sample)
-    if shares and variance <= NOTHING:
-        return _one_victim_each(sample, only, confidence, common)
-    found = _by_t(float(sample.differences.mean()), (variance, freedom), confidence, common)
-    # No two shares are further apart than 1, so such a sample shows no difference with that power.
-    return replace(found, smallest=None) if shares and (found.smallest or 0) > 1 else found
+    spread = spread_of(sample)
+    if shares:
+        return _of_shares(sample, spread, only, confidence, common)
+    return _of_means(float(sample.differences.mean()), spread, confidence, common)
 
 
-def _one_victim_each(
-    sample: PairedSample, only: tuple[int, ...], confidence: float, common: dict[str, Any]
+def _of_shares(
+    sample: PairedSample, spread: Spread, only: tuple[int, ...], confidence: float, common: dict[str, Any]
 ) -> Difference:
-    # A text that several trainings or seeds attacked counts once: the counts are those of one of them, on average.
-    repeats = len(sample.one) / len(np.unique(sample.texts))
-    n, both, first, second = (
-        count / repeats for count in (len(sample.one), float(np.sum(sample.one * sample.other)), *only)
-    )
-    low, high = newcombe(both, first, second, n - both - first - second, confidence)
-    # Of no discordant pair the rate is unknown, not 0: its upper limit says what could have been seen.
-    rate = (first + second) / n if first + second else _wilson(0, n, confidence)[1]
+    n, texts = len(sample.one), len(np.unique(sample.texts))
+    shares = [count / n for count in (float(np.sum(sample.one * sample.other)), *only)]
+    value = shares[2] - shares[1]
+    size = effective_size(spread, shares[1] + shares[2] - value**2, texts, n)
+
+    def limits(wanted: float) -> tuple[float, float]:
+        found = size(wanted)
+        both, first, second = (found * share for share in shares)
+        return newcombe(both, first, second, max(found - both - first - second, 0.0), wanted)
+
+    low, high = limits(confidence)
+    p = inverted(limits, 0.0) if spread.draw_freedom else mcnemar(*only)
     return Difference(
-        value=(second - first) / n,
+        value,
         low=low,
         high=high,
-        p=mcnemar(round(first), round(second)),
-        smallest=smallest_of_pairs(round(n), rate, confidence),
+        p=p,
+        shows=lambda: smallest_share(spread, shares, size(0), confidence),
         **common,
     )
+
+
+def smallest_share(spread: Spread, shares: Sequence[float], texts: float, confidence: float) -> float | None:
+    """Return the smallest true difference of two shares that shows, in whole texts; None where none is sure to.
+
+    Several victims show no less than as many texts with one victim each. What they show is decided by the interval: a
+    difference is seen where it excludes 0.
+    """
+    both, first, second = shares
+    # Of no discordant pair the rate is unknown, not 0: its upper limit says what could have been seen.
+    rate = first + second or _wilson(0, texts, confidence)[1]
+    alone = smallest_of_pairs(round(texts), rate, confidence)
+    if alone is None or not spread.draw_freedom:
+        return alone
+
+    differing = max(0.0, spread.draws - spread.noise)
+    explained = spread.noise / spread.texts if spread.texts else 1.0
+
+    def of_texts(away: float) -> float:
+        return (max(rate, away) - away**2) / texts
+
+    def lower_limit(away: float, shown: float) -> float:
+        """Return that of a difference that is observed to be `away`, with draws that vary `shown` times as expected."""
+        discordant, one = max(rate, away), of_texts(away)
+        draws = shown * (differing + explained * one)
+        assumed = Spread(one, spread.text_freedom, draws, spread.draw_freedom, explained * one)
+        size = assumed.effective(one * texts, confidence) if one else texts
+        same = (1 - discordant) / (1 - rate) if rate < 1 else 0.0
+        fell, only, rest = (size * share for share in (both * same, (discordant - away) / 2, (discordant + away) / 2))
+        return newcombe(fell, only, rest, max(size - fell - only - rest, 0.0), confidence)[0]
+
+    needed = []
+    for shown in chances(spread.draw_freedom, CLASSES).tolist():
+        low, high = 0.0, 1.0
+        while high - low > 1e-3:
+            middle = (low + high) / 2
+            low, high = (low, middle) if lower_limit(middle, shown) > 0 else (middle, high)
+        needed.append(high if high < 1 else math.inf)
+
+    def power(away: float) -> float:
+        error = math.sqrt(of_texts(away) + differing) or 1e-9
+        return float(np.mean(ndtr((away - np.array(needed)) / error)))
+
+    found = max(alone, solved(power, 0.5, 1.0))
+    # A difference is a number of texts, so the next larger one is meant.
+    return math.ceil(found * texts - 1e-9) / texts if found <= 1 - 1 / texts and power(found) >= POWER - 0.01 else None
+
+
+def effective_size(spread: Spread, unit: float, texts: int, n: int) -> Callable[[float], float]:
+    """Return a function from confidence to the number of texts, each with one victim, that say as much of a share.
+
+    It is at most n. Where no value varies (`unit` is 0), and of one victim, each text counts once. At confidence 0 it
+    is that of texts alone, given the victims.
+
+    Args:
+        spread: of the mean.
+        unit: the variance of one observation.
+        texts: the number of different texts.
+        n: the number of observations.
+    """
+    alone = spread._replace(texts=max(spread.texts, unit / n))
+
+    def size(confidence: float) -> float:
+        if unit <= 0 or not spread.draw_freedom:
+            return float(texts)
+        return float(alone.effective(unit, confidence) if confidence else unit / alone.texts)
+
+    return size
 
 
 def mcnemar(only_one: int, only_other: int) -> float:
@@ -204,90 +277,70 @@ def _wilson(count: float, n: float, confidence: float) -> tuple[float, float]:
     return limits
 
 
-def _by_t(value: float, spread: tuple[float, float], confidence: float, common: dict[str, Any]) -> Difference:
-    from scipy import stats
+def _of_means(value: float, spread: Spread, confidence: float, common: dict[str, Any]) -> Difference:
+    if not spread.known:
+        told = spread.text_freedom or spread.draw_freedom
+        return Difference(value=value, p=None if value or not told else 1.0, **common)
+    low, high = spread.interval(value, confidence)
+    shows = partial(spread.smallest, confidence)
+    return Difference(value, low=low, high=high, p=spread.p(value), shows=shows, **common)
 
-    variance, freedom = spread
-    error = math.sqrt(variance)
-    if variance <= NOTHING or not freedom:
-        return Difference(value=value, p=None if value or not freedom else 1.0, **common)
-    reach = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * error
-    return Difference(
-        value=value,
-        low=value - reach,
-        high=value + reach,
-        p=float(2 * stats.t.sf(abs(value) / error, freedom)),
-        smallest=_smallest(error, freedom, confidence),
-        **common,
+
+def spread_of(sample: PairedSample) -> Spread:
+    """Return the variance of the mean difference, by levels."""
+    trained = max(sample.trainings) > 1
+    texts, runs = _numbered(sample.texts), _numbered(sample.trained, sample.seed)
+    if not trained and sample.seeds == 1:
+        return Spread(*of_groups(sample.differences, texts))
+    draws, groups = [], sample.trained
+    if trained:
+        draws = [of_groups(sample.one, sample.training), of_groups(sample.other, sample.other_training)]
+    if not trained or (min(sample.trainings) == 1 and sample.seeds > 1):
+        draws.append(of_groups(sample.differences, sample.seed))
+        groups = sample.seed
+    rest = within(sample.differences, runs) / len(runs)
+    shared, apart = (
+        float(np.sum(np.bincount(index, weights=rest) ** 2)) for index in (texts, _numbered(texts, groups))
     )
+    return Spread(shared, int(texts.max()), *joined(draws), noise(shared, apart, len(np.unique(groups))))
 
 
-def variance_of_mean(sample: PairedSample) -> tuple[float, float]:
-    """Return the variance of the mean difference, and its degrees of freedom (0 where it cannot be estimated)."""
-    if max(sample.trainings) > 1:
-        single = min(sample.trainings) == 1 and sample.seeds > 1
-        parts = [
-            _of_means(sample.one, sample.training),
-            _of_means(sample.other, sample.other_training),
-            _of_seeds(sample) if single else _of_texts(sample),
-        ]
-    elif sample.seeds > 1:
-        parts = [_of_seeds(sample)]
-    else:
-        parts = [_of_means(sample.differences, sample.example)]
-    variance = sum(part for part, _ in parts)
-    spread = sum(part**2 / freedom for part, freedom in parts if freedom)
-    return variance, variance**2 / spread if spread else max(freedom for _, freedom in parts)
+def noise(shared: float, apart: float, groups: int) -> float:
+    """Return the part of a variance between groups that texts explain, in 0..`shared`.
+
+    Args:
+        shared: the variance of the mean by texts, each text one unit.
+        apart: the same, each text in each group one unit. It is smaller by what a text adds in several groups, of which
+            a spread between groups has nothing.
+        groups: their number.
+    """
+    return min(max(shared - (shared - apart) * groups / (groups - 1), 0.0), shared)
 
 
-def _of_means(values: Values, groups: Groups) -> tuple[float, int]:
+def within(values: Values, victims: Groups) -> Values:
+    """Return each value's distance from the mean of its victim, so long that the squares' expectation is the variance.
+
+    Args:
+        values: (n,).
+        victims: number of each value's victim, (n,).
+    """
+    sizes = np.bincount(victims)
+    means = np.bincount(victims, weights=values) / np.maximum(sizes, 1)
+    longer = np.sqrt(sizes / np.maximum(sizes - 1, 1))
+    found: Values = (values - means[victims]) * longer[victims]
+    return found
+
+
+def of_groups(values: Values, groups: Groups) -> tuple[float, int]:
     """Return the variance of the mean of groups' means, and its degrees of freedom; zeros for one group."""
     _, index = np.unique(groups, return_inverse=True)
     means = np.bincount(index, weights=values) / np.bincount(index)
     return (float(means.var(ddof=1)) / len(means), len(means) - 1) if len(means) > 1 else (0.0, 0)
 
 
-def _of_seeds(sample: PairedSample) -> tuple[float, int]:
-    """Return the variance of the mean by fine-tuning seeds and the texts that they share, and its degrees of freedom.
-
-    The freedom is that of the seeds: the many texts say nothing of how well a few seeds' spread is known.
-    """
-    between, freedom = _of_means(sample.differences, sample.seed)
-    return between + _shared(sample, sample.seed), freedom
-
-
-def _of_texts(sample: PairedSample) -> tuple[float, int]:
-    """Return what texts add beyond what varies between trainings, and its degrees of freedom."""
-    return _shared(sample, sample.trained), len(np.unique(sample.texts)) - 1
-
-
-def _shared(sample: PairedSample, groups: Groups) -> float:
-    """Return what texts add to the variance of the mean beyond what varies between groups (trainings, or seeds).
-
-    A text that several groups attacked adds something to each of their means, which does not vary between them. It is
-    the mean covariance of two groups' means: that of the differences on the same text, each taken from the mean of its
-    training and seed.
-    """
-    runs = _numbered(sample.trained, sample.seed)
-    means = np.bincount(runs, weights=sample.differences) / np.bincount(runs)
-    rest = (sample.differences - means[runs]) / len(runs)
-    in_all, in_one = (
-        float(np.sum(np.bincount(index, weights=rest) ** 2))
-        for index in (_numbered(sample.texts), _numbered(sample.texts, groups))
-    )
-    several = len(np.unique(groups))
-    return max(in_all - in_one, 0.0) * several / (several - 1)
-
-
 def _numbered(*keys: Groups) -> Groups:
     """Number the different combinations of the keys from 0 on."""
     return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].ravel()
-
-
-def _smallest(error: float, freedom: float, confidence: float) -> float:
-    from scipy import stats
-
-    return float((stats.t.ppf(0.5 + confidence / 2, freedom) + stats.t.ppf(POWER, freedom)) * error)
 
 
 def numbered(names: Iterable[Hashable]) -> Groups:

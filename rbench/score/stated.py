@@ -16,10 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from rbench.score.levels import Spread
 from rbench.score.paired import Difference
-from rbench.score.power import POWER
+
+ENDLESS = 1e6
+"""Degrees of freedom of the normal distribution, where Student's t needs a number."""
 
 
 class Term(NamedTuple):
@@ -60,7 +64,7 @@ def combine_stated(terms: Sequence[Term], *, bound: float = 0.0, confidence: flo
         low=limits[0],
         high=limits[1],
         p=float(2 * stats.t.sf(abs(value - bound) / towards, freedom)) if towards else float(value == bound),
-        smallest=float(stats.t.ppf(0.5 + confidence / 2, freedom) + stats.t.ppf(POWER, freedom)) * max(errors),
+        shows=partial(Spread(max(errors) ** 2, min(freedom, ENDLESS)).smallest, confidence),
         trainings=(several[0], several[1]),
     )
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rbench.score.combined import Part, combine, inverted
+from rbench.score.combined import Part, combine
+from rbench.score.levels import inverted
 from rbench.score.paired import Difference, PairedSample, compare, newcombe, numbered
 from rbench.score.stated import Term, combine_stated
 from rbench.spec.claimed import WAYS, CellOf, Comparison, Group

@@ -14,7 +14,7 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as peer_mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from rbench.score.paired import Difference, PairedSample, compare, holm, mcnemar, newcombe, variance_of_mean
+from rbench.score.paired import Difference, PairedSample, compare, holm, mcnemar, newcombe, spread_of
 
 
 def sample(one: list[float], other: list[float], training: list[int] | None = None, **more: list[int]) -> PairedSample:
@@ -101,20 +101,25 @@ def test_numbers_of_one_victim_each_are_judged_by_a_paired_t_test() -> None:
 
 
 def test_trainings_are_compared_as_welch_does_where_examples_add_nothing() -> None:
-    """Where no example is attacked in two trainings, what examples add is zero."""
-    drawn = crossed(4, 1, 30, np.random.default_rng(2), sd=0.7)
-    apart = dataclasses.replace(drawn, example=np.arange(len(drawn.one)))
-    means = [[values[drawn.training == t].mean() for t in range(4)] for values in (drawn.one, drawn.other)]
-    peer = stats.ttest_ind(means[1], means[0], equal_var=False)
-    found = compare(apart, shares=True)
+    """Values of whole trainings, each of one example of its own."""
+    rng = np.random.default_rng(2)
+    one, other = rng.normal(0, 1, 4), rng.normal(0.5, 3, 4)
+    rows = np.arange(4)
+    found = compare(PairedSample(one, other, rows, np.zeros(4, int), rows, rows), shares=False)
+    peer = stats.ttest_ind(other, one, equal_var=False)
     assert found.p == pytest.approx(peer.pvalue)
     assert (found.low, found.high) == pytest.approx(tuple(peer.confidence_interval()))
 
 
-def test_what_examples_add_is_their_covariance_between_trainings() -> None:
+def test_an_example_that_all_trainings_attacked_is_one_draw_of_the_part_of_examples() -> None:
     drawn = crossed(3, 2, 25, np.random.default_rng(3), sd=0.4)
     cube = drawn.differences.reshape(3, 2, 25)
     centred = cube - cube.mean(axis=2, keepdims=True)
+    means = [values.reshape(3, -1).mean(axis=1) for values in (drawn.one, drawn.other)]
+    found = spread_of(drawn)
+    assert found.draws == pytest.approx(sum(np.var(one, ddof=1) / 3 for one in means))
+    assert found.texts == pytest.approx(float(np.sum(centred.sum(axis=0) ** 2)) * 25 / 24 / 150**2)
+    assert found.text_freedom == 49
     products = [
         centred[a, s, e] * centred[b, s, e]
         for a in range(3)
@@ -123,9 +128,8 @@ def test_what_examples_add_is_their_covariance_between_trainings() -> None:
         for s in (0, 1)
         for e in range(25)
     ]
-    means = [values.reshape(3, -1).mean(axis=1) for values in (drawn.one, drawn.other)]
-    expected = sum(np.var(one, ddof=1) / 3 for one in means) + max(0.0, float(np.mean(products))) / 50
-    assert variance_of_mean(drawn)[0] == pytest.approx(expected)
+    covariance = float(np.mean(products)) / 50 * 25 / 24
+    assert found.noise == pytest.approx(found.texts - covariance)
 
 
 def test_examples_that_are_hard_for_one_method_in_every_training_widen_the_interval() -> None:
@@ -140,7 +144,7 @@ def test_examples_that_are_hard_for_one_method_in_every_training_widen_the_inter
 
 def test_three_trainings_count_as_three() -> None:
     drawn = crossed(3, 1, 2000, np.random.default_rng(3), sd=1.0)
-    assert 1.9 < variance_of_mean(drawn)[1] < 5
+    assert 1.9 < spread_of(drawn).draw_freedom < 5
     first = drawn.training == 0
     apart = compare(drawn, shares=True)
     one_encoder = compare(
@@ -160,18 +164,17 @@ def test_an_encoder_with_one_training_adds_nothing_of_its_own() -> None:
     drawn = crossed(3, 1, 100, np.random.default_rng(5), sd=0.5)
     fixed = dataclasses.replace(drawn, other=np.tile(drawn.other[:100], 3), other_training=np.zeros(300, int))
     means = drawn.one.reshape(3, 100).mean(axis=1)
-    variance, _ = variance_of_mean(fixed)
-    assert variance >= np.var(means, ddof=1) / 3
+    assert spread_of(fixed).draws == pytest.approx(np.var(means, ddof=1) / 3)
     assert compare(fixed, shares=True).trainings == (3, 1)
 
 
 def test_seeds_of_fine_tuning_are_the_sample_where_there_is_one_training() -> None:
     drawn = crossed(1, 4, 50, np.random.default_rng(4))
     means = [drawn.differences[drawn.seed == s].mean() for s in range(4)]
-    found = compare(drawn, shares=True)
+    found, spread = compare(drawn, shares=True), spread_of(drawn)
     assert (found.trainings, found.seeds) == ((1, 1), 4)
     assert found.value == pytest.approx(np.mean(means))
-    assert found.p == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+    assert (spread.draws, spread.draw_freedom) == pytest.approx((np.var(means, ddof=1) / 4, 3))
 
 
 def test_no_common_example_gives_no_difference() -> None:
@@ -209,21 +212,22 @@ def test_two_seeds_that_agree_by_chance_are_judged_by_their_examples() -> None:
     one = [1.0] * 10 + [0.0] * 10
     other = [0.0] + [1.0] * 9 + [0.0] * 10  # one of 20 fell with one victim alone, at both seeds
     drawn = sample(one * 2, other * 2, seed=[0] * 20 + [1] * 20, example=list(range(40)))
-    assert variance_of_mean(drawn)[0] == 0
+    assert spread_of(drawn).draws == 0
     found = compare(drawn, shares=True)
-    assert (found.value, found.p, found.n, found.seeds) == (-0.05, mcnemar(2, 0), 40, 2)
-    assert (found.low, found.high) == newcombe(18, 2, 0, 20)
+    assert (found.value, found.n, found.seeds) == (-0.05, 40, 2)
+    # Within a seed 19 of 20 draws are free.
+    assert (found.low, found.high) == pytest.approx(newcombe(*(19 / 20 * count for count in (18, 2, 0, 20))))
+    assert found.p is not None and 0.05 < found.p < 0.5
     assert found.smallest is not None
 
 
 def test_trainings_that_agree_count_each_example_once() -> None:
     one, other = [1.0] * 25 + [0.0] * 25, [0.0] + [1.0] * 24 + [0.0] * 25
     rows = {"training": np.repeat(np.arange(3), 50).tolist(), "example": np.tile(np.arange(50), 3).tolist()}
-    # The fallen text differs between trainings, so that no covariance is left.
-    others = [value for shift in range(3) for value in (*np.roll(other[:25], shift).tolist(), *other[25:])]
-    found = compare(sample(one * 3, others, **rows), shares=True)
-    assert (found.value, found.p, found.n) == (pytest.approx(-0.02), 1.0, 150)
-    assert (found.low, found.high) == pytest.approx(newcombe(24, 1, 0, 25))
+    found = compare(sample(one * 3, other * 3, **rows), shares=True)
+    assert (found.value, found.n) == (pytest.approx(-0.02), 150)
+    assert (found.low, found.high) == pytest.approx(newcombe(*(49 / 50 * count for count in (24, 1, 0, 25))))
+    assert found.p is not None and found.p > 0.05
 
 
 def test_means_that_do_not_vary_have_no_interval() -> None:
@@ -283,36 +287,30 @@ def test_texts_that_seeds_of_several_trainings_share_count_once(shared: bool, si
     assert covered / 300 > 0.915
 
 
-def test_texts_that_no_two_seeds_share_add_nothing() -> None:
+def test_texts_that_no_two_seeds_share_are_noise_of_the_seeds() -> None:
     drawn = crossed(1, 3, 30, np.random.default_rng(7))
     apart = dataclasses.replace(drawn, text=drawn.example)
-    assert variance_of_mean(apart) == variance_of_mean(drawn)
-    same = dataclasses.replace(drawn, text=np.tile(np.arange(30), 3))
-    rest = drawn.differences.reshape(3, 30)
-    rest = rest - rest.mean(axis=1, keepdims=True)
-    covariance = sum(rest[a, e] * rest[b, e] for a in range(3) for b in range(3) if a != b for e in range(30)) / 90**2
-    expected = variance_of_mean(drawn)[0] + max(covariance, 0) * 3 / 2
-    assert variance_of_mean(same) == (pytest.approx(expected), 2)
+    assert spread_of(apart) == spread_of(drawn)
+    assert spread_of(apart).noise == pytest.approx(spread_of(apart).texts)
+    same = spread_of(dataclasses.replace(drawn, text=np.tile(np.arange(30), 3)))
+    assert same.draws == spread_of(drawn).draws and same.noise < same.texts
 
 
 def test_so_few_seeds_that_no_share_differs_enough_show_no_difference() -> None:
-    """By Student's t with two seeds the smallest difference would be 113 points, which no two shares have."""
+    """Values of two whole seeds, 16 points apart: no two shares differ by what these could show."""
+    one, other = np.zeros(2), np.array([-0.16, 0.0])
+    rows, zeros = np.arange(2), np.zeros(2, int)
+    found = compare(PairedSample(one, other, rows, rows, zeros, zeros), shares=False).smallest
+    assert found is not None and found > 1
+    assert stats.nct.sf(stats.t.ppf(0.975, 1), 1, found / 0.08) == pytest.approx(0.8, abs=0.01)
     one, other = [1.0] * 50 + [0.0] * 50, [0.0] * 8 + [1.0] * 42 + [0.0] * 50
-    drawn = sample(one, other, seed=[0] * 50 + [1] * 50)
-    error = 0.08  # half the difference of the seeds' means, which are 0.16 and 0
-    expected = (stats.t.ppf(0.975, 1) + stats.t.ppf(0.8, 1)) * error
-    assert 1 < expected < 1.2
-    assert compare(drawn, shares=False).smallest == pytest.approx(expected)
-    assert compare(drawn, shares=True).smallest is None
+    assert compare(sample(one, other, seed=[0] * 50 + [1] * 50), shares=True).smallest is None
 
 
 def test_a_text_that_several_seeds_attacked_is_one_draw_of_the_part_of_texts() -> None:
-    """Satterthwaite's freedom of three parts: both encoders' trainings, and 25 texts that two seeds share."""
+    """Both encoders' trainings have Welch's freedom, and 25 texts that two seeds share have 24."""
     drawn = crossed(3, 2, 25, np.random.default_rng(3), sd=0.1)
-    shared = dataclasses.replace(drawn, text=drawn.example % 25)
-    means = [values.reshape(3, -1).mean(axis=1) for values in (drawn.one, drawn.other)]
-    trained = [float(np.var(one, ddof=1)) / 3 for one in means]
-    variance, freedom = variance_of_mean(shared)
-    texts = variance - sum(trained)
-    assert texts > 0
-    assert freedom == pytest.approx(variance**2 / (sum(part**2 / 2 for part in trained) + texts**2 / 24))
+    shared = spread_of(dataclasses.replace(drawn, text=drawn.example % 25))
+    trained = [float(np.var(values.reshape(3, -1).mean(axis=1), ddof=1)) / 3 for values in (drawn.one, drawn.other)]
+    assert shared.draw_freedom == pytest.approx(sum(trained) ** 2 / sum(part**2 / 2 for part in trained))
+    assert shared.text_freedom == 24
