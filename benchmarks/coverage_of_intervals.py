@@ -118,7 +118,8 @@ def rate_cell(seeds: int, n: int, rate: float, shared: float, deviation: int, *,
     spread, texts = spread_of_all(drawn), drawn.common + seeds * (n - drawn.common)
     check_rates(drawn)
     mean = drawn.other.mean(axis=(1, 2, 3))
-    found = scored(rate_interval(mean, spread, texts, seeds * n), truth)
+    alone = wilson(mean, np.full(len(mean), float(n)))  # as tables have it of a single victim
+    found = scored(alone if seeds == 1 else rate_interval(mean, spread, texts, seeds * n), truth)
     old = scored(rate_before(mean, spread, texts, seeds, n), truth)
     return {
         "seeds": seeds,
@@ -129,6 +130,7 @@ def rate_cell(seeds: int, n: int, rate: float, shared: float, deviation: int, *,
         "true": round(100 * float(truth.mean()), 1),
         **found,
         "before": {name: old[name] for name in ("coverage", "width")},
+        "Student's t of the seeds' own true rates": of_true_rates(own, truth),
         "samples whose seeds all lie on one side of the true rate": round(
             float(np.mean((own < truth[:, None]).all(axis=1) | (own > truth[:, None]).all(axis=1))), 3
         ),
@@ -151,6 +153,15 @@ def rates(
     truth = own[:, 0] if seeds == 1 else np.full(worlds, stats.norm.cdf(threshold / np.sqrt(total**2 + units**2)))
     values = fell[:, None].astype(float)
     return Drawn(np.zeros_like(values), values, common), truth, own
+
+
+def of_true_rates(own: Array, truth: Array) -> float | None:
+    """Return what Student's t covers if each seed's rate is known without error: what few skewed seeds allow."""
+    seeds = own.shape[1]
+    if seeds == 1 or not np.ptp(own):
+        return None
+    reach = stats.t.ppf(0.975, seeds - 1) * own.std(axis=1, ddof=1) / np.sqrt(seeds)
+    return round(float(np.mean(np.abs(own.mean(axis=1) - truth) <= reach)), 4)
 
 
 def spread_of_all(drawn: Drawn) -> Spread:

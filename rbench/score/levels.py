@@ -102,7 +102,10 @@ class Spread(NamedTuple):
 
     def interval(self, value: float, confidence: float) -> tuple[float, float]:
         """Return the symmetric interval of a mean of this value."""
-        reach = math.sqrt(self.squared_reach(confidence))
+        if self.excess:
+            reach = math.sqrt(self.squared_reach(confidence))
+        else:
+            reach = float(stdtrit(self.text_freedom, 0.5 + confidence / 2)) * math.sqrt(self.texts)
         return value - reach, value + reach
 
     def p(self, distance: float) -> float:

@@ -149,14 +149,13 @@ def _of_shares(
     sample: PairedSample, spread: Spread, only: tuple[int, ...], confidence: float, common: dict[str, Any]
 ) -> Difference:
     n, texts = len(sample.one), len(np.unique(sample.texts))
-    shares = [count / n for count in (float(np.sum(sample.one * sample.other)), *only)]
-    value = shares[2] - shares[1]
+    both, value = float(np.sum(sample.one * sample.other)), (only[1] - only[0]) / n
+    shares = (both / n, only[0] / n, only[1] / n)
     size = effective_size(spread, shares[1] + shares[2] - value**2, texts, n)
 
     def limits(wanted: float) -> tuple[float, float]:
-        found = size(wanted)
-        both, first, second = (found * share for share in shares)
-        return newcombe(both, first, second, max(found - both - first - second, 0.0), wanted)
+        scale = size(wanted) / n
+        return newcombe(both * scale, only[0] * scale, only[1] * scale, (n - both - sum(only)) * scale, wanted)
 
     low, high = limits(confidence)
     p = inverted(limits, 0.0) if spread.draw_freedom else mcnemar(*only)
