@@ -1,7 +1,7 @@
 """Compute the interval of a mean over several victims, with their trainings, fine-tunings and examples as levels.
 
 Trainings of an encoder, and fine-tuning seeds of a training, are draws as examples are: three of them say how much the
-next one may differ. `score.combined` judges claims and comparisons in this way, so a table's interval of a rate and the
+next one may differ (`score.levels`). `score.combined` judges claims and comparisons in this way, so a table's interval of a rate and the
 interval that a claim on it gives are the same.
 """
 
@@ -73,5 +73,5 @@ def limits(cells: Sequence[Sequence[Observed] | None], *, shares: bool = False) 
     if not all(one.values for one in parts):
         return None
     counted = shares and all(value in (0.0, 1.0) for one in parts for value in one.values)
-    found = combine(parts, n=sum(len(one.values) for one in parts), shares=counted)
+    found = combine(parts, n=sum(len(one.values) for one in parts), bound=None, shares=counted)
     return None if found.low is None or found.high is None else (found.low, found.high)

@@ -120,7 +120,8 @@ def limits(values: Values, *, shared: bool) -> tuple[float, float]:
     row, text = (index.ravel().tolist() for index in np.indices(values.shape))
     names = [f"{s}/{i if shared else (s, i)}" for s, i in zip(row, text, strict=True)]
     zeros = [0] * values.size
-    found = combine([Part(1, "t", "a", values.ravel().tolist(), names, row, zeros, zeros)], n=values.size, shares=True)
+    part = Part(1, "t", "a", values.ravel().tolist(), names, row, zeros, zeros)
+    found = combine([part], n=values.size, bound=None, shares=True)
     assert found.low is not None and found.high is not None
     return found.low, found.high
 
@@ -179,29 +180,29 @@ def rates(rng: np.random.Generator, worlds: int, seeds: int, n: int, shared: boo
 
 
 @pytest.mark.parametrize(
-    ("seeds", "shared", "deviation", "widest"), [(2, True, 0.0, 0.55), (3, True, 0.0, 0.3), (2, False, 0.08, 0.9)]
+    ("seeds", "shared", "deviation", "widest"), [(2, True, 0.0, 0.6), (3, True, 0.0, 0.28), (2, False, 0.08, 0.75)]
 )
 def test_it_covers_the_rate_and_is_no_wider_than_it_must_be(
     seeds: int, shared: bool, deviation: float, widest: float
 ) -> None:
-    """The seeds' degrees of freedom for seeds and texts together gave 0.94 and 0.41 of shared texts."""
-    values = rates(np.random.default_rng(seeds), 400, seeds, 80, shared, deviation)
+    """With the seeds' degrees of freedom for seeds and texts together the widths were 0.97, 0.38 and 0.77."""
+    values = rates(np.random.default_rng(seeds), 150, seeds, 80, shared, deviation)
     found = np.array([limits(one, shared=shared) for one in values])
     covered = float(np.mean((found[:, 0] <= 0.5) & (found[:, 1] >= 0.5)))
-    assert 0.925 <= covered <= 1.0
+    assert covered > 0.91
     assert float(np.mean(found[:, 1] - found[:, 0])) < widest
 
 
 def test_rates_near_0_are_covered_where_seeds_vary() -> None:
-    """Four seeds with 20 texts each that fall at a rate of 5%, and vary by 2 points: before, 90% were covered."""
+    """Four seeds with 20 texts each that fall at a rate of 5%, and vary by 2 points: 91% were covered before."""
     rng, total = np.random.default_rng(2), math.sqrt(1.5)
     threshold = stats.norm.ppf(0.05) * total
     units = 0.02 / stats.norm.pdf(stats.norm.ppf(0.05)) * total
     true = float(stats.norm.cdf(threshold / math.sqrt(total**2 + units**2)))
-    moved = units * rng.normal(size=(600, 4, 1))
-    values = (threshold + moved + total * rng.normal(size=(600, 4, 20)) > 0).astype(float)
+    moved = units * rng.normal(size=(500, 4, 1))
+    values = (threshold + moved + total * rng.normal(size=(500, 4, 20)) > 0).astype(float)
     found = np.array([limits(one, shared=False) for one in values])
-    assert np.mean((found[:, 0] <= true) & (true <= found[:, 1])) > 0.94
+    assert np.mean((found[:, 0] <= true) & (true <= found[:, 1])) > 0.935
 
 
 def test_the_power_of_means_is_the_noncentral_ts() -> None:
