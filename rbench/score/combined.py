@@ -69,8 +69,8 @@ def combine(
     Args:
         parts: the cells, at least one.
         n: number of observations to state.
-        bound: `Difference.p` is of the hypothesis that the true sum is this number; None leaves p out, which takes longer
-            than all else.
+        bound: `Difference.p` is of the hypothesis that the true sum is this number; None leaves p out, which takes
+            longer than all else.
         shares: whether values are 0 or 1. Then sums that do not vary have an interval too.
         confidence: of the interval, in 0..1.
     """

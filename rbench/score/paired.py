@@ -122,7 +122,7 @@ class Difference:
         return self.p is not None and self.p < alpha
 
 
-def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95) -> Difference:
+def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95, bound: float = 0.0) -> Difference:
     """Compare two encoders.
 
     Args:
@@ -130,6 +130,7 @@ def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95) -> 
         shares: whether each value is 0 or 1 (whether an attack succeeded) and the mean is a share; otherwise the values
             are numbers such as queries.
         confidence: of the interval, in 0..1.
+        bound: p is of the hypothesis that the true difference is this number.
     """
     n = len(sample.one)
     trainings, seeds = sample.trainings, sample.seeds
@@ -141,12 +142,12 @@ def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95) -> 
         common |= {"only_one": only[0], "only_other": only[1]}
     spread = spread_of(sample)
     if shares:
-        return _of_shares(sample, spread, only, confidence, common)
-    return _of_means(float(sample.differences.mean()), spread, confidence, common)
+        return _of_shares(sample, spread, only, confidence, bound, common)
+    return _of_means(float(sample.differences.mean()), spread, confidence, bound, common)
 
 
 def _of_shares(
-    sample: PairedSample, spread: Spread, only: tuple[int, ...], confidence: float, common: dict[str, Any]
+    sample: PairedSample, spread: Spread, only: tuple[int, ...], confidence: float, bound: float, common: dict[str, Any]
 ) -> Difference:
     n, texts = len(sample.one), len(np.unique(sample.texts))
     both, value = float(np.sum(sample.one * sample.other)), (only[1] - only[0]) / n
@@ -158,7 +159,7 @@ def _of_shares(
         return newcombe(both * scale, only[0] * scale, only[1] * scale, (n - both - sum(only)) * scale, wanted)
 
     low, high = limits(confidence)
-    p = inverted(limits, 0.0) if spread.draw_freedom else mcnemar(*only)
+    p = inverted(limits, bound) if spread.draw_freedom or bound else mcnemar(*only)
     return Difference(
         value,
         low=low,
@@ -276,13 +277,13 @@ def _wilson(count: float, n: float, confidence: float) -> tuple[float, float]:
     return limits
 
 
-def _of_means(value: float, spread: Spread, confidence: float, common: dict[str, Any]) -> Difference:
+def _of_means(value: float, spread: Spread, confidence: float, bound: float, common: dict[str, Any]) -> Difference:
     if not spread.known:
         told = spread.text_freedom or spread.draw_freedom
-        return Difference(value=value, p=None if value or not told else 1.0, **common)
+        return Difference(value=value, p=None if value != bound or not told else 1.0, **common)
     low, high = spread.interval(value, confidence)
     shows = partial(spread.smallest, confidence)
-    return Difference(value, low=low, high=high, p=spread.p(value), shows=shows, **common)
+    return Difference(value, low=low, high=high, p=spread.p(value - bound), shows=shows, **common)
 
 
 def spread_of(sample: PairedSample) -> Spread:

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rbench.score.combined import Part, combine
-from rbench.score.levels import inverted
-from rbench.score.paired import Difference, PairedSample, compare, newcombe, numbered
+from rbench.score.paired import Difference, PairedSample, compare, numbered
 from rbench.score.stated import Term, combine_stated
 from rbench.spec.claimed import WAYS, CellOf, Comparison, Group
 from rbench.tables.levels import Observed, Rows, part
@@ -94,17 +93,17 @@ def _before_attacks(groups: Sequence[Group]) -> Iterator[Group]:
 def _by_examples(weighed: Sequence[Weighed], bound: Bound, *, shares: bool) -> Found:
     sides = [[one for one in weighed if one.side == side] for side in (0, 1)]
     values = [math.fsum(one.share * one.part.mean for one in side) if side else None for side in sides]
-    parts, found = [one.part for one in weighed], None
+    parts = [one.part for one in weighed]
     if len(parts) == 2 and weighed[0].facing and bound.times == 1:
         found = _pair(parts[0], parts[1], shares, bound.value)
-    if found is None:
+    else:
         n = len({(part.task, *unit) for part, *_ in sides[0] for unit in zip(part.examples, part.rounds, strict=True)})
         found = combine(parts, n=n, bound=bound.value, shares=shares)
     return Found(found, values[0], values[1])
 
 
-def _pair(one: Part, other: Part, shares: bool, bound: float) -> Difference | None:
-    """Compare two cells as `rbench compare` does; None for a bound that its test does not judge."""
+def _pair(one: Part, other: Part, shares: bool, bound: float) -> Difference:
+    """Compare two cells as `rbench compare` does."""
     example, seed, theirs, mine = (
         np.unique(np.array(column), return_inverse=True)[1].astype(np.int64)
         for column in (one.examples, one.seeds, other.trainings, one.trainings)
@@ -112,20 +111,8 @@ def _pair(one: Part, other: Part, shares: bool, bound: float) -> Difference | No
     texts = numbered(name.partition("/")[2] for name in one.examples)
     first, second = (np.array(side.values, dtype=float) for side in (other, one))
     sample = PairedSample(first, second, example, seed, theirs, mine, texts)
-    found = compare(sample, shares=shares)
-    found = replace(found, trainings=found.trainings[::-1], only_one=found.only_other, only_other=found.only_one)
-    if not bound:
-        return found
-    if not shares or (*found.trainings, found.seeds) != (1, 1, 1):
-        return None
-    assert found.only_one is not None and found.only_other is not None
-    only, both = (found.only_other, found.only_one), int(np.sum(sample.one * sample.other))
-    rest = found.n - both - sum(only)
-
-    def limits(confidence: float) -> tuple[float, float]:
-        return newcombe(both, *only, rest, confidence)
-
-    return replace(found, p=inverted(limits, bound))
+    found = compare(sample, shares=shares, bound=bound)
+    return replace(found, trainings=found.trainings[::-1], only_one=found.only_other, only_other=found.only_one)
 
 
 Known = Mapping[CellOf, Sequence[Observed]]
