@@ -54,7 +54,7 @@ def slow(values: np.ndarray) -> tuple[float, float]:
     within = sum((values[i][k] - means[i]) ** 2 for i in range(rows) for k in range(texts)) / (texts - 1) / texts
     sums = [sum(values[i][k] - means[i] for i in range(rows)) for k in range(texts)]
     by_text = sum(one**2 for one in sums) / (texts - 1) / texts / rows**2
-    noise = by_text - (by_text - within / rows**2) * rows / (rows - 1)
+    noise = min(max(by_text - (by_text - within / rows**2) * rows / (rows - 1), 0.0), by_text)
     share = stats.chi2.ppf(0.5 - 0.2 / (rows - 1), rows - 1) / (rows - 1)
     excess = max(0.0, between - share * (noise + (by_text - noise) / rows))
     mean, z = float(values.mean()), stats.norm.ppf(0.975)
