@@ -191,6 +191,8 @@ def conditions(texts: Sequence[str], include: Sequence[Path] = ()) -> tuple[Cond
     """Parse conditions such as `asr > 60`. Raises SuiteError for a wrong one."""
     from rbench.verdicts.fail_if import parse
 
+    if not texts:
+        return ()
     metrics = Metrics(Registry(include))
     return tuple(parse(text, metrics) for text in texts)
 

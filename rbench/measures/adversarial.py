@@ -134,7 +134,12 @@ def table(options: Options, results: Results) -> Table:
         ),
         rows=tuple(rows),
         groups=frozenset(i for i in range(1, len(rows)) if several and rows[i][0] != rows[i - 1][0]),
-        cells=tuple(_described(cell, found) for cell in found.cells.values()),
+        cells=tuple(
+            _described(found.cells[victim, of], found)
+            for of in found.sets
+            for victim in found.victims
+            if (victim, of) in found.cells
+        ),
         notes=_notes(found),
         interval=INTERVAL,
         flags=found.flags.listed(found.shown),

@@ -26,7 +26,7 @@ STEPPED = 7
 CHANGES = {"encoders": ("minilm", "bert_b"), "attacks": ("pwws",), "seeds": (0,)}
 CLAIMS = (
     {"id": "lower", "lower": "minilm", "than": "bert_b"},
-    {"id": "few-fall", "of": {"attack": "pwws", "encoder": "bert_b"}, "at_most": 99},
+    {"id": "few-fall", "about": "weights", "of": {"attack": "pwws", "encoder": "bert_b"}, "at_most": 99},
 )
 
 

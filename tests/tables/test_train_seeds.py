@@ -45,8 +45,11 @@ def drawn(plan: Plan) -> Plan:
     for job in plan.jobs:
         for label in DRAWS if job.parts[0] == "minilm" else [job.parts[0]]:
             named = job.spec.encoder
-            other = label if isinstance(named, str) else named.model_copy(update={"name": label})
-            spec = job.spec.model_copy(update={"encoder": other})
+            if named is None:
+                more = {"encoders": (label,)}
+            else:
+                more = {"encoder": label if isinstance(named, str) else named.model_copy(update={"name": label})}
+            spec = job.spec.model_copy(update=more)
             jobs.append(Job.make(spec, (label, *job.parts[1:]), job.needs, job.seed))
     suite = plan.suite.model_copy(update={"train_seeds": SEEDS})
     return plan.model_copy(update={"jobs": tuple(jobs), "suite": suite, "draws": DRAWS})
