@@ -114,13 +114,13 @@ def check(place: Path, mode: str, baseline: Path, *words: str | Path) -> Result:
 def numbers(result: Result) -> dict[str, tuple[str, str]]:
     """Baseline and now by metric, as the table shows them."""
     rows = [[cell.strip() for cell in line.split("|")] for line in result.stdout.splitlines() if line.startswith("|")]
-    return {row[4]: (row[6], row[7]) for row in rows if row[4] in ("AUA", "clean", "ASR")}
+    return {row[4]: (row[6], row[7]) for row in rows if row[4] in ("AUA", "Clean", "ASR")}
 
 
 def test_the_same_classifier_passes(place: Path, baseline: Path) -> None:
     result = check(place, "good", baseline, "--about-these-weights")
     assert result.exit_code == 0, result.output
-    assert numbers(result)["clean"] == ("88.9", "88.9") and numbers(result)["ASR"] == ("80.0", "80.0")
+    assert numbers(result)["Clean"] == ("88.9", "88.9") and numbers(result)["ASR"] == ("80.0", "80.0")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_broken_classifier_fails(place: Path, baseline: Path, mode: str, clean
     """Near chance had `passed: fell by 100.0 points`, on a few paired texts; two exchanged classes `did not change`."""
     result = check(place, mode, baseline, "--about-these-weights", "--junit", tmp_path / "j.xml", "--github")
     assert result.exit_code == 3 and result.stdout.splitlines()[-1].startswith("failed: "), result.output
-    assert numbers(result)["clean"] == ("88.9", clean)
+    assert numbers(result)["Clean"] == ("88.9", clean)
     assert ElementTree.parse(tmp_path / "j.xml").findall(".//failure") and "::error title=" in result.stdout
     without = check(place, mode, baseline)
     assert without.exit_code in (3, 4), without.output
