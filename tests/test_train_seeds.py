@@ -46,7 +46,7 @@ def test_a_run_with_two_training_seeds(options: Options, capsys: pytest.CaptureF
     show.plan(planned := api.plan("suite.yaml", options))
     shown = capsys.readouterr().out.replace(" ", "")
     assert "pretrain/own0,10,11/2" in shown and "attack/own/mini-sentiment/clean/pwws0,101/28" in shown
-    assert "14jobs,7done;todo:1pretrain,2evaluate,2finetune,2attack" in shown
+    assert "14jobs,7done;todo:1pretrain,2measure,2finetune,2attack" in shown
     assert {job.name.split("/")[1] for job in planned.jobs if job.key not in planned.done} == {
         "own[seed=1]",
         "own-first[seed=1]",

@@ -356,7 +356,7 @@ def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) ->
         (
             "resources: world",
             "evaluate: stbs\nresources: world",
-            'my.yaml:14:11: unknown evaluation "stbs"; did you mean stsb',
+            'my.yaml:14:11: unknown evaluation "stbs"; did you mean sts or stsb or sts16?',
         ),
         ("reviews: 10", "review: 10", 'my.yaml:12:16: unknown task of this suite "review"; did you mean reviews?'),
         (

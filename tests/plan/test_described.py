@@ -66,8 +66,9 @@ def planned(folder: Path, encoders: str, name: str = "suite", **options: Any) ->
 
 
 def encoder(plan: api.Planned, label: str) -> Any:
-    (spec,) = {job.spec.encoder for job in plan.jobs if isinstance(job.spec, FinetuneJob) and job.parts[0] == label}
-    return spec
+    specs = [job.spec.encoder for job in plan.jobs if isinstance(job.spec, FinetuneJob) and job.parts[0] == label]
+    assert specs and all(one == specs[0] for one in specs)
+    return specs[0]
 
 
 def keys(plan: api.Planned, label: str) -> list[str]:
