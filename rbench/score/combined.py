@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from rbench.score.levels import Spread, inverted, joined
 from rbench.score.paired import Difference, PairedSample, effective_size, noise, numbered, within
-from rbench.score.statistics import share_interval
+from rbench.score.statistics import share_interval, wilson
 
 Values = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -190,10 +190,13 @@ def _by_wilson(
         )
         sizes.append(effective_size(alone, part.mean * (1 - part.mean), texts, len(part.values)))
 
+    # The share of one victim has Wilson's interval, as in its record and in tables.
+    interval = share_interval if spread.draw_freedom else wilson
+
     def limits(wanted: float) -> tuple[float, float]:
         low = high = 0.0
         for part, size in zip(parts, sizes, strict=True):
-            found = share_interval(part.mean * size(wanted), size(wanted), wanted)
+            found = interval(part.mean * size(wanted), size(wanted), wanted)
             assert found is not None, "a part has at least one value"
             ends = sorted(part.weight * end for end in found)
             low, high = low + ends[0], high + ends[1]

