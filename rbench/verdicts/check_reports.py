@@ -55,7 +55,8 @@ def _notes(found: Checked) -> list[str]:
     rules, rows = found.rules, len(found.rows)
     limits = ", ".join(f"{metric.about.column} {rules.tolerance(metric):g}" for metric in rules.metrics)
     meant = "; ".join(
-        f"{metric.about.column}: {metric.about.words}, {metric.about.definition}" for metric in rules.metrics
+        f"{metric.about.column}: {metric.about.title[:1].lower()}{metric.about.title[1:]}, {metric.about.definition}"
+        for metric in rules.metrics
     )
     counts = sorted({row.runs for row in found.rows})
     plural = "s" if counts != [1] else ""
