@@ -41,7 +41,7 @@ def check_purpose(merged: Positioned, problems: Problems, of_encoders: Collectio
         needs[name] = f"`build: [{name}]`"
     for i, table in enumerate(merged.data["tables"] if isinstance(merged.data.get("tables"), list) else ()):
         metric = table.get("metric") if isinstance(table, dict) else table
-        if metric in needs and not there[metric] and evaluate != []:
+        if isinstance(metric, str) and metric in needs and not there[metric] and evaluate != []:
             place = merged.at(("tables", i, "metric"))
             problems.add(place, f"a table of {metric} needs {needs[metric]}, which this suite lacks")
 

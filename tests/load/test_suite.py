@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -566,6 +566,7 @@ any_value = st.recursive(
     value=any_value,
     path=st.sampled_from(["", ".x", ".default", ".name", ".reviews.epochs"]),
 )
+@example(key="tables", value=[[]], path="")
 @settings(max_examples=120, deadline=None)
 def test_any_value_of_any_key_loads_or_is_a_suite_error(shared_world: World, key: str, value: Any, path: str) -> None:
     data = {**yaml.safe_load(SUITE), key: value}
