@@ -2,10 +2,10 @@
 
     python benchmarks/bold.py --out benchmarks/results/bold.json
 
-The world is that of benchmarks/coverage.py: a victim falls on a text if a sum of the text's part, the training's and
-noise passes a threshold, at a success rate of one half. All methods are the same, so that no bold should be there. `sd`
-is the standard deviation of the success rate between trainings, in points (0: only the choice of texts varies). Columns
-are attacked with texts of their own; a training is as good in each of them.
+The world is that of benchmarks/coverage_of_intervals.py: a victim falls on a text if a sum of the text's part, the
+training's and noise passes a threshold, at a success rate of one half. All methods are the same, so that no bold should
+be there. `sd` is the standard deviation of the success rate between trainings, in points (0: only the choice of texts
+varies). Columns are attacked with texts of their own; a training is as good in each of them.
 
 A table has bold where a column has an entry that is significantly worse than the best: exact McNemar tests of the best
 against the others, corrected by `rbench.verdicts.family.corrected` over all pairs of all columns. Beside it stands the
