@@ -42,14 +42,10 @@ def standing_on(plan: Plan, records: Mapping[str, Record], key: str) -> Iterator
             yield from ((job, one) for one in sorted(behind(record, key)))
 
 
-def mixed(plan: Plan, records: Mapping[str, Record], *, shown: bool = False) -> dict[str, str]:
+def mixed(plan: Plan, records: Mapping[str, Record]) -> dict[str, str]:
     """Say by job which results stand on other weights than the records of the jobs that they need name.
 
     Where such a job has no record, the first result that stands on it counts as right.
-
-    Args:
-        shown: leave out attacks on training texts. They are no result that stands beside others in a table: another
-            victim learned from their texts, whatever the weights that these were made for.
     """
     needed = dict.fromkeys(key for job in plan.jobs for key in job.needs.values())
     found: dict[str, str] = {}
@@ -57,7 +53,7 @@ def mixed(plan: Plan, records: Mapping[str, Record], *, shown: bool = False) -> 
         right: str | None = None
         for job, own in standing_on(plan, records, key):
             right = right or own
-            if own != right and not (shown and job.attacking is not None and job.attacking.split == "train"):
+            if own != right:
                 name = plan.job(key).name
                 found.setdefault(
                     job.key,

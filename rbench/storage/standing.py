@@ -49,7 +49,7 @@ def standing(store: Reader, plan: Plan) -> Standing:
             problems[job.key] = problem
         elif found.record is not None:
             records[job.key] = found.record
-    unlike = mixed(plan, records, shown=True)
+    unlike = mixed(plan, records)
     for job in (job for job in plan.jobs if job.key in unlike):
         del records[job.key]
         problems[job.key] = f"{unlike[job.key]} {redo(store, job)}"
