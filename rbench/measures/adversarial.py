@@ -52,8 +52,8 @@ DEFINITION = (
 INTERVAL = (
     "Wilson 95% intervals. All victims see the same rows: an entry is the mean over seeds, ± the standard deviation "
     "between them. Where several seeds are done, the interval of Adv covers differences between them and the choice of "
-    "rows, as that of a claim does (Student's t with seeds as levels). All others are as wide as those of one victim: "
-    "they cover the choice of rows alone."
+    "rows, as that of a claim does (with seeds as levels; texts and seeds have their own degrees of freedom). All "
+    "others are as wide as those of one victim: they cover the choice of rows alone."
 )
 
 

@@ -105,8 +105,9 @@ def levels_note(kind: str, what: str, *, cells: int = 0, missing: str = "") -> s
     """
     said = (
         f"Where several seeds are done, 95% intervals cover differences between them and the choice of {what}, as "
-        "those of claims do (Student's t with seeds as levels). Two or three seeds say little of the next one, so such "
-        f"intervals are wide. Where one is done, the interval is {kind} and covers the choice of {what} alone."
+        "those of claims do (with seeds as levels; texts and seeds have their own degrees of freedom). Two or three "
+        "seeds say little of the next one, so such intervals are wide. Where one is done, the interval is "
+        f"{kind} and covers the choice of {what} alone."
     )
     if not cells:
         return said
