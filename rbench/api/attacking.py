@@ -12,7 +12,7 @@ from rbench.api.attack_result import AttackResult
 from rbench.api.given_texts import read, unreadable
 from rbench.api.given_victims import GivenVictim, How, victim_of
 from rbench.errors import JobError, PlanError
-from rbench.load.chosen import ChosenAttack, chosen_attack
+from rbench.load.alone import ChosenAttack, chosen_attack
 from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
 from rbench.progress import Progress

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from rbench.api.asked import plain
 from rbench.encoders.heads import HEADED
 from rbench.errors import PlanError, RbenchError, ResourceError, SuiteError
-from rbench.load.chosen import chosen_victim
+from rbench.load.alone import chosen_victim
 from rbench.load.registry import Registry
 from rbench.load.victims import FUNCTION, named_by_file
 from rbench.spec import TaskSpec, VictimSpec, victim_name

@@ -13,22 +13,3 @@ from rbench.inference.limits import TimedOut, limited
 from rbench.inference.memo import Memo
 from rbench.inference.network import Network, Row, padding_of, rows_of, tensors
 from rbench.inference.pool import Batched, Remote, clock, run
-
-__all__ = [
-    "BACKENDS",
-    "Batched",
-    "GradientNetwork",
-    "InputGradients",
-    "Memo",
-    "Network",
-    "Remote",
-    "Row",
-    "TimedOut",
-    "clock",
-    "limited",
-    "padding_of",
-    "rows_of",
-    "run",
-    "steady",
-    "tensors",
-]

@@ -102,7 +102,7 @@ class Attacks:
             "reference": module.REFERENCE,
             "needs": list(self.modules.needs("attacks", name, made)),
             "parameters": made.model_dump(mode="json") if made is not None else {},
-            "source": _source(self.modules.found["attacks", name]),
+            "source": self.modules.found["attacks", name].source,
             "variant_source": made.variant_source if isinstance(made, Variants) else None,
             **{field: getattr(module, name) for name, field in _MAY_EXPORT.items() if hasattr(module, name)},
         }
@@ -114,6 +114,9 @@ class Attacks:
         return spec if made is not None else None
 
 
-def _source(module: Module) -> str:
-    """Return the text that represents an attack's file in keys. For one of rbench's own its VERSION does."""
-    return "" if module.bundled else module.source
+def asks_for_gradients(spec: AttackSpec, module: Module | None) -> bool:
+    """Return whether an attack, whose Python file is `module` if it has one, asks the victim for gradients."""
+    if module is not None:
+        return bool(getattr(module.open(), "GRADIENTS", False))
+    recipe = recipes().get(spec.recipe or "")
+    return recipe is not None and recipe.gradients

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import SuiteError
+from rbench.load.attacks import asks_for_gradients
 from rbench.load.check import check
 from rbench.load.choices import choices, items, names
 from rbench.load.entries import Entries
 from rbench.load.files import Files
 from rbench.load.positions import Positioned, Problems, read
-from rbench.load.recipes import recipes
 from rbench.load.registry import NAME
 from rbench.spec import VictimSpec, victim_name
 
@@ -85,21 +85,14 @@ def check_victims(merged: Positioned, entries: Entries, problems: Problems) -> N
             )
     blind = [name for name, spec in victims.items() if spec.origin != "model"]
     for choice in choices(merged, "attacks") if blind else ():
-        if choice.label in entries.attacks.found and _needs_gradients(choice.name, choice.label, entries):
+        spec = entries.attacks.found.get(choice.label)
+        if spec is not None and asks_for_gradients(spec, entries.modules.found.get(("attacks", choice.name))):
             problems.add(
                 choice.place,
                 f"attack {choice.name} needs the gradients of a network, and {', '.join(blind)} is asked for answers "
                 "alone. Give the classifier as a `model` (a folder or a hub id), or take an attack without gradients, "
                 "such as textfooler",
             )
-
-
-def _needs_gradients(name: str, label: str, entries: Entries) -> bool:
-    module = entries.modules.found.get(("attacks", name))
-    if module is not None:
-        return bool(getattr(module.open(), "GRADIENTS", False))
-    recipe = recipes().get(entries.attacks.found[label].recipe or "")
-    return recipe is not None and recipe.gradients
 
 
 def _items(merged: Positioned) -> Iterator[Positioned]:

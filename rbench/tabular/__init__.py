@@ -9,15 +9,3 @@ from __future__ import annotations
 from rbench.tabular.places import Place, files_of, is_table, open_place, splits_of
 from rbench.tabular.plain import check_unicode
 from rbench.tabular.table import Line, Table, text_of_label
-
-__all__ = [
-    "Line",
-    "Place",
-    "Table",
-    "check_unicode",
-    "files_of",
-    "is_table",
-    "open_place",
-    "splits_of",
-    "text_of_label",
-]

@@ -11,14 +11,3 @@ from rbench.tasks.clean import Example
 from rbench.tasks.contrast import Bundle, ContrastData, open_contrast
 from rbench.tasks.contrast_rows import locate_contrast
 from rbench.tasks.data import TaskData, locate_task, open_task
-
-__all__ = [
-    "Bundle",
-    "ContrastData",
-    "Example",
-    "TaskData",
-    "locate_contrast",
-    "locate_task",
-    "open_contrast",
-    "open_task",
-]
