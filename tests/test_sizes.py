@@ -9,7 +9,7 @@ import pytest
 
 from tests.test_layers import modules
 
-FILE, FUNCTION, COMMAND = 400, 60, 40
+FILE, FUNCTION, COMMAND = 600, 60, 40
 """Most lines of a file, of a function, and of the body of a command."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
