@@ -14,19 +14,11 @@ from typing import NoReturn
 
 from rich.console import Console
 
-# Importing these adds their verbs.
-from rbench.cli import (
-    building_verbs,
-    cache_verbs,
-    case_verbs,
-    claims_verbs,
-    comparing_verbs,
-    drawing_verbs,
-    gate_verbs,
+from rbench.cli import (  # noqa: F401 - importing these adds their verbs, in the order of the help
+    basic_verbs,
+    judging_verbs,
     keeping_verbs,
-    plan_verbs,
-    report_verbs,
-    status_verbs,
+    planning_verbs,
     table_verbs,
     training_verbs,
 )
@@ -34,23 +26,7 @@ from rbench.cli.console import silence, tell
 from rbench.cli.verbs import BAD_INPUT, FAILED, app
 from rbench.errors import RbenchError
 
-__all__ = [
-    "app",
-    "building_verbs",
-    "cache_verbs",
-    "case_verbs",
-    "claims_verbs",
-    "comparing_verbs",
-    "drawing_verbs",
-    "gate_verbs",
-    "keeping_verbs",
-    "main",
-    "plan_verbs",
-    "report_verbs",
-    "status_verbs",
-    "table_verbs",
-    "training_verbs",
-]
+__all__ = ["app", "main"]
 
 
 def _end_quietly(console: Console | None = None) -> NoReturn:

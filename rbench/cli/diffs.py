@@ -23,17 +23,22 @@ def coloured(original: str, perturbed: str) -> Text:
     return text
 
 
+def show_column(name: str, original: str, perturbed: str) -> None:
+    """Print the change of one column, which has a name where a text has several."""
+    title = f"  {name}: " if name else "  "
+    if is_terminal():
+        console().print(Text(title) + coloured(original, perturbed))
+    else:
+        say(f"{title}{marked(original, perturbed)}")
+
+
 def show(outcome: Outcome, columns: tuple[str, ...], labels: tuple[str, ...], place: str) -> None:
     """Print one attacked example: its status, labels and queries, and each column with its changes."""
     say(f"{place} example {outcome.example_id}: {headline(outcome, labels)}")
     before = outcome.original or ()
     after = outcome.perturbed or before
     for i, (old, new) in enumerate(zip(before, after, strict=True)):
-        name = f"{columns[i]}: " if len(before) > 1 and i < len(columns) else ""
-        if is_terminal():
-            console().print(Text(f"  {name}") + coloured(old, new))
-        else:
-            say(f"  {name}{marked(old, new)}")
+        show_column(columns[i] if len(before) > 1 and i < len(columns) else "", old, new)
     if outcome.error:
         say(f"  {outcome.error.strip().splitlines()[-1]}")
     say()

@@ -1,17 +1,24 @@
-"""Implements `rbench verify`, `rbench strip` and `rbench merge`, which check, copy and join RUNs that are kept."""
+"""Implements `rbench verify`, `strip`, `merge`, `build` and `cache`: RUNs that are kept, sets, and trained weights."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from rbench.cli import arguments as a
-from rbench.cli.console import say
-from rbench.cli.verbs import FAILED, app, verb
+from rbench.cli.console import print_table, say, tell
+from rbench.cli.verbs import FAILED, KEEP, app, verb
+from rbench.errors import PlanError
 
-KEEP = "Keep"
+if TYPE_CHECKING:
+    from rbench.api import Options
+    from rbench.storage.weights.inventory import Item
 
 
 @app.command(rich_help_panel=KEEP, epilog="Example: [bold]rbench verify results/runs/quickstart[/bold]")
@@ -38,7 +45,7 @@ def strip(
     run: a.RunArgument,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="The new folder. (default: RUN-stripped, beside it)"),
+        a.option("--out DIR", "The new folder. (default: RUN-stripped, beside it)"),
     ] = None,
 ) -> None:
     """Copy a run without its texts.
@@ -61,7 +68,7 @@ def merge(
         list[Path],
         typer.Argument(metavar="RUN...", file_okay=False, help="Two folders or more that rbench run wrote."),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The new folder, which must not be there.")],
+    out: Annotated[Path, a.option("--out DIR", "The new folder, which must not be there.")],
 ) -> None:
     """Merge runs of parts of a suite into one run.
 
@@ -76,3 +83,243 @@ def merge(
         say(f"note: {note}")
     several = f" ({found.shared} of them in several)" if found.shared else ""
     say(f"{found.run}: {found.jobs} jobs of {len(run)} runs, {found.complete} complete{several}")
+
+
+build = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+app.add_typer(
+    build,
+    name="build",
+    rich_help_panel=KEEP,
+    short_help="Write adversarial sets.",
+    help="Write adversarial sets.\n\nThings to look at, such as hard positives, are built by a suite's key `build:`.",
+    epilog="Example: [bold]rbench build adversarial --run results/runs/quickstart --out my-set[/bold]",
+)
+
+
+Only = StrEnum("Only", ["all", "attacked", "successes"])
+"""Which examples are rows of a set."""
+
+
+@build.command(
+    "adversarial",
+    epilog="Example: [bold]rbench build adversarial -e mini-bert-packaged -t mini-sentiment -a pwws -n 100 "
+    "--out my-set[/bold]",
+)
+@verb(
+    "Building an adversarial set in {out}",
+    "Run the same command again: finished examples are kept.",
+    shared="overrides data models include device workers backend quiet verbose",
+)
+def adversarial(
+    *,
+    out: Annotated[Path, a.option("--out DIR", "The folder of the set, new or empty.", file_okay=False)],
+    run: Annotated[
+        Path | None,
+        a.option("--run RUN", "Take the outcomes of this finished run.", file_okay=False),
+    ] = None,
+    encoder: Annotated[str | None, a.option("--encoder -e NAME|DIR|ID", a.ENCODERS)] = None,
+    task: Annotated[str | None, a.option("--task -t NAME", "rbench list tasks")] = None,
+    attack: Annotated[str | None, a.option("--attack -a NAME", "rbench list attacks")] = None,
+    finetune: Annotated[str | None, a.option("--finetune NAME", "rbench list finetune. (default: clean)")] = None,
+    seed: Annotated[int | None, a.option("--seed N", "Of victim, sample and attack. (default: 0)", min=0)] = None,
+    n: Annotated[
+        int | None,
+        a.option("--num-examples -n N", "How many test texts. (default: 1000)", min=1),
+    ] = None,
+    resources: Annotated[str | None, a.option("--resources PROFILE", "rbench list resources")] = None,
+    only: Annotated[
+        Only,
+        a.option(
+            "--only",
+            "Rows: all examples (those that did not fall keep their text), those attacked, or successes alone.",
+        ),
+    ] = Only.all,
+    overwrite: Annotated[
+        bool, a.option("--overwrite", "Replace the set in DIR. Other files there are left as they are.")
+    ] = False,
+    options: Options,
+    quiet: bool,
+) -> None:
+    """Write the texts that an attack made against one victim as a data set.
+
+    With --encoder, --task and --attack, fine-tunes and attacks that victim; the run is kept and resumed. With --run,
+    uses the stored outcomes of a finished run; --encoder, --task, --attack, --finetune and --seed say which where it
+    has several. The set has parquet files and a card, and opens with datasets.load_dataset(DIR).
+    """
+    from rbench import api
+    from rbench.progress.bars import watching
+
+    cell = api.Cell(encoder, task, attack, finetune, seed)
+    if run is not None:
+        if n is not None or resources is not None or options.overrides:
+            raise PlanError("--run takes outcomes that are there: leave out --num-examples, --resources and --set")
+        built = api.build_adversarial_from(run, out, cell, only=only.value, overwrite=overwrite)
+    else:
+        given = {"--encoder": encoder, "--task": task, "--attack": attack}
+        if missing := [name for name, value in given.items() if value is None]:
+            raise PlanError(f"give {', '.join(missing)}, or --run RUN for outcomes that are there")
+        with watching(quiet) as progress:
+            built = api.build_adversarial(
+                cell,
+                out,
+                options,
+                num_examples=n or 1000,
+                resources=resources,
+                only=only.value,
+                overwrite=overwrite,
+                progress=progress,
+            )
+    counts = built.about.counts
+    said = ", ".join(f"{counts[name]} {name}" for name in ("succeeded", "failed", "skipped", "errored"))
+    say(f"{counts['rows']} rows are in {built.folder} (of {counts['total']} examples: {said})")
+    say(f"the outcomes are in {built.run}")
+
+
+cache = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+app.add_typer(
+    cache,
+    name="cache",
+    rich_help_panel=KEEP,
+    short_help="List, check and prune trained weights.",
+    help="List, check and prune trained weights.\n\n"
+    "Encoders and fine-tuned classifiers (victims) are kept in a folder that all runs share: RBENCH_CACHE, or "
+    "~/.cache/rbench. What is removed there is trained again by the next run that needs it.",
+    epilog="Example: [bold]rbench cache prune --older-than 30d[/bold]",
+)
+
+
+@cache.command("list", epilog="Example: [bold]rbench cache list[/bold]")
+@verb("Listing the cache")
+def list_() -> None:
+    """List what is in the cache, with sizes.
+
+    An encoder or a victim (a fine-tuned classifier) is listed by the name of the job that made it. Its last use is when
+    a job last made or loaded it. For anything else, last use is when it was last written.
+    """
+    from rbench.api import housekeeping
+
+    found = housekeeping.cached()
+    if not found.items:
+        say(f"the cache {found.root} {'is empty' if found.exists else 'does not exist yet: rbench run makes it'}")
+        return
+    _show(found.items)
+    say(f"\n{_total(found.items)} in {found.root}")
+
+
+def _duration(text: str | None) -> float | None:
+    from rbench.storage.weights.prune import seconds
+
+    try:
+        return None if text is None else seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+@cache.command(
+    epilog="Example: [bold]rbench cache prune --older-than 30d --keep results/runs/table1[/bold] shows what was not "
+    "used for thirty days and is not needed by that run; with [bold]--yes[/bold] it is removed."
+)
+@verb("Looking for what may go from the cache", "What was removed so far is gone; the rest is as it was.")
+def prune(
+    older_than: Annotated[
+        str | None,
+        a.option("--older-than TIME", "Entries not used for this long: 12h, 30d or 2w."),
+    ] = None,
+    runs: Annotated[
+        list[Path] | None,
+        a.option("--run RUN", "Entries that this run's jobs made or used. May be repeated: any of the runs."),
+    ] = None,
+    keep: Annotated[
+        list[Path] | None,
+        a.option("--keep RUN", "Entries that this run does not need. May be repeated: none of the runs."),
+    ] = None,
+    dry_run: Annotated[bool, a.option("--dry-run", "Remove nothing, as without --yes.")] = False,
+    yes: Annotated[bool, a.option("--yes -y", "Remove the chosen entries.")] = False,
+) -> None:
+    """Show what could go from the cache; remove it with --yes.
+
+    Options choose the entries to remove. With several options, an entry must match all of them. Without options, the
+    entries are those that nobody can use: folders of killed processes, damaged weights, and checkpoints of trainings
+    that are over.
+
+    Entries in use by a running process are kept, and nothing outside the cache folder is touched.
+    """
+    from rbench.api import housekeeping
+    from rbench.progress.bars import tracking
+
+    if yes and dry_run:
+        raise typer.BadParameter("say one of --yes and --dry-run, not both", param_hint="--yes")
+    unused = _duration(older_than)
+    with tracking("reading the cache") as track:
+        pruned = housekeeping.prune(older_than=unused, runs=runs or (), keep=keep or (), delete=yes, track=track)
+    if not pruned.chosen:
+        say(f"nothing to remove in {pruned.root}")
+        return
+    if not yes:
+        _show(pruned.chosen)
+        say(f"\n{_total(pruned.chosen)} in {pruned.root}. Nothing was removed: --yes removes it.")
+        return
+    for item in pruned.chosen:
+        if item not in pruned.gone:
+            tell(f"kept, for it is in use or cannot be removed: {item.kind} {item.name}")
+    say(f"removed {_total(pruned.gone)} from {pruned.root}")
+
+
+@cache.command("verify", epilog="Example: [bold]rbench cache verify[/bold]")
+@verb("Reading all weights in the cache")
+def verify_cache() -> None:
+    """Read all weights and say which are damaged.
+
+    Compares every file of every encoder and victim with the digest recorded when it was written. Exits with 1 if any
+    differs. A run checks the weights that it uses by itself.
+    """
+    from rbench.api import housekeeping
+    from rbench.progress.bars import tracking
+
+    with tracking("reading weights") as track:
+        found = housekeeping.verify(track)
+    if not found.checked:
+        say(f"there are no encoders and victims in {found.root}")
+        return
+    for item, wrong in found.bad:
+        say(f"{item.kind} {item.name} ({item.path}): {wrong}")
+    say(f"{len(found.checked) - len(found.bad)} of {len(found.checked)} encoders and victims in {found.root} are whole")
+    if found.bad:
+        tell("The others are made again when a run needs them; rbench cache prune --yes removes them now.")
+        raise typer.Exit(FAILED)
+
+
+def _show(items: Sequence[Item]) -> None:
+    rows: list[list[str | Text]] = [
+        [
+            Text(item.kind, style="bold"),
+            item.name,
+            (item.key or "")[:8],
+            size(item.size),
+            age(time.time() - item.used),
+            "in use" if item.in_use else item.why,
+        ]
+        for item in items
+    ]
+    print_table(["kind", "what", "key", "size", "last used", ""], rows)
+
+
+def _total(items: Sequence[Item]) -> str:
+    return f"{len(items)} {'entry' if len(items) == 1 else 'entries'}, {size(sum(item.size for item in items))},"
+
+
+def size(count: float) -> str:
+    """Format bytes for people, in powers of 1,000: `88.4 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.95 or unit == "GB":
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def age(seconds: float) -> str:
+    """Format an age in the largest unit that fits: `3 days ago`."""
+    for unit, length in (("day", 24 * 3600), ("hour", 3600), ("minute", 60)):
+        if (count := int(seconds // length)) > 0:
+            return f"{count:,} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"

@@ -6,17 +6,16 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
-import typer
 from typer.core import TyperCommand
 
 from rbench.cli import arguments as a
 from rbench.cli.console import say, tell
 from rbench.cli.verbs import MEASURE, app, verb
 from rbench.errors import SuiteError
-from rbench.load.search_path import search_path
 from rbench.system.folders import make_folder_of
 
 if TYPE_CHECKING:
+    from rbench.api import Options
     from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick
 
 LOOK = "How it looks"
@@ -56,15 +55,15 @@ class TableSettings(TypedDict):
     rich_help_panel=MEASURE,
     epilog="Example: [bold]rbench table results/runs/quickstart --metric queries --format latex[/bold]",
 )
-@verb("Reading {run}")
+@verb("Reading {run}", shared="include")
 def table(
+    *,
     run: a.RunsArgument,
     metric: Annotated[
         str | None,
-        typer.Option(
-            "--metric",
-            metavar="NAME",
-            help="A metric, such as asr (rbench list metrics); or a measure, such as quality (rbench list measures); "
+        a.option(
+            "--metric NAME",
+            "A metric, such as asr (rbench list metrics); or a measure, such as quality (rbench list measures); "
             "or sts: Spearman correlations of evaluations; contrast: accuracy on contrast sets, and consistency; "
             "positives: the hard positives that a suite builds; advsts: attacks on similarity scores, with errors and "
             "correlations before and after. (default: asr; with --with-paper all that the paper prints)",
@@ -72,105 +71,89 @@ def table(
     ] = None,
     fmt: Annotated[
         str | None,
-        typer.Option(
-            "--format",
+        a.option(
+            "--format NAME",
+            f"{', '.join(a.FORMATS)}. (default: as --out ends, else markdown)",
             callback=a.one_of("format", a.FORMATS),
-            metavar="NAME",
-            help=f"{', '.join(a.FORMATS)}. (default: as --out ends, else markdown)",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="FILE", dir_okay=False, help=f"Write the table to a file: {', '.join(SUFFIXES)}."
-        ),
+        a.option("--out FILE", f"Write the table to a file: {', '.join(SUFFIXES)}.", dir_okay=False),
     ] = None,
     layout: Annotated[
         str,
-        typer.Option(
-            "--layout",
-            callback=a.one_of("layout", a.LAYOUTS),
-            metavar="NAME",
-            help="paper: attacks and encoders in rows, tasks in columns; by-task: tasks and encoders in rows, attacks "
+        a.option(
+            "--layout NAME",
+            "paper: attacks and encoders in rows, tasks in columns; by-task: tasks and encoders in rows, attacks "
             "in columns; full: one row per cell.",
+            callback=a.one_of("layout", a.LAYOUTS),
         ),
     ] = "paper",
     pick: Annotated[
         str | None,
-        typer.Option(
-            "--pick",
-            callback=a.one_of("way to pick", a.PICKS),
-            metavar="HOW",
-            help="For --metric contrast: where fine-tuning strategies differ in their learning rate alone, show the "
+        a.option(
+            "--pick HOW",
+            "For --metric contrast: where fine-tuning strategies differ in their learning rate alone, show the "
             "best by validation, or by the contrast set itself.",
+            callback=a.one_of("way to pick", a.PICKS),
         ),
     ] = None,
     with_paper: Annotated[
         str | None,
-        typer.Option(
-            "--with-paper",
-            metavar="[TABLE]",
-            help="Show our numbers beside a paper's: those of the printed table that the suite reproduces, or of "
+        a.option(
+            "--with-paper [TABLE]",
+            "Show our numbers beside a paper's: those of the printed table that the suite reproduces, or of "
             "TABLE, such as adcl-table1. The layouts are paper and full.",
         ),
     ] = None,
     aggregation: Annotated[
         str,
-        typer.Option(
-            "--aggregation",
-            callback=a.one_of("aggregation", a.AGGREGATIONS),
-            metavar="HOW",
-            help="For --metric sts: all correlates all pairs of a set together, as papers do; mean and wmean are the "
+        a.option(
+            "--aggregation HOW",
+            "For --metric sts: all correlates all pairs of a set together, as papers do; mean and wmean are the "
             "mean of its subsets' correlations, plain or weighted by their pairs.",
+            callback=a.one_of("aggregation", a.AGGREGATIONS),
         ),
     ] = "all",
-    intervals: Annotated[
-        bool, typer.Option("--intervals", help="Show 95% intervals (CSV and JSON always have them).")
-    ] = False,
+    intervals: Annotated[bool, a.option("--intervals", "Show 95% intervals (CSV and JSON always have them).")] = False,
     bold: Annotated[
         str | None,
-        typer.Option(
-            "--bold",
-            callback=a.one_of("bold", a.BOLDS),
-            metavar="WHAT",
-            help="significant: the best entries and all that are not significantly worse, where any is (the default "
+        a.option(
+            "--bold WHAT",
+            "significant: the best entries and all that are not significantly worse, where any is (the default "
             "where entries can be tested); best: the best entries alone; none.",
-            rich_help_panel=LOOK,
+            LOOK,
+            callback=a.one_of("bold", a.BOLDS),
         ),
     ] = None,
     notes: Annotated[
         str | None,
-        typer.Option(
-            "--notes",
+        a.option(
+            "--notes HOW",
+            "short: one paragraph with n, seeds, resources and flags (the default); full: all notes; none.",
+            LOOK,
             callback=a.one_of("notes", a.NOTES),
-            metavar="HOW",
-            help="short: one paragraph with n, seeds, resources and flags (the default); full: all notes; none.",
-            rich_help_panel=LOOK,
         ),
     ] = None,
     names: Annotated[
         bool,
-        typer.Option(
-            "--names",
-            help="Show the names that commands take instead of titles (CSV and JSON do).",
-            rich_help_panel=LOOK,
-        ),
+        a.option("--names", "Show the names that commands take instead of titles (CSV and JSON do).", LOOK),
     ] = False,
     wide: Annotated[
         bool,
-        typer.Option("--wide", help="LaTeX: span both columns of an article (table*).", rich_help_panel=LOOK),
+        a.option("--wide", "LaTeX: span both columns of an article (table*).", LOOK),
     ] = False,
     size: Annotated[
         str | None,
-        typer.Option(
-            "--size",
+        a.option(
+            "--size NAME",
+            f"LaTeX: size of the letters: {', '.join(a.SIZES)}.",
+            LOOK,
             callback=a.one_of("size", a.SIZES),
-            metavar="NAME",
-            help=f"LaTeX: size of the letters: {', '.join(a.SIZES)}.",
-            rich_help_panel=LOOK,
         ),
     ] = None,
-    include: a.IncludeOption = None,
+    options: Options,
 ) -> None:
     """Print a table of a finished or half-finished run.
 
@@ -187,7 +170,7 @@ def table(
         "names": names,
         "wide": wide,
         "size": cast("FontSize | None", size),
-        "include": search_path(include or (), "RBENCH_INCLUDE"),
+        "include": options.include,
     }
     if with_paper is not None:
         own = (("--pick", pick), ("--bold", bold), ("--aggregation", None if aggregation == "all" else aggregation))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +12,14 @@ import typer
 
 from rbench.cli import arguments as a
 from rbench.cli.console import say, tell
-from rbench.cli.verbs import FAILED, app, options_of, verb
+from rbench.cli.verbs import FAILED, TRAIN, app, verb
 from rbench.errors import JobError
+from rbench.load.search_path import search_path
 
 if TYPE_CHECKING:
-    from rbench.api import Trained
+    from rbench.api import Options, Trained
 
-TRAIN, ADHOC = "Train", "An encoder of your own"
+ADHOC = "An encoder of your own"
 
 
 @app.command(
@@ -25,8 +27,13 @@ TRAIN, ADHOC = "Train", "An encoder of your own"
     epilog="Example: [bold]rbench train simcse-mini[/bold]; of your own: [bold]rbench train simcse --base minilm "
     "--data my.txt --set temperature=0.1 --steps 200 --out my-encoder[/bold]",
 )
-@verb("Preparing to train {what}", "The last checkpoint is kept: the same command continues from it.")
+@verb(
+    "Preparing to train {what}",
+    "The last checkpoint is kept: the same command continues from it.",
+    shared="models include device report_to quiet verbose",
+)
 def train(
+    *,
     what: Annotated[
         str,
         typer.Argument(
@@ -36,66 +43,52 @@ def train(
     ],
     base: Annotated[
         str | None,
-        typer.Option(
-            "--base",
-            metavar="NAME|DIR|ID",
-            help="The model to train: an encoder's name, a folder (./mine, or in --models), or a hub id (OWNER/NAME).",
-            rich_help_panel=ADHOC,
+        a.option(
+            "--base NAME|DIR|ID",
+            "The model to train: an encoder's name, a folder (./mine, or in --models), or a hub id (OWNER/NAME).",
+            ADHOC,
         ),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(
-            "--data",
-            metavar="CORPUS|FILE|DIR",
-            help="What to train on: a corpus (rbench list tasks), or a .txt file (one sentence a line) or .jsonl file "
+        a.option(
+            "--data CORPUS|FILE|DIR",
+            "What to train on: a corpus (rbench list tasks), or a .txt file (one sentence a line) or .jsonl file "
             "(field text). A folder is searched for corpora, as with other verbs. May be repeated.",
-            rich_help_panel=ADHOC,
+            ADHOC,
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="An option of the objective, or batch_size, learning_rate, warmup, weight_decay, max_length, pooling "
+        a.option(
+            "--set KEY=VALUE",
+            "An option of the objective, or batch_size, learning_rate, warmup, weight_decay, max_length, pooling "
             "and the like. May be repeated.",
-            rich_help_panel=ADHOC,
+            ADHOC,
         ),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option("--steps", min=1, metavar="N", help="Number of batches to train on.", rich_help_panel=ADHOC),
+        a.option("--steps N", "Number of batches to train on.", ADHOC, min=1),
     ] = None,
     epochs: Annotated[
         float | None,
-        typer.Option(
-            "--epochs", metavar="N", help="Number of passes over the corpus. (default: 1)", rich_help_panel=ADHOC
-        ),
+        a.option("--epochs N", "Number of passes over the corpus. (default: 1)", ADHOC),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, metavar="N", help="Seed of the training. (default: 0)", rich_help_panel=ADHOC),
+        a.option("--seed N", "Seed of the training. (default: 0)", ADHOC, min=0),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(
-            "--name",
-            metavar="NAME",
-            help="Name of the new encoder. (default: OBJECTIVE-BASE-CORPUS)",
-            rich_help_panel=ADHOC,
-        ),
+        a.option("--name NAME", "Name of the new encoder. (default: OBJECTIVE-BASE-CORPUS)", ADHOC),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Export the result to this new folder.", rich_help_panel=a.WHERE),
+        a.option("--out DIR", "Export the result to this new folder.", a.WHERE),
     ] = None,
-    models: a.ModelsOption = None,
-    include: a.IncludeOption = None,
-    device: a.DeviceOption = a.Device.auto,
-    report_to: a.ReportOption = None,
-    quiet: a.QuietOption = False,
-    verbose: a.VerboseOption = False,
+    options: Options,
+    quiet: bool,
 ) -> None:
     """Train an encoder of the registry, or one that options describe.
 
@@ -108,9 +101,8 @@ def train(
     from rbench import api
     from rbench.progress.bars import watching
 
-    corpus, folders = _told_apart(data or [], include)
-    options = options_of(None, None, folders, models, include, device)
-    options = dataclasses.replace(options, report_to=tuple(report_to or ()))
+    corpus, folders = _told_apart(data or [], options.include)
+    options = dataclasses.replace(options, data=search_path(folders, "RBENCH_DATA"))
     with watching(quiet) as progress:
         try:
             trained = api.train(
@@ -139,8 +131,10 @@ def train(
 @verb(
     "Preparing to export {encoder}",
     "If an encoder was being trained, the same command continues from the last checkpoint.",
+    shared="data models include device quiet verbose",
 )
 def export(
+    *,
     encoder: Annotated[
         str,
         typer.Argument(
@@ -149,15 +143,9 @@ def export(
         ),
     ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the encoder that DIR holds.", rich_help_panel=a.HOW)
-    ] = False,
-    data: a.DataOption = None,
-    models: a.ModelsOption = None,
-    include: a.IncludeOption = None,
-    device: a.DeviceOption = a.Device.auto,
-    quiet: a.QuietOption = False,
-    verbose: a.VerboseOption = False,
+    force: Annotated[bool, a.option("--force", "Replace the encoder that DIR holds.", a.HOW)] = False,
+    options: Options,
+    quiet: bool,
 ) -> None:
     """Write an encoder as a folder for sentence-transformers.
 
@@ -168,7 +156,6 @@ def export(
     from rbench import api
     from rbench.progress.bars import watching
 
-    options = options_of(None, None, data, models, include, device)
     with watching(quiet) as progress:
         try:
             dim = api.export(encoder, folder, force=force, options=options, progress=progress)
@@ -178,12 +165,11 @@ def export(
     say(f"{encoder} is in {folder}: {dim} numbers a vector; SentenceTransformer({str(folder)!r}) loads it")
 
 
-def _told_apart(values: list[str], include: list[Path] | None) -> tuple[str | None, list[Path]]:
+def _told_apart(values: list[str], include: Sequence[Path]) -> tuple[str | None, list[Path]]:
     """Separate the values of --data into one corpus and the folders to search. A task's name wins over a folder's."""
     from rbench.load.registry import Registry
-    from rbench.load.search_path import search_path
 
-    known = Registry(search_path(include or (), "RBENCH_INCLUDE")).names("tasks")
+    known = Registry(include).names("tasks")
     folders = [value for value in values if value not in known and Path(value).is_dir()]
     corpora = [value for value in values if value not in folders]
     if len(corpora) > 1:

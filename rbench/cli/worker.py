@@ -13,8 +13,7 @@ import threading
 import traceback
 
 from rbench.cli.console import log_to_stderr, tell
-from rbench.cli.stopping import Terminated, stoppable
-from rbench.cli.verbs import BAD_INPUT, INTERRUPTED, TERMINATED
+from rbench.cli.verbs import BAD_INPUT, INTERRUPTED, TERMINATED, Terminated, said_of, stoppable
 from rbench.errors import LeaseLost, RbenchError
 
 DIED = 1
@@ -34,11 +33,8 @@ def main() -> int:
     except LeaseLost as error:
         tell(f"error: {error}")
         return DIED
-    except RbenchError as error:
-        tell(f"error: {error}")
-        return BAD_INPUT
-    except OSError as error:
-        tell(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+    except (RbenchError, OSError) as error:
+        tell(f"error: {said_of(error)}")
         return BAD_INPUT
     except KeyboardInterrupt as error:
         tell("ended, because it was asked to")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rbench.cli import cache_verbs
+from rbench.cli import keeping_verbs
 from rbench.progress import bars
 from rbench.spec import Plan
 from rbench.storage.runs import Store
@@ -199,7 +199,7 @@ def test_verify_reads_everything_and_names_what_is_damaged(shell: Shell, root: P
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (88_400_000, "88.4 MB"), (999_960, "1.0 MB"), (5e12, "5000.0 GB")],
 )
 def test_sizes(count: float, shown: str) -> None:
-    assert cache_verbs.size(count) == shown
+    assert keeping_verbs.size(count) == shown
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_sizes(count: float, shown: str) -> None:
     ],
 )
 def test_ages(seconds: float, shown: str) -> None:
-    assert cache_verbs.age(seconds) == shown
+    assert keeping_verbs.age(seconds) == shown
 
 
 def test_verify_says_when_there_is_nothing_to_read(shell: Shell, root: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rbench.api import Check
+from rbench.cli.basic_verbs import task_of
 from rbench.cli.console import log_to_stderr
-from rbench.cli.table_task import task_of
 from tests.cli.conftest import Api, Shell
 
 ATTACK = ("attack", "-e", "mini-bert", "-a", "pwws")

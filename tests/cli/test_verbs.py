@@ -208,7 +208,7 @@ def test_a_signal_ends_the_real_command(number: int, code: int, said: str) -> No
 
 HANDLERS = """
 import signal
-from rbench.cli.stopping import Terminated, stoppable
+from rbench.cli.verbs import Terminated, stoppable
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with stoppable():

@@ -1,0 +1,343 @@
+"""Implements `rbench run`, `attack`, `list`, `doctor` and `cases`: suites, and looks at single texts and at names."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rbench.cli import arguments as a
+from rbench.cli import diffs
+from rbench.cli.console import say, tell
+from rbench.cli.verbs import CHECK_FAILED, EXPLORE, FAILED, INCOMPLETE, MEASURE, UNDECIDED, app, verb
+from rbench.errors import RbenchError, SuiteError
+from rbench.load.registry import KINDS
+from rbench.load.tables import is_path
+
+if TYPE_CHECKING:
+    from rbench.api import Case, Cases, Executor, Options
+
+OF_TABLE = "A table of your own (--task my.csv)"
+
+
+@app.command(
+    rich_help_panel=MEASURE,
+    epilog="Example: [bold]rbench run table1 --profile local --data ~/data --models ~/models --limit 20[/bold]",
+)
+@verb(
+    "Planning {suite}",
+    "Finished work is kept: run the same command again, without --fresh, to resume. An interrupted fine-tuning goes "
+    "on after its last whole epoch.",
+    shared="profile overrides only limit seeds out data models include device workers concurrency backend report_to "
+    "max_seconds retry_timeouts dry_run fresh no_texts fail_if allow_undecided quiet verbose executor processes cpus "
+    "gpus address cluster partition time_limit requeue sbatch wait",
+)
+def run(
+    suite: a.SuiteArgument,
+    options: Options,
+    executor: Executor,
+    fail_if: list[str] | None,
+    dry_run: bool,
+    allow_undecided: bool,
+    quiet: bool,
+) -> None:
+    """Run a suite and print its tables.
+
+    Fine-tunes every encoder on every task, attacks the classifiers, and writes one record per job. Running the same
+    command again resumes: finished jobs are not run again, and a half-finished attack continues at its next example.
+    Several at once share the work, in terminals or on machines that see the same folder; --executor starts them.
+    """
+    from rbench import api
+    from rbench.cli import show
+    from rbench.progress.bars import watching
+
+    limits = api.conditions(fail_if or (), options.include)
+    if dry_run:
+        show.plan(api.plan(suite, options))
+        return
+    api.check_conditions(limits, suite, options)
+    with watching(quiet) as progress:
+        result = api.run(suite, options, executor=executor, progress=progress)
+    show.result(result, quiet=quiet)
+    left = bool(result.left or result.elsewhere)
+    if limits and (result.failed or result.skipped or left):
+        tell("--fail-if was not judged, because the run is not complete")
+    if result.failed or result.skipped:
+        raise typer.Exit(FAILED)
+    if left and (limits or not result.submitted):  # what was submitted need not be waited for
+        raise typer.Exit(INCOMPLETE)
+    if limits:
+        judged = api.met(result.run, limits, options.include)
+        show.conditions((*judged.met, *judged.undecided))
+        if judged.met or (judged.undecided and not allow_undecided):
+            raise typer.Exit(CHECK_FAILED if judged.met else UNDECIDED)
+
+
+def _attacking(said: Mapping[str, object]) -> str:
+    """Return the first line of `rbench attack`."""
+    what = said["encoder"] or said["classifier"] or "a classifier"
+    return f"Preparing to attack {what} on {said['task']} with {said['attack']}"
+
+
+@app.command(
+    rich_help_panel=EXPLORE,
+    epilog="Example: [bold]rbench attack --encoder mini-bert-packaged --task mini-sentiment --attack pwws -n 3[/bold]",
+)
+@verb(
+    _attacking,
+    "Run the same command again. If the victim was fine-tuned already, it is kept.",
+    shared="overrides data models include device workers concurrency backend max_seconds quiet verbose",
+)
+def attack(
+    *,
+    task: Annotated[str, a.option("--task -t NAME", "rbench list tasks; or a table: my.csv, ./folder")],
+    attack: Annotated[str, a.option("--attack -a NAME", "rbench list attacks")],
+    encoder: Annotated[
+        str | None, a.option("--encoder -e NAME|DIR|ID", f"Fine-tune this one first. {a.ENCODERS}")
+    ] = None,
+    classifier: Annotated[
+        list[str] | None,
+        a.option(
+            "--classifier -c WHERE",
+            "A classifier that exists, attacked as it is: the folder or hub id of a transformers model, "
+            "module:function (imported from the current folder, too), or a victim's file. May be repeated.",
+        ),
+    ] = None,
+    label_map: Annotated[
+        str | None,
+        a.option(
+            "--label-map THEIRS=OURS,...",
+            "What the classifier's labels mean, such as LABEL_0=negative,LABEL_1=positive. (default: by name)",
+        ),
+    ] = None,
+    finetune: Annotated[
+        str | None,
+        a.option(
+            "--finetune NAME",
+            "How the encoder is fine-tuned: rbench list finetune. probe is the quickest. (default: clean)",
+        ),
+    ] = None,
+    n: Annotated[int, a.option("--limit -n N", "How many examples to attack.", min=1)] = 5,
+    seed: Annotated[
+        int | None, a.option("--seed N", "Decides fine-tuning, attack and which examples. (default: 0)", min=0)
+    ] = None,
+    resources: Annotated[
+        str | None,
+        a.option(
+            "--resources PROFILE",
+            "Which word vectors, synonyms and models the attack uses: rbench list resources.",
+        ),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        a.option(
+            "--text COLUMN",
+            "The column of the texts; twice for tasks of two texts. (default: guessed, and shown)",
+            OF_TABLE,
+        ),
+    ] = None,
+    label: Annotated[
+        str | None, a.option("--label COLUMN", "The column of the labels. (default: guessed, and shown)", OF_TABLE)
+    ] = None,
+    labels: Annotated[
+        str | None,
+        a.option(
+            "--labels A,B",
+            "The labels in the order of their ids. (default: all that the column has, sorted)",
+            OF_TABLE,
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        a.option(
+            "--kind NAME",
+            "single, nli, pair or paraphrase. (default: by the texts: single, nli or pair)",
+            OF_TABLE,
+        ),
+    ] = None,
+    options: Options,
+    quiet: bool,
+) -> None:
+    """Attack a few examples and show what changed.
+
+    Fine-tunes one classifier (or takes it from the cache; how long it takes is said first), or opens those of
+    --classifier as they are. Attacks it and shows each text with the changed words marked. The outcomes are not saved:
+    use rbench run to measure.
+    """
+
+    from rbench import api
+    from rbench.load import load_task
+    from rbench.load.registry import Registry
+    from rbench.progress.bars import watching
+
+    if (encoder is None) == (not classifier):
+        said = "--encoder excludes --classifier" if classifier else "Missing option --encoder or --classifier"
+        raise RbenchError(f"{said}: name an encoder that is fine-tuned first, or a classifier that exists")
+    if label_map is not None and not classifier:
+        raise RbenchError("--label-map goes with --classifier: it says what the classifier's labels mean")
+    if finetune is not None and classifier:
+        raise RbenchError("--finetune goes with --encoder: a classifier that exists is attacked as it is")
+    chosen = a.seeded([seed], options.overrides) if seed is not None else ["seeds=0"]
+    chosen += [f"resources={resources}"] if resources is not None else []
+    chosen += [f"finetune={finetune}"] if finetune is not None else []
+    options = dataclasses.replace(options, overrides=(*chosen, *options.overrides))
+    registry = Registry(options.include)
+    chosen_task = task_of(task, text, label, labels, kind, test_only=bool(classifier))
+    spec = load_task(chosen_task, registry, place="--task")
+    given = [api.classifier(where, label_map, registry) for where in classifier or ()]
+    victims: list[Any] = given or [None]
+    for one in victims:
+        with watching(quiet) as progress:
+            outcomes = list(api.attack(encoder, chosen_task, attack, n, options, classifier=one, progress=progress))
+        for i, outcome in enumerate(outcomes, 1):
+            which = f"{api.classifier_name(one)} " if len(given) > 1 else ""
+            diffs.show(outcome, spec.columns, spec.labels, f"[{which}{i}/{len(outcomes)}]")
+
+
+def task_of(
+    task: str,
+    text: list[str] | None,
+    label: str | None,
+    labels: str | None,
+    kind: str | None,
+    *,
+    test_only: bool = False,
+) -> str | dict[str, Any]:
+    """Return the task as a suite names it. With `test_only` all rows of a single table are test rows: a classifier
+    that exists needs no others.
+
+    Raises typer.BadParameter where the options of a table go with a task that is none.
+    """
+    names = [name.strip() for name in labels.split(",")] if labels is not None else None
+    given = {"text": text, "label": label, "labels": names, "kind": kind}
+    options = {key: value for key, value in given.items() if value is not None}
+    if options and not is_path(task):
+        flags = ", ".join(f"--{key}" for key in options)
+        raise typer.BadParameter(
+            f"{flags} describe a table, and {task} is the name of a task. Give a path: my.csv, ./folder",
+            param_hint="--task",
+        )
+    if test_only and is_path(task):
+        options["split"] = "test"
+    return {task: options} if options else task
+
+
+@app.command("list", rich_help_panel=EXPLORE, epilog="Example: [bold]rbench list attacks[/bold]")
+@verb("Listing names that suites and commands know", shared="include")
+def list_(
+    *,
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KIND",
+            callback=a.one_of("kind", tuple(KINDS)),
+            help=f"{', '.join(KINDS)}. Without a kind, the number of names of each kind is printed.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Print the file with this name, and what it includes.")
+    ] = None,
+    options: Options,
+) -> None:
+    """List the names that suites and commands know.
+
+    Prints names with titles, references or licences, and origins. With a NAME, prints the content of its file.
+    """
+    from rbench import api
+    from rbench.cli import show
+    from rbench.load import catalogue, content, recipes
+    from rbench.load.registry import Registry
+
+    registry = Registry(options.include)
+    if kind is not None and name is not None:
+        say(content(kind, name, registry).rstrip("\n"))
+        return
+    if kind is None:
+        show.kinds({kind: registry.names(kind) for kind in KINDS})
+    elif kind == "objectives":
+        show.objectives(api.objectives(registry))
+    elif registry.names(kind):
+        show.listed(catalogue(kind, registry))
+    if kind == "victims":
+        say("A folder, a hub id or module:function may stand where a name may: docs/guide-measure-my-classifier.md")
+    if kind == "encoders":
+        say("\nA folder (./mine) or a hub id (OWNER/NAME) may stand wherever one of these names may.")
+    if kind == "attacks" and recipes():
+        show.recipes(recipes().values())
+
+
+@app.command(
+    rich_help_panel=EXPLORE,
+    epilog="Example: [bold]rbench doctor table1 --profile local --data ~/data --models ~/models[/bold]",
+)
+@verb("Looking for resources, data and encoders", shared="profile overrides data models include")
+def doctor(
+    *,
+    suite: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SUITE", help="Check what this suite needs alone: a name (rbench list suites) or a file."
+        ),
+    ] = None,
+    options: Options,
+) -> None:
+    """Check which data, encoders and resources are there.
+
+    For each, prints where it was found, or exactly how to get it. With a SUITE, checks what that suite names and
+    nothing else, and exits with 1 if anything is missing.
+    """
+    from rbench import api
+    from rbench.cli import show
+
+    if suite is None and (options.profile is not None or options.overrides):
+        raise SuiteError(
+            "--profile and --set change a suite: name it, for instance rbench doctor table1 --profile local"
+        )
+    checks = api.doctor(options, suite)
+    show.doctor(checks)
+    if suite is not None and any(check.ok is False for check in checks):
+        raise typer.Exit(FAILED)
+
+
+@app.command(
+    rich_help_panel=EXPLORE,
+    epilog="Example: [bold]rbench cases results/runs/cline-table2-mini --right mini-bert/clean --wrong "
+    "mini-bert/freelb[/bold]",
+)
+@verb("Reading {run}", shared="data")
+def cases(
+    *,
+    run: a.RunArgument,
+    right: Annotated[str, a.option("--right VICTIM", "The one that is right: ENCODER/STRATEGY, or ENCODER.")],
+    wrong: Annotated[str, a.option("--wrong VICTIM", "The one that is wrong.")],
+    set_: Annotated[str | None, a.option("--set NAME", "A contrast set of the run. (default: all of them)")] = None,
+    show: Annotated[int, a.option("--show N", "How many cases of a set to print.", min=0)] = 5,
+    options: Options,
+) -> None:
+    """Show contrast texts that one victim gets right, another wrong.
+
+    Compares the predictions that the run stores, seed by seed, on the edits of its contrast sets. Prints how many cases
+    there are, how many the other way round, and the first of them with what was edited. A case in many seeds comes
+    first. Runs nothing.
+    """
+    from rbench import api
+
+    for found in api.cases(run, right, wrong, contrast_set=set_, data=options.data):
+        say(f"{found.set}: {len(found.cases)} of {found.edits} edits are cases: {right} is right and {wrong} is wrong")
+        say(f"{found.set}: {found.reverse} of {found.edits} edits are the other way round, in some seed")
+        if found.without_texts:
+            say(found.without_texts)
+        say()
+        for i, case in enumerate(found.cases[:show], 1):
+            _show_case(case, found, f"[{i}/{len(found.cases)}]", wrong)
+
+
+def _show_case(case: Case, found: Cases, place: str, wrong: str) -> None:
+    predicted = ", ".join(found.labels[label] for label in dict.fromkeys(case.wrong))
+    said = f"{place} {case.example_id}: label {found.labels[case.label]}, {wrong} predicts {predicted}"
+    say(said + (f", in {len(case.wrong)} of {found.seeds} seeds" if found.seeds > 1 else ""))
+    for name, old, new in zip(found.columns, case.original or (), case.edit or (), strict=False):
+        diffs.show_column(name if len(found.columns) > 1 else "", old, new)
+    say()

@@ -1,0 +1,286 @@
+"""Implements `rbench claims`, `compare`, `figure`, `baseline` and `check`: what a RUN shows, and whether it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rbench.cli import arguments as a
+from rbench.cli.console import say, tell
+from rbench.cli.verbs import CHECK_FAILED, MEASURE, UNDECIDED, app, verb
+from rbench.errors import RbenchError
+
+if TYPE_CHECKING:
+    from rbench.api import Options
+
+
+@app.command(
+    rich_help_panel=MEASURE,
+    epilog="Examples: [bold]rbench claims results/runs/quickstart --strict[/bold], [bold]rbench claims --paper "
+    "robustsentembed-table1[/bold]",
+)
+@verb("Judging claims", shared="include")
+def claims(
+    *,
+    run: Annotated[
+        Path | None,
+        typer.Argument(metavar="[RUN]", file_okay=False, help="The folder that rbench run wrote.", show_default=False),
+    ] = None,
+    paper: Annotated[
+        str | None,
+        a.option("--paper NAME", "In place of RUN: a printed table, its suite, a paper (adcl), or all."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        a.option(
+            "--claims FILE|DIR",
+            "Judge the claims of this YAML file instead; of a folder, DIR/NAME.yaml on the run in folder NAME.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, a.option("--strict", "Exit with 3 if a claim is contradicted, or fails on a printed table.")
+    ] = False,
+    fmt: a.FormatOption = "markdown",
+    options: Options,
+) -> None:
+    """Say which claims of a suite hold, or of a paper.
+
+    On a RUN, each claim is supported, contradicted or undecided, with the difference, its 95% interval, p corrected for
+    the number of comparisons, and n. Computes from what the run stored alone, and runs nothing. With --paper, judges
+    what papers claim on their own printed tables: in how many cells each sentence holds.
+    """
+    from rbench import api
+
+    if (run is None) == (paper is None):
+        raise typer.BadParameter("name a RUN (rbench claims RUN), or a paper's table (--paper NAME), and not both")
+    if paper is not None:
+        if file is not None:
+            raise typer.BadParameter("--claims FILE needs a RUN; --paper has claims of its own")
+        judged = api.paper_claims(paper)
+        say(api.paper_claims_table(judged, fmt).rstrip("\n"))
+        wrong = [one.claim.id for one in judged if one.holding < len(one.combinations)]
+    else:
+        assert run is not None
+        found = api.claims(run, file, options.include)
+        say(api.claims_table(found, fmt).rstrip("\n"))
+        wrong = api.contradicted(found)
+    if strict and wrong:
+        tell(f"{'fail somewhere' if paper else 'contradicted'}: {', '.join(wrong)}")
+        raise typer.Exit(CHECK_FAILED)
+
+
+@app.command(
+    rich_help_panel=MEASURE,
+    epilog="Example: [bold]rbench compare results/runs/quickstart --between mini-bert-packaged simcse-mini-packaged"
+    "[/bold]",
+)
+@verb("Comparing encoders of {run}", shared="include")
+def compare(
+    *,
+    run: a.RunArgument,
+    other: Annotated[
+        Path | None,
+        typer.Argument(metavar="[RUN2]", help="The RUN of the second encoder. (default: the same)", show_default=False),
+    ] = None,
+    between: Annotated[
+        tuple[str, str],
+        a.option("--between A B", "Two encoders, as the suite or tables name them. B is compared with A."),
+    ] = ...,  # type: ignore[assignment]
+    metric: Annotated[
+        str,
+        a.option(
+            "--metric NAME",
+            "A name of rbench list metrics, such as asr, aua, clean, queries, or any_attack: whether at least one "
+            "of all attacks succeeded.",
+        ),
+    ] = "asr",
+    common: Annotated[
+        bool, a.option("--common", "Where the RUNs attacked other examples, compare those that both have.")
+    ] = False,
+    show: Annotated[
+        int,
+        a.option("--show N", "Show N texts of each cell that fell with one encoder alone.", min=0),
+    ] = 0,
+    fmt: a.FormatOption = "markdown",
+    options: Options,
+) -> None:
+    """Compare two encoders, text by text.
+
+    For each task, strategy and attack: both values, the difference with its 95% interval, p corrected for the number of
+    cells, how many texts fell with one encoder alone, and the smallest difference that so many texts could have shown.
+    """
+    from rbench import api
+    from rbench.cli import diffs
+
+    found = api.compare(run, other, between=between, metric=metric, common=common, include=options.include)
+    say(api.comparison_table(found, fmt).rstrip("\n"))
+    for i, one in enumerate(api.fell_alone(found, show)):
+        if not i:
+            say()
+        if one.outcome.original is None:
+            say(f"{one.cell}: {one.outcome.example_id} fell with {one.encoder} alone; the RUN keeps no texts")
+        else:
+            diffs.show(one.outcome, one.columns, one.labels, f"{one.cell}, {one.encoder} alone:")
+
+
+@app.command(
+    rich_help_panel=MEASURE,
+    epilog="Example: [bold]rbench figure results/runs/quickstart --kind queries --format pdf[/bold]",
+)
+@verb("Reading {run}", shared="include")
+def figure(
+    *,
+    run: a.RunsArgument,
+    kind: Annotated[str, a.option("--kind -k NAME", "Which figure: rbench list figures.")],
+    out: Annotated[
+        Path | None,
+        a.option("--out FILE|DIR", "A file that ends in .pdf, .svg or .png, or a folder. (default: RUN/figures)"),
+    ] = None,
+    fmt: Annotated[
+        str | None,
+        a.option("--format LIST", "Some of pdf,svg,png. (default: all, or that of the file)"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        a.option("--option KEY=VALUE", "An option of the figure. May be repeated."),
+    ] = None,
+    options: Options,
+) -> None:
+    """Draw a figure of a run, and print its files.
+
+    Draws what the run stores, and runs nothing. rbench list figures NAME prints a figure's options.
+    """
+    from rbench import api
+
+    formats = [part.strip() for part in fmt.split(",")] if fmt is not None else None
+    for path in api.write_figure(run, kind, settings or (), out=out, formats=formats, include=options.include):
+        say(str(path))
+
+
+@app.command(
+    rich_help_panel=MEASURE, epilog="Example: [bold]rbench baseline results/runs/gate --out baseline.json[/bold]"
+)
+@verb("Making a baseline in {out}", shared="include")
+def baseline(
+    *,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            file_okay=False,
+            help="A RUN, or several of the same suite whose encoders were trained with other seeds.",
+        ),
+    ],
+    out: Annotated[Path, a.option("--out FILE", "A .json file; .json.gz is compressed.", dir_okay=False)],
+    metric: Annotated[
+        list[str] | None,
+        a.option(
+            "--metric NAME",
+            "Keep the values of this metric too, so that checks can judge it: a share, such as one of your own. "
+            "May be repeated.",
+        ),
+    ] = None,
+    options: Options,
+) -> None:
+    """Keep what later runs are checked against, in a small file.
+
+    The file has one letter for each attacked example, no text, and hashes of data, attacks and weights. Commit it,
+    and check later runs with rbench check. Three or more RUNs show how much trainings differ by their seed alone.
+    What no check will be able to judge, because a victim is near chance or has too few texts, is said at once.
+    """
+    from rbench import api
+
+    made = api.write_baseline(runs, out, metric=metric or (), include=options.include)
+    cells, runs_ = (f"{n} {what}{'s' * (n > 1)}" for n, what in ((len(made.cells), "cell"), (made.runs, "run")))
+    tell(f"{out}: {cells}, {runs_}, {out.stat().st_size:,} bytes")
+    for note in api.baseline_notes(made):
+        tell(f"note: {note}")
+
+
+@app.command(
+    rich_help_panel=MEASURE,
+    epilog="Example: [bold]rbench check results/runs/gate --baseline baseline.json --junit check.xml[/bold]. "
+    "Exit codes: 0 passed, 2 refused, 3 failed, 4 could not be judged.",
+)
+@verb("Checking {run} against {baseline}", shared="allow_undecided include")
+def check(
+    *,
+    run: a.RunArgument,
+    baseline: Annotated[Path, a.option("--baseline FILE", "A file that rbench baseline wrote.", dir_okay=False)],
+    metric: Annotated[
+        list[str] | None,
+        a.option(
+            "--metric NAME",
+            "Judge this alone: aua (accuracy under attack), clean, asr, or a metric that the baseline keeps. "
+            "any_attack: whether at least one of all attacks succeeded, in place of each attack. May be repeated.",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        str,
+        a.option("--tolerance POINTS", "What is worse by so much passes: a number, or clean=2,aua=2,asr=5."),
+    ] = "2",
+    alpha: Annotated[
+        float, a.option("--alpha", "How often a check without a true change may fail.", min=0.0001, max=0.4)
+    ] = 0.05,
+    about_these_weights: Annotated[
+        bool,
+        a.option(
+            "--about-these-weights",
+            "Fail on weights that are worse, even if another training with the same code might not be.",
+        ),
+    ] = False,
+    options: Options,
+    allow_undecided: bool,
+    encoder: Annotated[
+        list[str] | None,
+        a.option("--encoder NAME", "Check this encoder alone. May be repeated."),
+    ] = None,
+    junit: Annotated[Path | None, a.option("--junit FILE", "Write JUnit XML.", dir_okay=False)] = None,
+    github: Annotated[bool, a.option("--github", "Print annotations for GitHub Actions.")] = False,
+    summary: Annotated[
+        Path | None,
+        a.option(
+            "--summary FILE",
+            "Write a markdown summary. (default: append to $GITHUB_STEP_SUMMARY where it is set)",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Fail if a classifier or encoder has become worse than in a baseline.
+
+    Three things are judged on the same texts: accuracy under attack (a text counts if it is classified right before and
+    after the attack), clean accuracy, and ASR. One fails if it is worse by more than the tolerance and that is
+    significant, corrected for the number of rows; or if it is missing.
+
+    What cannot be judged does not pass: a victim near chance, too few texts. Nor do weights that are worse than one or
+    two baseline runs, since a training with another seed is better or worse by chance: three or more runs, or
+    --about-these-weights, make it a failure or a pass.
+    """
+    from rbench import api
+
+    try:
+        found = api.check(
+            run,
+            baseline,
+            metric=metric or (),
+            tolerance=tolerance,
+            alpha=alpha,
+            about_these_weights=about_these_weights,
+            allow_undecided=allow_undecided,
+            encoders=encoder or (),
+            include=options.include,
+        )
+    except (RbenchError, OSError) as error:  # CI shows what is in these, and not standard error
+        for line in api.check_annotations(str(error)) if github else ():
+            say(line)
+        api.write_reports(str(error), junit=junit, summary=summary)
+        raise
+    for line in api.check_annotations(found) if github else ():
+        say(line)
+    api.write_reports(found, junit=junit, summary=summary)
+    say(api.check_table(found))
+    if found.verdict != "passed":
+        raise typer.Exit(CHECK_FAILED if found.verdict == "failed" else UNDECIDED)

@@ -1,0 +1,271 @@
+"""Implements `rbench plan`, `report`, `site` and `status`: what a run will do, where it is, and RUNs as pages."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rbench.cli import arguments as a
+from rbench.cli.console import print_table, say, tell
+from rbench.cli.verbs import MEASURE, app, verb
+
+if TYPE_CHECKING:
+    from rbench.api import Options
+    from rbench.api.forecast import Forecast, Row
+    from rbench.api.status import Failure, State, Status, Working
+
+ESTIMATE = "How long it will take"
+NAMED = 5
+"""Failed jobs that are named. The others are counted."""
+EVERY = 10.0
+"""Seconds between two looks of --watch."""
+
+
+@app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench plan table1 --profile local[/bold]")
+@verb("Planning {suite}", shared="profile overrides only limit seeds out data models include")
+def plan(
+    *,
+    suite: a.SuiteArgument,
+    options: Options,
+    estimate: Annotated[
+        bool,
+        a.option("--estimate", "Say how long it will take, here and on 1, 8 and 64 GPUs.", ESTIMATE),
+    ] = False,
+    gpus: Annotated[
+        list[str] | None,
+        a.option(
+            "--machines NxGPU",
+            "Estimate for these GPUs, such as 8xH100. May be repeated. (default: 1, 8 and 64 A100)",
+            ESTIMATE,
+        ),
+    ] = None,
+    fmt: Annotated[
+        str | None,
+        a.option(
+            "--format json",
+            "Print the estimate as JSON, and nothing else.",
+            ESTIMATE,
+            callback=a.one_of("format", ("json",)),
+        ),
+    ] = None,
+) -> None:
+    """Show the jobs of a suite and what they will cost.
+
+    Shows which jobs are done, which remain, how many examples they attack and about how many model queries they need.
+    A job whose weights are in the cache is marked, because it costs next to nothing. Trains and attacks nothing.
+
+    With --estimate it says how many hours and how much disk space the remaining jobs take. The estimate stands on
+    measurements of earlier runs and of this machine (two seconds, once). Its error is printed with it.
+    """
+    from rbench import api
+    from rbench.api import forecast
+    from rbench.cli import show
+
+    forecast.check(gpus or ())
+    planned = api.plan(suite, options)
+    wanted = estimate or gpus or fmt
+    found = forecast.forecast(planned, gpus or ()) if wanted else None
+    if found is not None and fmt:
+        say(json.dumps(found.as_dict(), indent=1))
+        return
+    show.plan(planned)
+    if found is not None:
+        _show_forecast(found)
+
+
+def _show_forecast(found: Forecast) -> None:
+    """Print a table of machines with their hours, then disk space, the largest parts, and what the numbers rest on."""
+    say()
+    if not found.jobs:
+        say("nothing is left to do, so there is nothing to estimate")
+        return
+    say(f"Estimated time of the {found.jobs} jobs that are left and not in the cache:")
+    say()
+    print_table(
+        ["machines", "time (about)", "range", "in use", "limited by"], [_forecast_row(one) for one in found.rows]
+    )
+    say()
+    for one in found.rows:
+        if one.chain:
+            say(f"{one.machines}: {' > '.join(one.chain)} cannot be shared")
+    say(
+        f"disk: about {size(found.cache_bytes)} of weights in the cache, {size(found.run_bytes)} of outcomes in the run"
+    )
+    if found.largest:
+        said = ", ".join(f"{kind} {100 * share:.0f}%" for kind, share in found.largest)
+        say(f"most of the time here: {said}")
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+def _forecast_row(one: Row) -> list[str]:
+    name = f"{one.machines} (assumed)" if one.assumed else one.machines
+    low, high = duration(one.low), duration(one.high)
+    span = f"{low} to {high}" if low != high else low
+    return [name, duration(one.hours), span, f"{100 * one.busy:.0f}%", one.limit]
+
+
+def duration(hours: float) -> str:
+    """Format a time with two digits, in the unit in which a person would say it."""
+    if hours * 60 < 1:
+        return "under 1 min"
+    if hours < 1.5:
+        return f"{_two(60 * hours)} min"
+    return f"{_two(hours)} h" if hours < 72 else f"{_two(hours / 24)} days"
+
+
+def size(n: float) -> str:
+    """Format a number of bytes with two digits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if n < 1000:
+            return f"{_two(n)} {unit}"
+        n /= 1000
+    return f"{_two(n)} TB"
+
+
+def _two(x: float) -> str:
+    """Format a number with two digits, and no more."""
+    return f"{float(f'{x:.2g}'):,.0f}" if x >= 10 else f"{float(f'{x:.2g}'):g}"
+
+
+@app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench report results/runs/quickstart[/bold]")
+@verb("Reading {run}", shared="include")
+def report(
+    *,
+    run: a.RunsArgument,
+    out: Annotated[
+        Path | None,
+        a.option("--out FILE", "The file. (default: RUN/report.html)", dir_okay=False),
+    ] = None,
+    no_texts: Annotated[
+        bool,
+        a.option("--no-texts", "Leave texts out, so that the file may be passed on. All else works."),
+    ] = False,
+    options: Options,
+) -> None:
+    """Write a run as one HTML file, and print its name.
+
+    The file needs no server and no network: verdicts, tables, curves, each two encoders compared, the changed texts,
+    and where it all comes from. What the run lacks is named in it. Several runs that share data and weights make one.
+    """
+    from rbench import api
+
+    for path in api.report(run, out, texts=not no_texts, include=options.include):
+        say(str(path))
+
+
+@app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench site results/runs --out site[/bold]")
+@verb("Reading {runs}", shared="include")
+def site(
+    *,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", file_okay=False, help="Folders that rbench run wrote, or a folder of such folders."
+        ),
+    ],
+    out: Annotated[Path, a.option("--out DIR", "The folder of the pages: new, empty, or a site to make anew.")],
+    claims: Annotated[
+        Path | None,
+        a.option("--claims DIR", "Judge the claims of DIR/NAME.yaml on the run in folder NAME instead."),
+    ] = None,
+    no_texts: Annotated[
+        bool,
+        a.option("--no-texts", "Leave texts out, so that the pages may be passed on. All else works."),
+    ] = False,
+    options: Options,
+) -> None:
+    """Write many runs as static web pages, and print the index.
+
+    The pages need no server: the newest verdict of each claim beside the paper's numbers, the report of each run, and
+    the history of each encoder. A run that cannot be read is left out, which the index says.
+    """
+    from rbench import api
+
+    written = api.site(runs, out, claims=claims, texts=not no_texts, include=options.include)
+    for line in written.left_out:
+        tell(f"left out: {line}")
+    say(str(written.index))
+
+
+@app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench status results/runs/quickstart --watch[/bold]")
+@verb("Reading {run}")
+def status(
+    run: a.RunArgument,
+    watch: Annotated[
+        bool, a.option("--watch", f"Look again every {EVERY:.0f} seconds until all jobs are done.")
+    ] = False,
+) -> None:
+    """Show who works on a run, what is done, and what is left.
+
+    Several processes may work on one run. Each is listed with its job. The time left is estimated from the jobs that
+    have ended. A process on another machine that died is listed for two minutes more. Changes nothing.
+    """
+    from rbench import api
+
+    watcher = api.Watcher(run)
+    found = watcher.look()
+    _show_status(found)
+    while watch and not found.complete:
+        time.sleep(EVERY)
+        found = watcher.look()
+        say(f"\n{datetime.now():%H:%M:%S}")
+        _show_status(found)
+
+
+def _show_status(found: Status) -> None:
+    from rbench.storage.verify import of_strangers
+
+    if found.processes:
+        print_table(["process", "since", "job", "steps", "job since"], [_row(one) for one in found.processes])
+    else:
+        say("no process works on this run")
+    say()
+    states: tuple[State, ...] = ("done", "failed", "under way", "to do")
+    rows = [[str(stage), *(str(counts[state]) for state in states)] for stage, counts in found.jobs.items()]
+    print_table(["stage", *states], rows)
+    say()
+    for one in found.failures[:NAMED]:
+        say(f"failed: {one.name}: {one.error}{_waiting(one)}")
+    if len(found.failures) > NAMED:
+        say(f"failed: {len(found.failures) - NAMED} more jobs")
+    if found.failures:
+        say("The same rbench run tries failed jobs again, once each.")
+    if found.strangers:
+        say(of_strangers(found.run, found.strangers))
+    say(_left(found))
+
+
+def _waiting(one: Failure) -> str:
+    """Say what is not run because of a failed job."""
+    n = len(one.waiting)
+    return f" (not run because of it: {one.waiting[0]}{f' and {n - 1} more' if n > 1 else ''})" if n else ""
+
+
+def _row(one: Working) -> list[str]:
+    steps = f"{one.done}/{one.total}" if one.job and one.total else ""
+    return [f"{one.pid} on {one.host}", _short(one.since), one.job or "-", steps, _short(one.job_since)]
+
+
+def _short(moment: str | None) -> str:
+    """Return a date and time without seconds and zone."""
+    return (moment or "")[:16].replace("T", " ")
+
+
+def _left(found: Status) -> str:
+    if found.complete:
+        return "all jobs are done"
+    jobs = "1 job" if found.unmeasured == 1 else f"{found.unmeasured} jobs"
+    if found.unmeasured and not found.hours:
+        return f"{jobs} left; how long they take is not known before one of their kind has ended"
+    n = max(1, len(found.processes))
+    left = f"{found.hours:.1f} h" if found.hours >= 1 else f"{60 * found.hours:.0f} min"
+    said = f"about {left} left for {n} process{'es' if n > 1 else ''}"
+    if found.unmeasured:
+        said += f", without {jobs} of a kind that has not ended yet"
+    return said
