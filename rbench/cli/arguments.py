@@ -214,8 +214,8 @@ SHARED: dict[str, tuple[Any, Any]] = {
     "wait": _executor(bool, "--wait", "slurm: wait for the tasks and print the tables.", False),
 }
 """The shared options and their defaults, by the names of the fields of `api.Options` and `api.Executor`; others too."""
-EXECUTOR = ("executor", "processes", "cpus", "gpus", "address", "cluster", "partition", "time_limit", "requeue")
-EXECUTOR += ("sbatch", "wait")
+EXECUTOR = "executor processes cpus gpus address cluster partition time_limit requeue sbatch wait"
+"""Those of `api.Executor`."""
 
 
 def signature_of(function: Callable[..., None], shared: Collection[str]) -> inspect.Signature:
@@ -242,7 +242,7 @@ def arguments_of(function: Callable[..., None], shared: Collection[str], given: 
     if "options" in wanted:
         made["options"] = options_of({name: given[name] for name in shared})
     if "executor" in shared:
-        made["executor"] = _executor_of(**{name: given[name] for name in EXECUTOR})
+        made["executor"] = _executor_of(**{name: given[name] for name in EXECUTOR.split()})
     return {name: made[name] for name in wanted}
 
 

@@ -31,8 +31,7 @@ OF_TABLE = "A table of your own (--task my.csv)"
     "Finished work is kept: run the same command again, without --fresh, to resume. An interrupted fine-tuning goes "
     "on after its last whole epoch.",
     shared="profile overrides only limit seeds out data models include device workers concurrency backend report_to "
-    "max_seconds retry_timeouts dry_run fresh no_texts fail_if allow_undecided quiet verbose executor processes cpus "
-    "gpus address cluster partition time_limit requeue sbatch wait",
+    f"max_seconds retry_timeouts dry_run fresh no_texts fail_if allow_undecided quiet verbose {a.EXECUTOR}",
 )
 def run(
     suite: a.SuiteArgument,

@@ -96,8 +96,12 @@ app.add_typer(
 )
 
 
-Only = StrEnum("Only", ["all", "attacked", "successes"])
-"""Which examples are rows of a set."""
+class Only(StrEnum):
+    """Which examples are rows of a set."""
+
+    all = "all"
+    attacked = "attacked"
+    successes = "successes"
 
 
 @build.command(
