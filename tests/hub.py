@@ -151,7 +151,8 @@ class _Handler(BaseHTTPRequestHandler):
             facts = {"private": False, "gated": False, "disabled": False, "tags": [], "downloads": 0, "likes": 0}
             return self._json({"id": name, "sha": commit, "siblings": siblings, **facts}, body)
         if verb == "tree":
-            return self._json(_tree(files, "/".join(rest)), body)
+            deep = parse_qs(urlparse(self.path).query).get("recursive", [""])[0].lower() == "true"
+            return self._json(_tree(files, "/".join(rest), deep=deep), body)
         if verb == "paths-info":
             wanted = self._wanted()
             entries = [entry for entry in _tree(files, "", deep=True) if entry["path"] in wanted]
@@ -196,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _tree(files: Mapping[str, bytes], under: str, *, deep: bool = False) -> list[dict[str, Any]]:
-    """Files and folders, all of them or those directly in `under`."""
+    """Files and folders below `under`, all of them or those directly in it."""
     entries: list[dict[str, Any]] = []
     folders: set[str] = set()
     for path, content in files.items():
@@ -205,4 +206,6 @@ def _tree(files: Mapping[str, bytes], under: str, *, deep: bool = False) -> list
         folders |= {"/".join(steps[: n + 1]) for n in range(len(steps))}
         entries.append({"type": "file", "path": path, "size": len(content), "oid": hashlib.sha1(content).hexdigest()})
     entries += [{"type": "directory", "path": folder, "size": 0, "oid": "0" * 40} for folder in sorted(folders)]
-    return [entry for entry in entries if deep or entry["path"].rpartition("/")[0] == under]
+    inside = f"{under}/" if under else ""
+    below = [entry for entry in entries if entry["path"].startswith(inside)]
+    return [entry for entry in below if deep or entry["path"].rpartition("/")[0] == under]

@@ -99,11 +99,11 @@ def test_a_classifier_has_one_answer_through_every_door(name: str, ship: Ship) -
     assert layout.state() == before, "what a user gives stays as it is"
 
 
-@pytest.mark.parametrize(("name", "status"), [("BERT", "failed"), ("RoBERTa", "succeeded")])
-def test_attacks_of_this_table_succeed_and_fail(name: str, status: str) -> None:
+@pytest.mark.parametrize(("name", "statuses"), [("BERT", ["succeeded", "failed"]), ("RoBERTa", ["failed", "failed"])])
+def test_attacks_of_this_table_succeed_and_fail(name: str, statuses: list[str]) -> None:
     layout = LAYOUTS[name]()
     found = attacked(layout.by_hand, layout.by_hand(TEXTS).argmax(1).tolist(), scores="logits")
-    assert {one[0] for one in found} == {status}
+    assert [one[0] for one in found] == statuses
 
 
 @pytest.mark.parametrize("name", REFUSED)

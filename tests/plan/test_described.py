@@ -208,12 +208,12 @@ def test_a_base_that_is_not_there_is_refused_with_its_path(here: Path) -> None:
 
 
 def test_a_model_that_needs_code_of_its_own_is_refused_with_its_name(here: Path) -> None:
-    code = {"model_type": "nomic_bert", "auto_map": {"AutoModel": "modeling_hf_nomic_bert.NomicBertModel"}}
+    code = {"model_type": "unheard_of", "auto_map": {"AutoModel": "modeling_unheard_of.UnheardOfModel"}}
     model(here / "mine", config=code)
     with pytest.raises(ResourceError) as caught:
         planned(here, "[./mine]")
     said = str(caught.value)
-    assert f"encoder `{here}/mine`: it needs Python code of its own (modeling_hf_nomic_bert.NomicBertModel)" in said
+    assert f"encoder `{here}/mine`: it needs Python code of its own (modeling_unheard_of.UnheardOfModel)" in said
     assert "`trust_remote_code: true`" in said and "--include DIR" in said
     (here / "DIR/encoders").mkdir(parents=True)
     for name, more in {"own": "", "trained": "train: {objective: mlm, data: mini-corpus, steps: 1}\n"}.items():

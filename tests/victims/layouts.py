@@ -85,11 +85,11 @@ def of(kind: str, tokenizer: Callable[[], Any], longest: int, half: bool = False
     def make() -> Layout:
         reads = tokenizer()
         own = {"vocab_size": len(reads), **more}
-        torch.manual_seed(0)
         config = transformers.AutoConfig.for_model(kind, **{**HEADED, **own})
         if "pad_token_id" not in more:
             config.pad_token_id = reads.pad_token_id
         model = transformers.AutoModelForSequenceClassification.from_config(config).eval()
+        torch.manual_seed(0)  # only now: how many numbers a network's first weights take depends on transformers
         with torch.no_grad():  # so wild that words matter
             for _, weight in sorted(model.named_parameters()):
                 if weight.ndim > 1:
