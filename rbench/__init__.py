@@ -26,14 +26,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rbench.api import Options
     from rbench.api.attacking import attack_texts as attack
-    from rbench.api.claims import claims
     from rbench.api.figures import figure
-    from rbench.api.results import load_results, table
+    from rbench.api.judging import claims, compare
     from rbench.api.suites import run
-    from rbench.api.textattack_log import write_textattack_csv
+    from rbench.api.tables import load_results, table
+    from rbench.api.textattack import textattack_wrapper, write_textattack_csv
     from rbench.api.train import load_encoder
-    from rbench.api.verdicts import compare
-    from rbench.api.wrapping import textattack_wrapper
 
 __version__ = "0.1.0"
 __all__ = [

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner, Result
 
 from rbench import api
-from rbench.api.adhoc import AdHocArgs, entry
+from rbench.api.train import AdHocArgs, entry
 from rbench.cli import app
 from rbench.encoders.locate import PACKAGED
 from rbench.errors import PlanError, StoreError, SuiteError

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.api.asked import options_of, plain
-from rbench.api.attack_result import AttackResult
 from rbench.api.given_texts import read, unreadable
 from rbench.api.given_victims import GivenVictim, How, victim_of
+from rbench.api.results import AttackResult
 from rbench.errors import JobError, PlanError
 from rbench.load.alone import ChosenAttack, chosen_attack
 from rbench.load.registry import Registry

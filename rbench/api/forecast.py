@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rbench.api.ahead import this_machine
-from rbench.api.suites import Planned
+from rbench.api.suites import Planned, this_machine
 from rbench.errors import PlanError
 from rbench.plan import machines
 from rbench.plan.cost_model import OPEN, STEP, Costs, Seconds, costs

@@ -1,28 +1,28 @@
-"""Run a prepared suite: select the jobs that must run, run them, and write the tables and figures."""
+"""Run a prepared suite: check it, select the jobs that must run, run them, and write the tables and figures."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator
+import logging
+import random
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.api import crowding, logs, stored_answers
-from rbench.api.attack_checks import check_attacks
-from rbench.api.claims import summary
 from rbench.api.figures import write_figures
+from rbench.api.judging import summary
 from rbench.api.report import write_beside
-from rbench.api.run_result import RunResult
-from rbench.api.told import Told
-from rbench.errors import ResourceError, StoreError
+from rbench.api.results import RunResult
+from rbench.errors import RbenchError, ResourceError, StoreError
 from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
 from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
-from rbench.spec import CONTRAST, TABLES, Job, Plan, Record
+from rbench.spec import CONTRAST, TABLES, AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
 from rbench.storage import origin, texts, timeouts
 from rbench.storage.board import TeamBoard
 from rbench.storage.runs import Store
@@ -31,6 +31,7 @@ from rbench.storage.team import Team, digest, who
 from rbench.storage.verify import of_strangers, strangers
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system.capacity import cores, limit_threads
+from rbench.system.members import Member, identity_of
 from rbench.tables import Results
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, re
     """
     with joined(prepared, options, progress) as run:
         device = device_of(options.device) if run.todo else "cpu"
-        logs.jobs(run.todo, run.jobs, run.cache, device)
+        log_jobs(run.todo, run.jobs, run.cache, device)
         needed = (key for job in run.todo for key in (job.key, *job.needs.values()))
         with run.cache.using(needed), _workers(run.todo, options, device, run.cache) as workers:
             run.team.member.about["workers"] = workers.count if workers is not None else 1
@@ -92,7 +93,7 @@ def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator
     for foreign in store.foreign(store.folder(job) for job in prepared.plan.jobs):
         raise StoreError(foreign)
     jobs = select(prepared.plan, options.only)
-    logs.inputs(prepared)
+    log_inputs(prepared)
     joining = _Joined(store, prepared, options, progress, team.others)
     with team.joined(joining.prepare):
         prepared = joining.prepared
@@ -121,7 +122,7 @@ def _notes(prepared: Prepared, jobs: tuple[Job, ...], store: Store, found: Stand
     if count := len(strangers(store, prepared.plan)):
         yield of_strangers(store.root, count)
     yield from texts.notes(prepared.plan)
-    yield from stored_answers.notes(prepared, store)
+    yield from answer_notes(prepared, store)
 
 
 def result_of(
@@ -249,7 +250,7 @@ def _check_crowding(team: Team, progress: Progress) -> None:
     """Tell other processes how many threads this one has, and the user if those of this machine are too many."""
     threads = team.member.about["threads"] = limit_threads()
     others = [one for one in team.members.living() if "plan" in one and one["id"] != team.member.id]
-    if told := crowding.warning(others, threads, cores()):
+    if told := crowding(others, threads, cores()):
         progress.note(told)
 
 
@@ -392,3 +393,166 @@ def device_of(wanted: str) -> str:
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return wanted
+
+
+def check_attacks(jobs: Iterable[Job], *, set_by_suite: bool = False) -> None:
+    """Check the attacks of `jobs` before anything is trained.
+
+    Args:
+        set_by_suite: check only recipes of which the suite sets a parameter, so that planning waits for TextAttack's
+            import, which takes seconds, only where a mistake is likely. A run checks the others before it trains.
+
+    Raises:
+        SuiteError: as `rbench.attack.check`.
+    """
+    chosen: dict[str, AttackSpec] = {}  # many jobs have the same attack
+    for job in jobs:
+        if job.attacking is not None and (not set_by_suite or _sets_a_parameter(job, job.attacking.attack)):
+            chosen.setdefault(job.attacking.attack.model_dump_json(), job.attacking.attack)
+    if chosen:
+        from rbench.attack import check
+
+        for spec in chosen.values():
+            check(spec)
+
+
+def _sets_a_parameter(job: Job, attack: AttackSpec) -> bool:
+    """Whether a job's name has a parameter of its recipe, as in pwws[GreedyWordSwapWIR.wir_method=delete]."""
+    return attack.recipe is not None and any(name in job.name for name in attack.parameters)
+
+
+ASKED = 32
+"""Most texts that a victim is asked for again, of each task."""
+
+Text = tuple[str, ...]
+
+
+def answer_notes(prepared: Prepared, store: Store) -> list[str]:
+    """Return a note on each function or endpoint that gives other labels than it gave to texts of stored outcomes."""
+    found = []
+    for name, spec in prepared.loaded.victims.items():
+        for task in prepared.loaded.tasks.values() if spec.origin != "model" else ():
+            known = dict(_known_answers(prepared, store, name, task))
+            chosen = random.Random(0).sample(sorted(known), min(ASKED, len(known)))
+            if chosen and (note := _differing_answers(spec, task, {text: known[text] for text in chosen})):
+                found.append(note)
+    return found
+
+
+def _known_answers(prepared: Prepared, store: Store, name: str, task: TaskSpec) -> Iterator[tuple[Text, int]]:
+    """Yield texts of stored outcomes, before and after their attacks, with the label ids that the victim gave."""
+    for job in prepared.plan.jobs:
+        if job.attacking is None or job.parts[0] != name or job.attacking.task.name != task.name:
+            continue
+        try:
+            outcomes = [*store.outcomes(job)]
+        except (RbenchError, OSError):
+            continue  # the run says what is damaged
+        for one in outcomes:
+            for text, label in (
+                (one.original, one.original_prediction),
+                (one.perturbed, one.perturbed_prediction),
+            ):
+                if text is not None and label is not None:
+                    yield text, label
+
+
+def _differing_answers(spec: VictimSpec, task: TaskSpec, known: dict[Text, int]) -> str | None:
+    from rbench.victims.answers import shown
+    from rbench.victims.opened import open_answers
+    from rbench.victims.scores import AnswerError
+
+    try:
+        rows = open_answers(spec, task).each([*known])
+    except RbenchError as error:
+        return str(error)
+    other = [
+        (text, label, int(row.argmax()))
+        for (text, label), row in zip(known.items(), rows, strict=True)
+        if not isinstance(row, AnswerError) and row.max() - row[label] > spec.tolerance
+    ]
+    if not other:
+        return None
+    text, before, now = other[0]
+    return (
+        f"victim {spec.name} gave other labels to {len(other)} of {len(known)} texts of stored outcomes, such as "
+        f"{shown(text)}: {task.labels[before]} then, {task.labels[now]} now. So another model stands behind `version: "
+        f"{spec.version}`, and stored outcomes are not its own: write another `version`, and run again"
+    )
+
+
+logger = logging.getLogger("rbench")
+
+
+def log_inputs(prepared: Prepared) -> None:
+    """Log the suite's file, and every place of data, weights and resources with its fingerprint."""
+    logger.info("suite %s: %s", prepared.plan.suite.name, prepared.loaded.path or "given without a file")
+    for name, data in prepared.data.items():
+        logger.info("task %s: %s, %s", name, data.origin, data.fingerprint[:12])
+    for name, place in prepared.places.weights.items():
+        logger.info("weights of %s: %s, %s", name, place.where, place.fingerprint[:12])
+    for kind, place in prepared.places.resources.items():
+        logger.info("%s: %s, %s", kind, place.where, place.fingerprint[:12])
+
+
+def log_jobs(todo: Collection[Job], planned: Collection[Job], cache: WeightCache, device: str) -> None:
+    """Log which jobs run, and which of them find their weights in the cache."""
+    logger.info("%d of %d jobs are to do, on %s; the cache is %s", len(todo), len(planned), device, cache.root)
+    for job in todo:
+        known = ", weights in the cache" if cache.seems_to_have(job.key) else ""
+        logger.debug("to do: %s, key %s%s", job.name, job.key[:12], known)
+
+
+def crowding(others: Sequence[dict[str, Any]], threads: int, cores: int) -> str | None:
+    """Return a warning if this process and the others here have more threads than cores; None if they have not.
+
+    Threads of two trainings that wait for one core wait for each other at every product of matrices, so both may take
+    several times as long.
+
+    Args:
+        others: what the other processes of the RUN say of themselves. Those on other machines do not count. One that
+            has not said how many threads it has counts as having as many as this one.
+        threads: those that this process computes with.
+        cores: those of this machine.
+    """
+    here = [one for one in others if (which := identity_of(one)) is not None and which.here]
+    taken = sum(one.get("threads", threads) for one in here)
+    if not here or taken + threads <= cores:
+        return None
+    count = len(here) + 1
+    if count > cores:
+        remedy = f"Start at most {cores} here, each with OMP_NUM_THREADS=1"
+    else:
+        remedy = f"Start each with OMP_NUM_THREADS={cores // count}"
+    return (
+        f"{count} processes of this run share the {_counted(cores, 'core')} of this machine and compute with "
+        f"{_counted(taken + threads, 'thread')}. That may make all of them several times slower. {remedy}, or start "
+        f"one command with --executor local --processes {min(count, cores)}, which divides the cores."
+    )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+class Told:
+    """A `Progress` that shows what `shown` shows, and says it to those who look at the RUN (`rbench status`)."""
+
+    def __init__(self, shown: Progress, member: Member) -> None:
+        self._shown, self._member = shown, member
+
+    def start(self, name: str, index: int, count: int) -> None:
+        since = datetime.now().astimezone().isoformat(timespec="seconds")
+        self._member.say(now=True, job=name, since=since, done=0, total=0)
+        self._shown.start(name, index, count)
+
+    def update(self, done: int, total: int, text: str = "") -> None:
+        self._member.say(done=done, total=total)
+        self._shown.update(done, total, text)
+
+    def finish(self, status: str) -> None:
+        self._member.say(job=None)
+        self._shown.finish(status)
+
+    def note(self, text: str) -> None:
+        self._shown.note(text)

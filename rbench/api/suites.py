@@ -1,35 +1,48 @@
-"""Plan and run suites from Python, and attack a few examples to look at."""
+"""Plan and run suites from Python, attack a few examples to look at, and build adversarial sets."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rbench import load as loading
-from rbench.api import ahead, asked
-from rbench.api.attack_checks import check_attacks
-from rbench.api.classifiers import Entry
-from rbench.api.executor import Executor, executor_of
-from rbench.api.run import run_prepared
-from rbench.api.run_result import RunResult
-from rbench.api.work import prepared_for
-from rbench.errors import PlanError, RbenchError
+from rbench.api import asked
+from rbench.api.executor import Executor, check, executor_of, prepared_for, run_spread
+from rbench.api.results import RunResult
+from rbench.api.run import check_attacks, run_prepared
+from rbench.errors import PlanError, RbenchError, StoreError, SuiteError
+from rbench.load.claims import missing
+from rbench.load.ground import of_plan
 from rbench.load.registry import Registry
+from rbench.load.victims import FUNCTION, named_by_file
+from rbench.plan import machines
+from rbench.plan.cost_model import OPEN, Costs, costs
 from rbench.plan.estimate import Estimate, estimate
+from rbench.plan.machines import Machines
 from rbench.plan.occupied import check_same_suite
 from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
+from rbench.plan.work import Estimator
 from rbench.progress import Progress, Silent
+from rbench.progress.bars import duration
 from rbench.progress.shown import shown
-from rbench.spec import Job, Outcome, Plan, Suite
-from rbench.storage import origin
+from rbench.spec import Choice, Job, NumExamples, Outcome, Plan, SetFile, Suite, victim_name
+from rbench.spec.unlisted import known_as, short_name
+from rbench.storage import origin, provenance
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, standing
 from rbench.storage.weights import WeightCache, default_cache
-from rbench.system import scratch
+from rbench.system import scratch, speed
+from rbench.system.capacity import cores
+from rbench.tasks.adversarial import Only
+
+if TYPE_CHECKING:
+    from rbench.verdicts.fail_if import Condition
 
 
 @dataclass(frozen=True)
@@ -104,12 +117,22 @@ def run(
     where = executor_of(executor)
     with shown(progress) as receiver:
         if where.kind != "inline":
-            from rbench.api.spread import run_spread
-            from rbench.api.starting import check
-
             check(where)
             return run_spread(suite, _prepared(suite, options), options, where, receiver)
         return run_prepared(_prepared(suite, options), options, receiver, report=True)
+
+
+def check_conditions(
+    wanted: Sequence[Condition], suite: str | Path | Mapping[str, Any] | Suite, options: Options | None = None
+) -> None:
+    """Raise SuiteError where a suite has no cells that conditions are about, before it runs."""
+    if not wanted:
+        return
+    options = options or Options()
+    ground = of_plan(plan(suite, options).plan, Registry(options.include))
+    for one in wanted:
+        if (why := missing(one.metric.name, ground)) is not None:
+            raise SuiteError(f"--fail-if {str(one)!r}: {why}")
 
 
 def _prepared(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> Prepared:
@@ -156,10 +179,280 @@ def attack(
     with scratch.folder("attack") as folder:
         prepared = prepare_loaded(loaded, dataclasses.replace(options, out=folder))
         cache = WeightCache(default_cache())
-        if progress is not None and (note := ahead.note(prepared, cache)) is not None:
+        if progress is not None and (note := ahead(prepared, cache)) is not None:
             progress.note(note)
         result = run_prepared(prepared, options, progress or Silent())
         outcomes = Store(folder).outcomes(prepared.plan.jobs[-1])
         if result.failed and len(outcomes) < n:  # a job that failed because examples errored still has all outcomes
             raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
         yield from outcomes
+
+
+MOST_WORKERS = 8
+PROBE = "probe"
+FEW = 1000
+"""Training rows that are proposed where a probe takes more than `LONG` seconds, most of them to encode the rows."""
+LONG = 30.0
+
+
+def this_machine(model: Costs, workers: int | None = None) -> tuple[Machines, float]:
+    """Return this machine and the GFLOPS of one of its cores, which are measured for two seconds and remembered.
+
+    Args:
+        workers: processes for attacks; None: one a core, at most 8.
+    """
+    about = f"{provenance.machine()}, torch {provenance.packages().get('torch')}"
+    rate, count = speed.gflops(default_cache() / "speed.json", about), cores()
+    return machines.here(model, rate, count, workers or min(count, MOST_WORKERS)), rate
+
+
+def ahead(prepared: Prepared, cache: WeightCache) -> str | None:
+    """Return what is trained before the last job of a plan can begin, and its time; None if the cache has it all.
+
+    Where a probe takes less time than the fine-tuning, the note offers it, and fewer rows where it is not quick either.
+    """
+    left = [job for job in prepared.plan.jobs[:-1] if not cache.seems_to_have(job.key)]
+    trainings = [job for job in left if job.trains]
+    if not trainings:
+        return None
+    took = _Times(prepared)
+    time = took.of(left)
+    least, most = duration(time / took.model.spread), duration(time * took.model.spread)
+    named = " and ".join(_doing(job) for job in trainings)
+    said = f"The weights are not in the cache. First comes {named}: "
+    said += f"about {duration(time)} on this machine ({least} to {most}), by the estimate"
+    return said + _offer(took, [job for job in trainings if job.tuning is not None])
+
+
+def _offer(took: _Times, tuned: list[Job]) -> str:
+    """Say what takes less time than these fine-tunings."""
+    probe, few = (took.of([_probe(job, rows) for job in tuned]) for rows in (None, FEW))
+    fewer = f"--set training.max_train={FEW} (a sample of the training rows)"
+    quicker = probe > LONG and few < probe / 2
+    if probe < took.of(tuned):
+        said = f". With --finetune {PROBE} (frozen encoder, logistic head) fine-tuning takes about {duration(probe)}"
+        return said + (f", and with {fewer} as well about {duration(few)}" if quicker else "")
+    return f". With {fewer} fine-tuning takes about {duration(few)}" if quicker else ""
+
+
+class _Times:
+    """The seconds that jobs take on this machine, one after the other."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.model = costs()
+        self._estimator, (self._here, _) = Estimator(prepared, self.model), this_machine(self.model)
+
+    def of(self, jobs: Sequence[Job]) -> float:
+        alone = ((self._estimator.of(job).seconds, job.attacking is not None) for job in jobs)
+        return sum(OPEN + self._here.seconds(time, 1, attack=attack) for time, attack in alone)
+
+
+def _doing(job: Job) -> str:
+    encoder, *others = job.parts
+    return f"fine-tuning {encoder} on {others[0]}" if job.tuning is not None else f"pretraining {encoder}"
+
+
+def _probe(job: Job, most: int | None) -> Job:
+    """Return a fine-tuning as it would be with a probe on so many rows at most, for its time alone."""
+    assert job.tuning is not None
+    training = job.tuning.training
+    rows = min((one for one in (most, training.max_train) if one is not None), default=None)
+    changed = {"strategy": Choice(name=PROBE), "training": training.model_copy(update={"max_train": rows})}
+    return job.model_copy(update={"spec": job.spec.model_copy(update=changed)})
+
+
+_NAMED = 6
+"""How many attacks a message lists. It counts the others."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What names one attack of a RUN. None: whatever there is, if it is one."""
+
+    encoder: str | None = None
+    """A name or label; or a folder or hub id, for an encoder without a file."""
+    task: str | None = None
+    attack: str | None = None
+    finetune: str | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class BuiltSet:
+    """A set that was written."""
+
+    folder: Path
+    run: Path
+    """The RUN whose outcomes it holds."""
+    about: SetFile
+
+
+def build_adversarial(
+    cell: Cell,
+    folder: Path,
+    options: Options | None = None,
+    *,
+    num_examples: NumExamples = 1000,
+    resources: str | None = None,
+    only: Only = "all",
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> BuiltSet:
+    """Fine-tune one victim, attack it, and write the attacked texts as a set; the cell names encoder, task and attack.
+
+    The outcomes stay in the RUN `options.out`, by default `results/runs/adversarial-ENCODER-TASK-ATTACK`, so that the
+    same call goes on where an earlier one was interrupted.
+
+    Raises:
+        RbenchError: before any work if a name, a resource or `folder` is wrong; later if the attack failed.
+    """
+    from rbench.publish.adversarial import check_place
+
+    options = options or Options()
+    if not options.texts:
+        raise PlanError("an adversarial set is made of texts, so its RUN must keep them: leave --no-texts out")
+    check_place(folder, overwrite=overwrite)
+    suite = _suite(cell, num_examples, resources)
+    registry = Registry(options.include)
+    loaded = loading.load_mapping(
+        suite, registry=registry, overrides=options.overrides, origin="rbench build adversarial"
+    )
+    prepared = prepare_loaded(loaded, dataclasses.replace(options, only=()))
+    result = run_prepared(prepared, options, progress or Silent())
+    if result.failed:
+        raise RbenchError(f"{result.failed[0].job.name} failed: {result.failed[0].error}")
+    return build_adversarial_from(result.run, folder, Cell(), only=only, overwrite=overwrite)
+
+
+def build_adversarial_from(
+    run: Path, folder: Path, cell: Cell, *, only: Only = "all", overwrite: bool = False
+) -> BuiltSet:
+    """Write a set from the stored outcomes of a RUN.
+
+    Raises:
+        StoreError: `run` is not a RUN or keeps no texts, `cell` names none of its attacks or several, or the attack is
+            not finished.
+        PlanError: `folder` is not empty, or there is nothing to write.
+    """
+    from rbench.publish.adversarial import check_place, write
+    from rbench.publish.adversarial_card import Made
+
+    check_place(folder, overwrite=overwrite)
+    store = Store(run)
+    plan = store.plan()
+    if plan is None:
+        raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
+    if not plan.texts:
+        raise StoreError(
+            f"{run} keeps no texts, and a set is made of them: it was run with --no-texts, or rbench strip made it. "
+            "Use the RUN from which it was copied, or run the suite into another --out without --no-texts."
+        )
+    job = _chosen(plan, cell, run)
+    record = store.record(job)
+    if record is None or record.status != "complete":
+        raise StoreError(_unfinished(store, plan, job, failed=record is not None))
+    outcomes = store.outcomes(job)
+    made = Made(job, record, plan.job(job.needs["victim"]), outcomes, only)
+    return BuiltSet(folder, run, write(made, folder, overwrite=overwrite))
+
+
+def _suite(cell: Cell, num_examples: NumExamples, resources: str | None) -> dict[str, Any]:
+    encoder = str(cell.encoder)
+    named = (short_name(encoder) if "/" in encoder else encoder, cell.task, cell.attack)
+    suite: dict[str, Any] = {
+        "name": re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(("adversarial", *map(str, named)))),
+        "encoders": [cell.encoder],
+        "tasks": [cell.task],
+        "attacks": [cell.attack],
+        "seeds": [cell.seed or 0],
+        "num_examples": num_examples,
+    }
+    if cell.finetune is not None:
+        suite["finetune"] = [cell.finetune]
+    if resources is not None:
+        suite["resources"] = resources
+    elif str(cell.task).startswith("mini-"):
+        suite["resources"] = "mini"
+    return suite
+
+
+def _chosen(plan: Plan, cell: Cell, run: Path) -> Job:
+    """Return the one attack on test texts that `cell` names."""
+    attacks = [job for job in plan.jobs if job.attacking is not None and job.attacking.split == "test"]
+    encoder = cell.encoder and known_as(cell.encoder, {job.parts[0] for job in attacks})
+    wanted = (encoder, cell.task, cell.finetune, cell.attack, cell.seed)
+    found = [
+        job for job in attacks if all(w in (None, own) for w, own in zip(wanted, (*job.parts, job.seed), strict=True))
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not attacks:
+        raise StoreError(
+            f"{run} has no attacks, of whose outcomes a set is made: suite {plan.suite.name} asks for none"
+        )
+    listed = found or attacks
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    names = ", ".join(job.name for job in listed[:_NAMED]) + more
+    if not found:
+        raise StoreError(f"{run} has no such attack. It has {names}.")
+    ways = ("encoder", "task", "finetune", "attack", "seed")
+    differ = [f"--{way}" for i, way in enumerate(ways) if len({(*job.parts, job.seed)[i] for job in found}) > 1]
+    raise StoreError(f"{run} has {len(found)} such attacks: {names}. Choose one with {', '.join(differ)}.")
+
+
+def _unfinished(store: Store, plan: Plan, job: Job, *, failed: bool) -> str:
+    """Say that an attack is not finished, and which command finishes it."""
+    assert job.attacking is not None
+    there, wanted, suite = len(store.outcomes(job)), job.attacking.num_examples, plan.suite.name
+    root = store.root.resolve().name
+    profile = root.removeprefix(f"{suite}-") if root.startswith(f"{suite}-") else None
+    words = ["rbench", "run", suite, *(["--profile", profile] if profile else [])]
+    command = shlex.join([*words, "--out", str(store.root), "--only", job.name])
+    return (
+        f"{job.name} {'failed' if failed else 'is not finished'}: {there} of {wanted} examples have outcomes. A set is "
+        f"made of a finished attack. This finishes it (with the --profile, --set, --data and --models of the first "
+        f"run): {command}"
+    )
+
+
+Entry = str | Mapping[str, Any]
+"""An entry under `victims` of a suite."""
+
+
+def classifier(where: str, labels: str | None, registry: Registry) -> Entry:
+    """Return what a suite has under `victims` for a classifier of the command line.
+
+    Args:
+        where: a folder, a hub id, `module:function`, a file of the kind `victims` by name, or such a file's path.
+        labels: `theirs=ours,...`, what the classifier's labels mean; None: they are matched by name.
+
+    Raises:
+        SuiteError: `labels` has another form, or goes with a file, which says what its labels mean; or a function is
+            named by its file.
+    """
+    if (by_file := named_by_file(where)) is not None:
+        raise SuiteError(f"--classifier {by_file}")
+    file = where in registry.names("victims") or where.endswith((".yaml", ".yml"))
+    if file and labels is not None:
+        raise SuiteError(f"--label-map: {where} is a victim's file; write `labels:` there")
+    if file:
+        return where
+    entry: dict[str, Any] = {"model": where}
+    if FUNCTION.fullmatch(where) and not Path(where).exists():
+        entry = {"function": where, "version": "command line"}  # nothing is stored, so no version is needed
+    return {**entry, **({"labels": _map(labels)} if labels is not None else {})}
+
+
+def classifier_name(entry: Entry | None) -> str:
+    """Return the name of a classifier in messages."""
+    return str(victim_name(entry))
+
+
+def _map(labels: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in labels.split(",")]
+    wrong = [
+        part for part, (theirs, equals, ours) in zip(labels.split(","), pairs, strict=True) if not (theirs and ours)
+    ]
+    if wrong:
+        raise SuiteError(f"--label-map {labels}: expected THEIRS=OURS,..., such as LABEL_0=negative,LABEL_1=positive")
+    return {theirs.strip(): ours.strip() for theirs, _, ours in pairs}

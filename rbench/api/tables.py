@@ -1,23 +1,31 @@
-"""Make any table of a RUN and render it: of a metric or a measure, each found by its name."""
+"""Make any table of a RUN, of a metric, a measure or beside a paper's, and its outcomes as a data frame."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from pydantic import ValidationError
+
+from rbench.api.runs import Runs, reader_of, results_of
 from rbench.errors import RbenchError, StoreError, SuiteError
+from rbench.load import printed
 from rbench.load.code import Module
 from rbench.load.measures import find_measure, refused
 from rbench.load.metrics import Metrics
+from rbench.load.printed_claims import SUITES
 from rbench.load.registry import Registry
-from rbench.spec import Bold, FontSize, Notes, TableSpec
+from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
+from rbench.spec.printed import PrintedTable
 from rbench.system.own_code import told
+from rbench.tables import Results, Table
 
 if TYPE_CHECKING:
-    from rbench.api.runs import Runs
-    from rbench.tables import Results, Table
+    import pandas as pd
+
+    from rbench.verdicts.beside import Comparison
 
 
 def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Sequence[Path] = ()) -> str:
@@ -133,3 +141,138 @@ def _options(module: Any, options: Mapping[str, Any]) -> Any:
         return module.Options.model_validate(options)
     except ValueError as error:
         raise StoreError(f"the options of the measure do not fit it: {error}") from error
+
+
+def table(
+    run: Runs,
+    *,
+    metric: str = "asr",
+    layout: str = "paper",
+    fmt: str = "markdown",
+    intervals: bool = False,
+    pick: Pick | None = None,
+    aggregation: Aggregation = "all",
+    bold: Bold | None = None,
+    notes: Notes | None = None,
+    names: bool = False,
+    wide: bool = False,
+    size: FontSize | None = None,
+    include: Sequence[Path] = (),
+    **options: Any,
+) -> str:
+    """Compute a table from what a RUN stores and nothing else, and render it; see `rbench.tables.build`.
+
+    Args:
+        run: the folder of a RUN, or those of several that are read as one.
+        metric: a metric, or the name of a measure, which may lie in one of the folders `include`.
+        aggregation: for `metric` sts, how the subsets of a set make one number: `all` pairs together, or the `mean` or
+            `wmean` (weighted by pairs) of the subsets.
+        bold: `significant` (the best entries and all that are not significantly worse), `best` or `none`. None:
+            `significant` where entries can be tested, otherwise `best`.
+        notes: what stands below: `none`, `short` (one paragraph; None means this) or `full`.
+        names: whether encoders, tasks and attacks have the names that they have in commands, instead of titles.
+        wide: LaTeX: whether the table spans both columns of an article.
+        size: LaTeX: the size of its letters, such as `small`.
+        options: options of the measure; without any, those of the suite's table of this measure, or its defaults.
+
+    Raises:
+        SuiteError: the metric is unknown, the measure has no such layout or option, or the table or its format cannot
+            honour what is asked.
+        StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
+    """
+    from rbench.tables.formats import unknown
+    from rbench.tables.table import Layout
+
+    asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
+    if layout not in get_args(Layout):
+        raise unknown("layout", layout, get_args(Layout))
+    try:
+        wanted = TableSpec.model_validate({**asked, "options": options})
+    except ValidationError as error:
+        said = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors(include_url=False))
+        raise SuiteError(said) from error
+    look = TableLook(intervals, notes, names, wide, size)
+    return of_run(run, wanted, fmt, look, include)
+
+
+def load_results(run: Runs) -> pd.DataFrame:
+    """Return one row per attacked example: encoder, finetune, task, attack, seed, and all fields of its outcome.
+
+    Several RUNs are read as one. Raises StoreError as `table` does.
+    """
+    from rbench.tables import results_frame
+
+    return results_frame(reader_of(run))
+
+
+OF_SUITE = "suite"
+"""Stands for the printed table that the RUN's suite reproduces."""
+LAYOUTS = ("paper", "full")
+
+
+def table_beside_paper(
+    run: Runs,
+    name: str = OF_SUITE,
+    *,
+    metric: str | None = None,
+    layout: str = "paper",
+    fmt: str = "markdown",
+    intervals: bool = False,
+    notes: Notes | None = None,
+    names: bool = False,
+    wide: bool = False,
+    size: FontSize | None = None,
+    include: Sequence[Path] = (),
+) -> str:
+    """Put the numbers of a RUN beside those that a paper prints, and render both.
+
+    Args:
+        run: the folder of a RUN, or those of several that are read as one.
+        name: a printed table, such as `adcl-table1`; `suite`: the one that the RUN's suite has its name from.
+        metric: a metric of the printed table (`asr`); None: all that it has.
+        layout: `paper` (the paper's rows and columns) or `full` (a row for each number).
+        fmt: `markdown`, `latex`, `csv` or `json`.
+        intervals: whether markdown and LaTeX show our intervals.
+        notes: what stands below, as for `rbench.api.table`, like `names`, `wide` and `size`.
+        include: folders with measures of your own.
+
+    Raises:
+        SuiteError: there is no such printed table, metric or layout, or the format cannot honour the look.
+        StoreError: `run` is not a RUN, or none of its numbers has a printed one beside it; with the reasons.
+    """
+    from rbench.verdicts import beside_table
+
+    look = TableLook(intervals, notes, names, wide, size)
+    look.check(fmt, TableSpec())
+    if layout not in LAYOUTS:
+        raise SuiteError(f"--with-paper has the layouts {' and '.join(LAYOUTS)}, not {layout}")
+    table = None if name == OF_SUITE else printed.load(name)  # a wrong name is told before anything is read
+    results = results_of(run, include)
+    name = of_suite(results.plan.suite.name) if table is None else name
+    table = printed.load(name) if table is None else table
+    if metric is not None and metric not in table.metrics:
+        raise SuiteError(f"{name} prints no {metric}; it has {', '.join(table.metrics)}")
+
+    found = compared(results, name, table, Registry(include))
+    return rendered(beside_table.table(found, results.plan, layout, metric), results, TableSpec(), fmt, look)
+
+
+def compared(results: Results, name: str, table: PrintedTable, registry: Registry) -> Comparison:
+    """Return a printed table with the numbers of a RUN beside its own."""
+    from rbench.verdicts import beside
+
+    def table_of(wanted: str) -> Table:
+        of = (one for one in results.plan.suite.tables if one.metric == wanted)
+        found = find_measure(wanted, registry)
+        return made(results, TableSpec(metric=wanted, options=next(of, TableSpec()).options), found)
+
+    return beside.compare(name, table, results, table_of)
+
+
+def of_suite(suite: str) -> str:
+    """Return the printed table that a suite reproduces. Raises SuiteError where it reproduces none."""
+    name = SUITES.get(suite, suite)
+    known = printed.names()
+    if name not in known:
+        raise SuiteError(f"suite {suite} reproduces no printed table. Name one: --with-paper {', '.join(known)}")
+    return name

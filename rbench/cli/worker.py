@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def _work(text: str) -> int:
-    from rbench.api.work import requested, work
+    from rbench.api.executor import requested, work
     from rbench.progress.bars import Lines
 
     work(requested(text), Lines())

@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from rbench.api.attack_result import SHOWN, AttackResult
-from rbench.api.html import marked
+from rbench.api.results import SHOWN, AttackResult, marked
 from rbench.spec import Outcome, TaskSpec
 from rbench.tables.frame import _DTYPES
 

@@ -13,7 +13,7 @@ import transformers
 
 import rbench
 from rbench import attack as _ready  # noqa: F401  (before textattack is imported)
-from rbench.api.attack_result import AttackResult
+from rbench.api.results import AttackResult
 from rbench.errors import JobError, PlanError, RbenchError, ResourceError
 from rbench.mini import tokenizer
 from rbench.progress import Silent

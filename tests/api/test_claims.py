@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rbench.api.claims import cells_of
+from rbench.api.judging import cells_of
 from rbench.load.registry import Registry
 from rbench.spec import TableSpec
 from rbench.storage.runs import Store

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.api import starting
-from rbench.api.executor import Executor, executor_of, minutes
-from rbench.api.starting import Shared, check, visible_gpus
-from rbench.api.work import requested, told_apart, work
+from rbench.api import executor as starting
+from rbench.api.executor import Executor, Shared, check, executor_of, minutes, requested, told_apart, visible_gpus, work
 from rbench.errors import PlanError, ResourceError
 from rbench.executors import local as processes
 from rbench.plan.prepare import Options
@@ -129,12 +127,12 @@ def test_a_request_of_another_version_is_refused() -> None:
 def test_a_machine_that_plans_otherwise_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = requested(shared(tmp_path).command(cpus=1, gpus=False, seen=False).text)
     fewer = PLAN.model_copy(update={"jobs": PLAN.jobs[1:]})
-    monkeypatch.setattr("rbench.api.work.prepared_for", lambda *given: Prepared(tmp_path, fewer))
+    monkeypatch.setattr("rbench.api.executor.prepared_for", lambda *given: Prepared(tmp_path, fewer))
     with pytest.raises(PlanError, match="the plan is another one on this machine"):
         work(request, Silent())
     ran: list[Any] = []
-    monkeypatch.setattr("rbench.api.work.prepared_for", lambda *given: Prepared(tmp_path, PLAN))
-    monkeypatch.setattr("rbench.api.work.run_prepared", lambda *given, **more: ran.append((given, more)))
+    monkeypatch.setattr("rbench.api.executor.prepared_for", lambda *given: Prepared(tmp_path, PLAN))
+    monkeypatch.setattr("rbench.api.executor.run_prepared", lambda *given, **more: ran.append((given, more)))
     work(request, Silent())
     assert ran and ran[0][1] == {"report": False}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rbench.api.following import Following
+from rbench.api.executor import Following
 from rbench.spec import Job, Provenance, Record
 from tests.plan.test_planner import inputs, make_plan, suite
 from tests.storage.conftest import Told

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rbench import api
-from rbench.api import crowding
+from rbench.api.run import crowding
 from rbench.errors import JobError, LeaseLost, StoreError
 from rbench.spec import Choice, Plan, Suite
 from rbench.storage.board import TeamBoard, chunks
@@ -429,7 +429,7 @@ def test_damaged_files_of_processes_are_no_processes(tmp_path: Path, content: st
     told: list[list[dict[str, Any]]] = []
     with Team(tmp_path).joined(lambda others: [told.append(others), PLAN][1]):  # type: ignore[return-value]
         assert [one["id"] for one in told[0]] == ["aaaaaaaaaaaa"] * (not plain)
-        assert crowding.warning(told[0], 1, 8) is None
+        assert crowding(told[0], 1, 8) is None
 
 
 def test_a_lease_that_says_nonsense_of_deaths_fails_no_job(tmp_path: Path) -> None:

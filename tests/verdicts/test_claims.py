@@ -12,7 +12,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from rbench import api
-from rbench.api.claims import summary
+from rbench.api.judging import summary
 from rbench.cli import app
 from rbench.errors import SuiteError
 from rbench.load.registry import Registry

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.api.claims import summary
+from rbench.api.judging import summary
 from rbench.load.registry import Registry
 from rbench.storage.runs import Store
 from rbench.tables import Results

@@ -1,0 +1,405 @@
+"""Judge RUNs: claims of suites and of papers, encoders compared, checks against a baseline, and limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from rbench.errors import RbenchError, StoreError
+from rbench.load.claims import file_of, read_claims
+from rbench.load.ground import of_plan
+from rbench.load.measures import find_measure
+from rbench.load.metrics import Metric, Metrics
+from rbench.load.registry import Registry
+from rbench.spec import Outcome, Plan, TableSpec
+from rbench.spec.unlisted import known_as
+from rbench.storage.runs import Store
+from rbench.system.folders import make_folder_of
+
+if TYPE_CHECKING:
+    from rbench.tables import Results, Table
+    from rbench.verdicts.baseline import Baseline
+    from rbench.verdicts.cells import Cells
+    from rbench.verdicts.claims import JudgedClaim
+    from rbench.verdicts.compare import Comparison
+    from rbench.verdicts.fail_if import Condition, Conditions
+    from rbench.verdicts.gate import Checked
+    from rbench.verdicts.printed import Judged
+
+
+def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Path] = ()) -> tuple[JudgedClaim, ...]:
+    """Judge the claims of a RUN's suite, or of a file: each is supported, contradicted or undecided.
+
+    Args:
+        run: the RUN.
+        file: a YAML file with claims under the key `claims`, or a folder that has NAME.yaml for the RUN in folder NAME;
+            None: the claims with which the RUN was planned.
+        include: folders with measures and metrics that the RUN's suite names.
+
+    Raises:
+        StoreError: the folder is not a RUN, its suite or the folder `file` has no claims, or outcomes are damaged.
+        SuiteError: the file is no YAML, or one of its claims does not fit the RUN; with file, line and column.
+    """
+    from rbench.storage.runs import Store
+    from rbench.storage.runs.folder import folder_path
+    from rbench.tables import Results
+    from rbench.verdicts.claims import judge_claims
+
+    registry = Registry(include)
+    results = Results.of(Store(folder_path(run)), Metrics(registry))
+    ground = of_plan(results.plan, registry)
+    asked = results.plan.suite.claims if file is None else read_claims(_claims_file(folder_path(file), results), ground)
+    if not asked:
+        raise StoreError(
+            f"{results.root}: its suite {results.plan.suite.name} had no claims when the RUN was made. Write `claims:` "
+            "into the suite and run it again, which repeats no finished job; or name a file: --claims FILE"
+        )
+    return judge_claims(asked, ground, cells_of(results, registry))
+
+
+def _claims_file(given: Path, results: Results) -> Path:
+    """Return the file of claims that a user names: the file itself, or that of a RUN in a folder."""
+    if not given.is_dir():
+        return given
+    file = file_of(results.root, given)
+    if not file.is_file():
+        raise StoreError(f"--claims {given} has no file for this RUN: expected {file}. Write it, or name a file")
+    return file
+
+
+def cells_of(results: Results, registry: Registry) -> Cells:
+    """Return the cells of a RUN; tables of measures are made when a claim asks for them."""
+    from rbench.api.tables import made
+    from rbench.verdicts.cells import Cells
+
+    def table_of(metric: str) -> Table:
+        of = (table for table in results.plan.suite.tables if table.metric == metric)
+        # Not what the suite's table picks or how it is laid out: a claim is about every cell.
+        wanted = next(of, TableSpec(metric=metric)).model_copy(update={"pick": None, "layout": "paper"})
+        return made(results, wanted, find_measure(metric, registry))
+
+    return Cells(results, table_of)
+
+
+def claims_table(found: Sequence[JudgedClaim], fmt: str = "markdown") -> str:
+    """Render verdicts on claims. Raises StoreError for an unknown format."""
+    from rbench.tables.formats import render
+    from rbench.verdicts.claims_table import table
+
+    return render(table(found), fmt, intervals=False)
+
+
+def contradicted(found: Sequence[JudgedClaim]) -> list[str]:
+    """Return the ids of the claims that are contradicted."""
+    return [one.claim.id for one in found if one.verdict == "contradicted"]
+
+
+def summary(results: Results, registry: Registry) -> list[str]:
+    """Return what a run says of its claims, a line each, and which differences it could have shown."""
+    from rbench.verdicts.claims import judge_claims
+    from rbench.verdicts.claims_table import lines
+    from rbench.verdicts.detectable import detectable
+
+    ground, cells = of_plan(results.plan, registry), cells_of(results, registry)
+    try:
+        found = lines(judge_claims(results.plan.suite.claims, ground, cells))
+        could = detectable(ground, cells)
+    except RbenchError as error:
+        return [f"claims are not judged: {error}"]
+    return [*found, *([could] if could is not None else [])]
+
+
+def paper_claims(name: str) -> tuple[Judged, ...]:
+    """Judge all claims on one or more printed tables.
+
+    Args:
+        name: a printed table (`robustsentembed-table1`), the suite that reproduces it (`table1`), a paper (`adcl`), or
+            `all`.
+
+    Raises:
+        SuiteError: the name stands for none, or a file is wrong.
+    """
+    from rbench.load import printed, printed_claims
+    from rbench.verdicts.printed import judge
+
+    judged: list[Judged] = []
+    for table in printed_claims.tables(name):
+        numbers = printed.load(table)
+        judged += (judge(claim, table, numbers, place) for claim, place in printed_claims.load(table))
+    return tuple(judged)
+
+
+def paper_claims_table(judged: Sequence[Judged], fmt: str = "markdown") -> str:
+    """Render verdicts. Raises StoreError for an unknown format."""
+    from rbench.tables.formats import render
+    from rbench.verdicts.printed_table import table
+
+    return render(table(judged), fmt)
+
+
+class FellAlone(NamedTuple):
+    """A text that fell to an attack with one of two encoders alone."""
+
+    cell: str
+    """Task, strategy and attack."""
+    encoder: str
+    """The encoder with which it fell."""
+    outcome: Outcome
+    columns: tuple[str, ...]
+    labels: tuple[str, ...]
+
+
+def compare(
+    run: Path | str,
+    other_run: Path | str | None = None,
+    *,
+    between: tuple[str, str],
+    metric: str = "asr",
+    common: bool = False,
+    include: Sequence[Path] = (),
+) -> Comparison:
+    """Compare two encoders in every cell (task, strategy, attack) that both have.
+
+    Args:
+        run: the RUN of the first encoder, and of the second where `other_run` is None.
+        other_run: the RUN of the second encoder.
+        between: the two encoders, as the suites or tables name them (by name, folder, hub id or label); the same
+            encoder twice compares two RUNs of it.
+        metric: one of `rbench list metrics`.
+        common: whether to compare the examples that both have where the RUNs attacked others too.
+        include: folders with metrics of your own.
+
+    Raises:
+        SuiteError: there is no such metric.
+        StoreError: a folder is not a RUN, an encoder is unknown, nothing is common, or the RUNs differ in more than the
+            encoder.
+    """
+    from rbench.storage.runs import Store
+    from rbench.storage.runs.folder import folder_path
+    from rbench.tables import Results
+    from rbench.verdicts.compare import compare_encoders
+
+    metrics = Metrics(Registry(include))
+    _ = metrics[metric]  # a wrong name is told before anything is read
+    if isinstance(between, str) or not isinstance(between, Sequence) or [type(one) for one in between] != [str, str]:
+        raise StoreError(f"between={between!r}: expected the names of two encoders")
+    first = Results.of(Store(folder_path(run)), metrics)
+    second = first if other_run is None else Results.of(Store(folder_path(other_run)), metrics)
+    one, other = _label(between[0], first.plan), _label(between[1], second.plan)
+    if one == other and other_run is None:
+        raise StoreError(f"{one} cannot be compared with itself in one RUN; name a second RUN or encoder")
+    return compare_encoders((first, one), (second, other), metric, common=common)
+
+
+def _label(encoder: str, plan: Plan) -> str:
+    """Return the label that an encoder has in a plan; a text that means none of them stays as it is."""
+    attacked = {plan.draw(job.parts[0]).encoder for job in plan.jobs if job.attacking is not None}
+    return known_as(encoder, {*plan.suite.encoders, *attacked})
+
+
+def comparison_table(found: Comparison, fmt: str = "markdown") -> str:
+    """Render a comparison, with intervals. Raises StoreError for an unknown format."""
+    from rbench.tables.formats import render
+    from rbench.verdicts.compare import table
+
+    return render(table(found), fmt, intervals=True)
+
+
+def fell_alone(found: Comparison, most: int) -> Iterator[FellAlone]:
+    """Yield up to `most` texts of each cell that fell with one encoder alone, of metrics that count what fell."""
+    for cell in found.cells:
+        for fell, first in cell.fell_only[:most]:
+            name = found.one if first else found.other
+            yield FellAlone(str(cell.name), name, fell, cell.columns, cell.labels)
+
+
+def write_baseline(
+    runs: Sequence[Path | str], out: Path, *, metric: Sequence[str] = (), include: Sequence[Path] = ()
+) -> Baseline:
+    """Write what later RUNs are checked against into one file; see `rbench.verdicts.baseline`.
+
+    Args:
+        runs: one RUN, or several of the same suite whose encoders were trained with other seeds.
+        out: the file; its name ends in `.json` or `.json.gz`.
+        metric: metrics that checks shall judge beside the usual ones, whose values are then kept.
+        include: folders with metrics of your own.
+
+    Raises StoreError where a RUN cannot serve; the message names it and says why. Raises SuiteError for an unknown
+    metric.
+    """
+    from rbench.tables import Results
+    from rbench.verdicts import baseline
+
+    if not out.name.endswith((".json", ".json.gz")):
+        raise StoreError(f"{out}: a baseline is a .json or .json.gz file")
+    metrics = Metrics(Registry(include))
+    kept = _metrics(metric, metrics)[0] if metric else ()
+    read = [Results.of(Store(Path(run)), metrics) for run in runs]
+    made = baseline.baseline_of(read, [one for one in kept if not one.gate])
+    baseline.write(made, out)
+    return made
+
+
+def baseline_notes(made: Baseline) -> list[str]:
+    """Say of which cells of a baseline no check will decide: too few texts, or flags."""
+    from rbench.verdicts.gate import thin
+
+    return thin(made, Metrics())
+
+
+def check(
+    run: Path | str,
+    baseline: Path | str,
+    *,
+    metric: str | Sequence[str] = (),
+    tolerance: float | str | Mapping[str, float] = 2.0,
+    alpha: float = 0.05,
+    about_these_weights: bool = False,
+    allow_undecided: bool = False,
+    encoders: Sequence[str] = (),
+    include: Sequence[Path] = (),
+) -> Checked:
+    """Check a RUN against a baseline file.
+
+    Args:
+        metric: which rows are judged: empty: `aua`, `clean` and `asr`. Others need a baseline that keeps their values.
+            With `any_attack` among them all attacks on a victim count together, in place of each.
+        tolerance: in points (0..100): what gets worse by so much passes. One number for all metrics, or by metric, as a
+            mapping or as `clean=2,aua=2,asr=5`; a metric without one has 2.
+        alpha: how often a check without any true change may fail, above 0 and below 0.5.
+        about_these_weights: whether weights that are worse fail, even if another training might not be.
+        allow_undecided: whether the check passes although a row cannot be judged.
+        encoders: the encoders whose cells are checked; empty: all.
+        include: folders with metrics of your own.
+
+    Raises SuiteError where there is no such metric. Raises StoreError where a value is out of range, the file or the
+    RUN cannot be read, or they differ in more than the victims.
+    """
+    from rbench.tables import Results
+    from rbench.verdicts import gate
+    from rbench.verdicts.baseline import read
+    from rbench.verdicts.gate_rows import judged
+
+    if not 0 < alpha < 0.5:
+        raise StoreError(f"alpha {alpha}: a significance level of a check lies between 0 and 0.5")
+    known = Metrics(Registry(include))
+    chosen, together = _metrics([metric] if isinstance(metric, str) else metric, known)
+    limits = _tolerances(tolerance, tuple(dict.fromkeys((*judged(known), *chosen))))
+    rules = gate.Rules(chosen, together, limits, alpha, about_these_weights, allow_undecided)
+    found = read(Path(baseline))
+    return gate.check(Results.of(Store(Path(run)), known), found, rules, encoders)
+
+
+def _metrics(names: Sequence[str], known: Metrics) -> tuple[tuple[Metric, ...], bool]:
+    """Return the metrics that are asked for, in their order, and whether all attacks count together.
+
+    Raises SuiteError where there is no such metric, and StoreError where a check cannot judge it.
+    """
+    from rbench.verdicts.gate_rows import ANY_ATTACK, judged
+
+    usual = judged(known)
+    asked = [known[name] for name in dict.fromkeys(names) if name != ANY_ATTACK]
+    for one in asked:
+        _check_judged(one, together=ANY_ATTACK in names)
+    chosen = (*(one for one in usual if one in asked), *(one for one in asked if one not in usual))
+    return chosen or usual, ANY_ATTACK in names
+
+
+def _check_judged(metric: Metric, *, together: bool) -> None:
+    """Raise StoreError where a check cannot judge a metric."""
+    why = ""
+    if not metric.share:
+        why = "a check judges shares of texts, text by text, and it is a mean"
+    elif metric.about.best is None:
+        why = "neither of its ends is good"
+    elif metric.of == "all attacks" or (together and not metric.gate):
+        why = "the baseline has its values for each attack alone"
+    if why:
+        raise StoreError(f"{metric.name} cannot be checked: {why}")
+
+
+def _tolerances(given: float | str | Mapping[str, float], metrics: Sequence[Metric]) -> dict[str, float]:
+    """Read what `check` takes as `tolerance`. Raises StoreError for anything else."""
+    names = tuple(metric.name for metric in metrics)
+    form = "write one number of points, or one for each metric such as clean=2,aua=2,asr=5"
+    parts: Mapping[str, object]
+    if isinstance(given, Mapping):
+        parts = given
+    elif isinstance(given, str) and "=" in given:
+        pairs = [part.partition("=") for part in given.split(",")]
+        parts = {name.strip(): value for name, _, value in pairs}
+        if len(parts) < len(pairs):
+            raise StoreError(f"tolerance {given!r} names a metric twice; {form}")
+    else:
+        parts = dict.fromkeys(names, given)
+    read: dict[str, float] = {}
+    for name, value in parts.items():
+        if name not in names:
+            raise StoreError(f"tolerance {given!r}: {name!r} is not one of {', '.join(names)}; {form}")
+        try:
+            points = float(cast(Any, value))
+        except (TypeError, ValueError):
+            raise StoreError(f"tolerance {given!r}: {value!r} is not a number; {form}") from None
+        if not 0 <= points <= 100:
+            raise StoreError(f"tolerance {given!r}: points lie between 0 and 100")
+        read[name] = points
+    return read
+
+
+def check_table(found: Checked) -> str:
+    """Render a check as markdown. Its last line says whether it passed, and why."""
+    from rbench.verdicts import check_reports
+
+    return check_reports.as_text(found)
+
+
+def check_annotations(found: Checked | str) -> list[str]:
+    """Return GitHub's workflow commands for the rows of a check that did not pass; or for why it could not be made."""
+    from rbench.verdicts import check_reports
+
+    return [check_reports.refused_github(found)] if isinstance(found, str) else list(check_reports.github(found))
+
+
+def write_reports(found: Checked | str, *, junit: Path | None = None, summary: Path | None = None) -> None:
+    """Write a check as JUnit XML, and as markdown.
+
+    `found` is the check, or why it could not be made. `summary` is replaced. Without it, the summary is appended to the
+    file that the environment names in GITHUB_STEP_SUMMARY, where it names one.
+    """
+    from rbench.verdicts import check_reports as reports
+
+    if junit is not None:
+        _write(junit, reports.refused_junit(found) if isinstance(found, str) else reports.junit(found))
+    page = os.environ.get("GITHUB_STEP_SUMMARY")
+    text = reports.refused_summary(found) if isinstance(found, str) else reports.summary(found)
+    if summary is not None:
+        _write(summary, text)
+    elif page:
+        with Path(page).open("a", encoding="utf-8") as file:
+            file.write(text)
+
+
+def conditions(texts: Sequence[str], include: Sequence[Path] = ()) -> tuple[Condition, ...]:
+    """Parse conditions such as `asr > 60`. Raises SuiteError for a wrong one."""
+    from rbench.verdicts.fail_if import parse
+
+    if not texts:
+        return ()
+    metrics = Metrics(Registry(include))
+    return tuple(parse(text, metrics) for text in texts)
+
+
+def met(run: Path | str, wanted: Sequence[Condition], include: Sequence[Path] = ()) -> Conditions:
+    """Return the cells of a RUN that meet one of some conditions with their whole interval, and those that cannot be
+    judged."""
+    from rbench.tables import Results
+    from rbench.verdicts.fail_if import judge
+
+    return judge(Results.of(Store(Path(run)), Metrics(Registry(include))), wanted)
+
+
+def _write(path: Path, text: str) -> None:
+    make_folder_of(path)
+    path.write_text(text, encoding="utf-8")
