@@ -20,7 +20,6 @@ from rbench.api.judging import (
     baseline_notes,
     check,
     check_annotations,
-    check_table,
     claims,
     claims_table,
     compare,
@@ -59,3 +58,4 @@ from rbench.plan.estimate import Estimate
 from rbench.plan.prepare import Options
 from rbench.storage.texts import strip
 from rbench.storage.verify import verify
+from rbench.verdicts.check_reports import as_text as check_table

@@ -14,6 +14,7 @@ from rbench.errors import ResourceError, StoreError
 from rbench.spec import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction
 from rbench.storage.runs import Store
 from rbench.storage.standing import standing
+from rbench.tables.aggregate import plan_of
 from rbench.tasks import Bundle, open_contrast
 
 
@@ -61,10 +62,7 @@ def cases(
     Raises:
         StoreError: `run` is not a RUN, it has no such victim or set, or the evaluations are not done.
     """
-    store = Store(run)
-    plan = store.plan()
-    if plan is None:
-        raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
+    plan = plan_of(store := Store(run))
     jobs = [job for job in plan.jobs if job.what == CONTRAST]
     if not jobs:
         raise StoreError(f"{run} has no predictions on contrast sets: its suite has no `evaluate: [contrast]`")

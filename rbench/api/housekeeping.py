@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rbench.errors import StoreError
 from rbench.storage.runs import Store
 from rbench.storage.weights import default_cache
 from rbench.storage.weights.inventory import Item, items
 from rbench.storage.weights.prune import Wanted, chosen, problem, remove
+from rbench.tables.aggregate import plan_of
 
 Track = Callable[[Sequence[Item]], Iterable[Item]]
 """Yields the items that it is given and may show how many have been processed."""
@@ -90,12 +90,4 @@ def verify(track: Track = iter) -> VerifiedWeights:
 
 def _keys(runs: list[Path]) -> frozenset[str] | None:
     """Return the keys of the jobs in the plans of these RUNs; None if no RUN is given."""
-    if not runs:
-        return None
-    found: set[str] = set()
-    for run in runs:
-        plan = Store(run).plan()
-        if plan is None:
-            raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
-        found.update(job.key for job in plan.jobs)
-    return frozenset(found)
+    return frozenset(job.key for run in runs for job in plan_of(Store(run)).jobs) if runs else None

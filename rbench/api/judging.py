@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
+from rbench.api.runs import results_of
+from rbench.api.tables import made
 from rbench.errors import RbenchError, StoreError
+from rbench.load import printed, printed_claims
 from rbench.load.claims import file_of, read_claims
 from rbench.load.ground import of_plan
 from rbench.load.measures import find_measure
@@ -16,17 +19,24 @@ from rbench.load.registry import Registry
 from rbench.spec import Outcome, Plan, TableSpec
 from rbench.spec.unlisted import known_as
 from rbench.storage.runs import Store
+from rbench.storage.runs.folder import folder_path
 from rbench.system.folders import make_folder_of
-
-if TYPE_CHECKING:
-    from rbench.tables import Results, Table
-    from rbench.verdicts.baseline import Baseline
-    from rbench.verdicts.cells import Cells
-    from rbench.verdicts.claims import JudgedClaim
-    from rbench.verdicts.compare import Comparison
-    from rbench.verdicts.fail_if import Condition, Conditions
-    from rbench.verdicts.gate import Checked
-    from rbench.verdicts.printed import Judged
+from rbench.tables import Results, Table
+from rbench.tables.formats import render
+from rbench.verdicts import baseline as baselines
+from rbench.verdicts import check_reports as reports
+from rbench.verdicts import claims_table as on_claims
+from rbench.verdicts import compare as comparing
+from rbench.verdicts import fail_if, gate, printed_table
+from rbench.verdicts.baseline import Baseline
+from rbench.verdicts.cells import Cells
+from rbench.verdicts.claims import JudgedClaim, judge_claims
+from rbench.verdicts.compare import Comparison
+from rbench.verdicts.detectable import detectable
+from rbench.verdicts.fail_if import Condition, Conditions
+from rbench.verdicts.gate import Checked
+from rbench.verdicts.gate_rows import ANY_ATTACK, judged
+from rbench.verdicts.printed import Judged, judge
 
 
 def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Path] = ()) -> tuple[JudgedClaim, ...]:
@@ -42,13 +52,8 @@ def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Pa
         StoreError: the folder is not a RUN, its suite or the folder `file` has no claims, or outcomes are damaged.
         SuiteError: the file is no YAML, or one of its claims does not fit the RUN; with file, line and column.
     """
-    from rbench.storage.runs import Store
-    from rbench.storage.runs.folder import folder_path
-    from rbench.tables import Results
-    from rbench.verdicts.claims import judge_claims
-
     registry = Registry(include)
-    results = Results.of(Store(folder_path(run)), Metrics(registry))
+    results = results_of(run, include)
     ground = of_plan(results.plan, registry)
     asked = results.plan.suite.claims if file is None else read_claims(_claims_file(folder_path(file), results), ground)
     if not asked:
@@ -71,8 +76,6 @@ def _claims_file(given: Path, results: Results) -> Path:
 
 def cells_of(results: Results, registry: Registry) -> Cells:
     """Return the cells of a RUN; tables of measures are made when a claim asks for them."""
-    from rbench.api.tables import made
-    from rbench.verdicts.cells import Cells
 
     def table_of(metric: str) -> Table:
         of = (table for table in results.plan.suite.tables if table.metric == metric)
@@ -85,10 +88,7 @@ def cells_of(results: Results, registry: Registry) -> Cells:
 
 def claims_table(found: Sequence[JudgedClaim], fmt: str = "markdown") -> str:
     """Render verdicts on claims. Raises StoreError for an unknown format."""
-    from rbench.tables.formats import render
-    from rbench.verdicts.claims_table import table
-
-    return render(table(found), fmt, intervals=False)
+    return render(on_claims.table(found), fmt, intervals=False)
 
 
 def contradicted(found: Sequence[JudgedClaim]) -> list[str]:
@@ -98,13 +98,9 @@ def contradicted(found: Sequence[JudgedClaim]) -> list[str]:
 
 def summary(results: Results, registry: Registry) -> list[str]:
     """Return what a run says of its claims, a line each, and which differences it could have shown."""
-    from rbench.verdicts.claims import judge_claims
-    from rbench.verdicts.claims_table import lines
-    from rbench.verdicts.detectable import detectable
-
     ground, cells = of_plan(results.plan, registry), cells_of(results, registry)
     try:
-        found = lines(judge_claims(results.plan.suite.claims, ground, cells))
+        found = on_claims.lines(judge_claims(results.plan.suite.claims, ground, cells))
         could = detectable(ground, cells)
     except RbenchError as error:
         return [f"claims are not judged: {error}"]
@@ -121,22 +117,16 @@ def paper_claims(name: str) -> tuple[Judged, ...]:
     Raises:
         SuiteError: the name stands for none, or a file is wrong.
     """
-    from rbench.load import printed, printed_claims
-    from rbench.verdicts.printed import judge
-
-    judged: list[Judged] = []
+    found: list[Judged] = []
     for table in printed_claims.tables(name):
         numbers = printed.load(table)
-        judged += (judge(claim, table, numbers, place) for claim, place in printed_claims.load(table))
-    return tuple(judged)
+        found += (judge(claim, table, numbers, place) for claim, place in printed_claims.load(table))
+    return tuple(found)
 
 
-def paper_claims_table(judged: Sequence[Judged], fmt: str = "markdown") -> str:
+def paper_claims_table(found: Sequence[Judged], fmt: str = "markdown") -> str:
     """Render verdicts. Raises StoreError for an unknown format."""
-    from rbench.tables.formats import render
-    from rbench.verdicts.printed_table import table
-
-    return render(table(judged), fmt)
+    return render(printed_table.table(found), fmt)
 
 
 class FellAlone(NamedTuple):
@@ -176,11 +166,6 @@ def compare(
         StoreError: a folder is not a RUN, an encoder is unknown, nothing is common, or the RUNs differ in more than the
             encoder.
     """
-    from rbench.storage.runs import Store
-    from rbench.storage.runs.folder import folder_path
-    from rbench.tables import Results
-    from rbench.verdicts.compare import compare_encoders
-
     metrics = Metrics(Registry(include))
     _ = metrics[metric]  # a wrong name is told before anything is read
     if isinstance(between, str) or not isinstance(between, Sequence) or [type(one) for one in between] != [str, str]:
@@ -190,7 +175,7 @@ def compare(
     one, other = _label(between[0], first.plan), _label(between[1], second.plan)
     if one == other and other_run is None:
         raise StoreError(f"{one} cannot be compared with itself in one RUN; name a second RUN or encoder")
-    return compare_encoders((first, one), (second, other), metric, common=common)
+    return comparing.compare_encoders((first, one), (second, other), metric, common=common)
 
 
 def _label(encoder: str, plan: Plan) -> str:
@@ -201,10 +186,7 @@ def _label(encoder: str, plan: Plan) -> str:
 
 def comparison_table(found: Comparison, fmt: str = "markdown") -> str:
     """Render a comparison, with intervals. Raises StoreError for an unknown format."""
-    from rbench.tables.formats import render
-    from rbench.verdicts.compare import table
-
-    return render(table(found), fmt, intervals=True)
+    return render(comparing.table(found), fmt, intervals=True)
 
 
 def fell_alone(found: Comparison, most: int) -> Iterator[FellAlone]:
@@ -229,24 +211,19 @@ def write_baseline(
     Raises StoreError where a RUN cannot serve; the message names it and says why. Raises SuiteError for an unknown
     metric.
     """
-    from rbench.tables import Results
-    from rbench.verdicts import baseline
-
     if not out.name.endswith((".json", ".json.gz")):
         raise StoreError(f"{out}: a baseline is a .json or .json.gz file")
     metrics = Metrics(Registry(include))
     kept = _metrics(metric, metrics)[0] if metric else ()
     read = [Results.of(Store(Path(run)), metrics) for run in runs]
-    made = baseline.baseline_of(read, [one for one in kept if not one.gate])
-    baseline.write(made, out)
-    return made
+    written = baselines.baseline_of(read, [one for one in kept if not one.gate])
+    baselines.write(written, out)
+    return written
 
 
-def baseline_notes(made: Baseline) -> list[str]:
+def baseline_notes(written: Baseline) -> list[str]:
     """Say of which cells of a baseline no check will decide: too few texts, or flags."""
-    from rbench.verdicts.gate import thin
-
-    return thin(made, Metrics())
+    return gate.thin(written, Metrics())
 
 
 def check(
@@ -277,18 +254,13 @@ def check(
     Raises SuiteError where there is no such metric. Raises StoreError where a value is out of range, the file or the
     RUN cannot be read, or they differ in more than the victims.
     """
-    from rbench.tables import Results
-    from rbench.verdicts import gate
-    from rbench.verdicts.baseline import read
-    from rbench.verdicts.gate_rows import judged
-
     if not 0 < alpha < 0.5:
         raise StoreError(f"alpha {alpha}: a significance level of a check lies between 0 and 0.5")
     known = Metrics(Registry(include))
     chosen, together = _metrics([metric] if isinstance(metric, str) else metric, known)
     limits = _tolerances(tolerance, tuple(dict.fromkeys((*judged(known), *chosen))))
     rules = gate.Rules(chosen, together, limits, alpha, about_these_weights, allow_undecided)
-    found = read(Path(baseline))
+    found = baselines.read(Path(baseline))
     return gate.check(Results.of(Store(Path(run)), known), found, rules, encoders)
 
 
@@ -297,8 +269,6 @@ def _metrics(names: Sequence[str], known: Metrics) -> tuple[tuple[Metric, ...], 
 
     Raises SuiteError where there is no such metric, and StoreError where a check cannot judge it.
     """
-    from rbench.verdicts.gate_rows import ANY_ATTACK, judged
-
     usual = judged(known)
     asked = [known[name] for name in dict.fromkeys(names) if name != ANY_ATTACK]
     for one in asked:
@@ -348,18 +318,9 @@ def _tolerances(given: float | str | Mapping[str, float], metrics: Sequence[Metr
     return read
 
 
-def check_table(found: Checked) -> str:
-    """Render a check as markdown. Its last line says whether it passed, and why."""
-    from rbench.verdicts import check_reports
-
-    return check_reports.as_text(found)
-
-
 def check_annotations(found: Checked | str) -> list[str]:
     """Return GitHub's workflow commands for the rows of a check that did not pass; or for why it could not be made."""
-    from rbench.verdicts import check_reports
-
-    return [check_reports.refused_github(found)] if isinstance(found, str) else list(check_reports.github(found))
+    return [reports.refused_github(found)] if isinstance(found, str) else list(reports.github(found))
 
 
 def write_reports(found: Checked | str, *, junit: Path | None = None, summary: Path | None = None) -> None:
@@ -368,8 +329,6 @@ def write_reports(found: Checked | str, *, junit: Path | None = None, summary: P
     `found` is the check, or why it could not be made. `summary` is replaced. Without it, the summary is appended to the
     file that the environment names in GITHUB_STEP_SUMMARY, where it names one.
     """
-    from rbench.verdicts import check_reports as reports
-
     if junit is not None:
         _write(junit, reports.refused_junit(found) if isinstance(found, str) else reports.junit(found))
     page = os.environ.get("GITHUB_STEP_SUMMARY")
@@ -383,21 +342,14 @@ def write_reports(found: Checked | str, *, junit: Path | None = None, summary: P
 
 def conditions(texts: Sequence[str], include: Sequence[Path] = ()) -> tuple[Condition, ...]:
     """Parse conditions such as `asr > 60`. Raises SuiteError for a wrong one."""
-    from rbench.verdicts.fail_if import parse
-
-    if not texts:
-        return ()
     metrics = Metrics(Registry(include))
-    return tuple(parse(text, metrics) for text in texts)
+    return tuple(fail_if.parse(text, metrics) for text in texts)
 
 
 def met(run: Path | str, wanted: Sequence[Condition], include: Sequence[Path] = ()) -> Conditions:
     """Return the cells of a RUN that meet one of some conditions with their whole interval, and those that cannot be
     judged."""
-    from rbench.tables import Results
-    from rbench.verdicts.fail_if import judge
-
-    return judge(Results.of(Store(Path(run)), Metrics(Registry(include))), wanted)
+    return fail_if.judge(results_of(run, include), wanted)
 
 
 def _write(path: Path, text: str) -> None:

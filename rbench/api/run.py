@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.api.figures import write_figures
@@ -52,8 +51,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, re
             run.team.member.about["workers"] = workers.count if workers is not None else 1
             if device == "cpu":
                 _check_crowding(run.team, progress)
-            context = _context(run.prepared, run.store, run.team, run.cache, device, workers, progress, options)
-            ended = _run(run.todo, context)
+            ended = _run(run.todo, _context(run, device, workers, progress, options))
         elsewhere = [job for job in run.todo if job.key not in ended.keys]
         others = _others(run, elsewhere) if elsewhere else ""
         result = result_of(run, options, progress, ended.failed, ended.skipped, elsewhere, report=report)
@@ -139,47 +137,36 @@ def result_of(
     from rbench.tables.flags import Flags
 
     found = standing(run.store, run.prepared.plan)
-    made = _Made() if elsewhere else _make(run.prepared, options, run.store, found, progress, report=report)
     return RunResult(
         run.prepared.run,
         sum(job.key in found.done for job in run.jobs),
         failed,
         skipped,
-        made.tables,
-        errored(run.store, found, run.jobs),
-        made.figures,
-        Flags(run.prepared.plan, found.records).raised_notes(run.jobs),
-        made.claims,
-        elsewhere,
-        made.report,
+        errored=errored(run.store, found, run.jobs),
+        flags=Flags(run.prepared.plan, found.records).raised_notes(run.jobs),
+        elsewhere=elsewhere,
+        **({} if elsewhere else _made(run.prepared, options, run.store, found, progress, report=report)),
     )
 
 
+@dataclass
 class _Joined:
-    """Prepares the folder of a RUN while no other process can join it (`Team.joined`).
+    """Prepares the folder of a RUN while no other process can join it (`Team.joined`)."""
 
-    Args:
-        surely: returns those of the others that surely live (`Team.others`). It may take two minutes.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        prepared: Prepared,
-        options: Options,
-        progress: Progress,
-        surely: Callable[[], list[dict[str, Any]]],
-    ) -> None:
-        self._store, self.prepared, self._options, self._progress = store, prepared, options, progress
-        self._surely = surely
+    store: Store
+    prepared: Prepared
+    options: Options
+    progress: Progress
+    surely: Callable[[], list[dict[str, Any]]]
+    """Returns those of the others that surely live (`Team.others`). It may take two minutes."""
 
     def prepare(self, others: list[dict[str, Any]]) -> Plan:
         """Write the plan, unless others run it already. Raises StoreError if they run another one."""
-        store, options, plan = self._store, self._options, self.prepared.plan
+        store, options, plan = self.store, self.options, self.prepared.plan
         store.texts = options.texts if options.fresh else texts.kept(store, plan, options.texts)
         plan = plan.model_copy(update={"texts": store.texts})
         if options.fresh or options.retry_timeouts or _another_plan(others, plan):
-            others = others and self._surely()
+            others = others and self.surely()
         if others and options.fresh:
             raise StoreError(f"{store.root} is in use by {who(others)}. --fresh would take away what it works on.")
         if _another_plan(others, plan):
@@ -188,9 +175,9 @@ class _Joined:
                 "--set, data or weights). Wait for it or choose another --out."
             )
         if options.fresh and (moved := store.set_aside()) is not None:
-            self._progress.note(f"the old results are in {moved}")
+            self.progress.note(f"the old results are in {moved}")
         if others:
-            self._progress.note(f"{store.root} is shared with {who(others)}")
+            self.progress.note(f"{store.root} is shared with {who(others)}")
         else:
             store.write_plan(plan)
             origin.note(store.root, self.prepared.loaded.path)
@@ -202,46 +189,38 @@ class _Joined:
     def _retry_timeouts(self, plan: Plan, others: list[dict[str, Any]]) -> None:
         """Have examples that timed out attacked again. The first process does it for those that come later."""
         if others:
-            self._progress.note("--retry-timeouts: the first process here decided what is tried again")
+            self.progress.note("--retry-timeouts: the first process here decided what is tried again")
             return
-        for note in timeouts.forget(self._store, plan, select(plan, self._options.only)):
-            self._progress.note(note)
+        for note in timeouts.forget(self.store, plan, select(plan, self.options.only)):
+            self.progress.note(note)
 
 
 def _another_plan(others: list[dict[str, Any]], plan: Plan) -> bool:
     return bool({one["plan"] for one in others} - {digest(plan)})
 
 
-def _context(
-    prepared: Prepared,
-    store: Store,
-    team: Team,
-    cache: WeightCache,
-    device: str,
-    workers: Workers | None,
-    progress: Progress,
-    options: Options,
-) -> Context:
+def _context(run: Joined, device: str, workers: Workers | None, progress: Progress, options: Options) -> Context:
     from rbench.stages import Context
 
+    prepared, loaded = run.prepared, run.prepared.loaded
     return Context(
         plan=prepared.plan,
-        store=store,
-        team=team,
-        cache=cache,
-        encoders=prepared.loaded.encoders,
-        tasks=prepared.loaded.tasks,
-        resources=prepared.loaded.resources,
-        modules=prepared.loaded.modules,
-        contrast=prepared.loaded.contrast,
-        adversarial=prepared.loaded.adversarial,
-        victims=prepared.loaded.victims,
+        store=run.store,
+        team=run.team,
+        cache=run.cache,
+        encoders=loaded.encoders,
+        tasks=loaded.tasks,
+        resources=loaded.resources,
+        modules=loaded.modules,
+        contrast=loaded.contrast,
+        adversarial=loaded.adversarial,
+        victims=loaded.victims,
         rows=prepared.rows,
         places=prepared.places,
         device=device,
         workers=workers,
-        progress=Told(progress, team.member),
-        logs=options.logs or store.root / "logs",
+        progress=Told(progress, run.team.member),
+        logs=options.logs or run.store.root / "logs",
         report_to=options.report_to,
     )
 
@@ -295,20 +274,10 @@ def _run(todo: list[Job], context: Context) -> _Ended:
     return ended
 
 
-@dataclass
-class _Made:
-    """What is written at the end of a run."""
-
-    tables: list[str] = field(default_factory=list)
-    figures: list[Path] = field(default_factory=list)
-    claims: list[str] = field(default_factory=list)
-    report: Path | None = None
-
-
-def _make(
+def _made(
     prepared: Prepared, options: Options, store: Store, found: Standing, progress: Progress, *, report: bool
-) -> _Made:
-    """Write the suite's tables and figures, judge its claims, and write the report if it is wanted."""
+) -> dict[str, Any]:
+    """Write the suite's tables and figures, judge its claims, and write the report if wanted; for `RunResult`."""
     results = Results(store, prepared.plan, found, Metrics(Registry(options.include)))
     tables = _write_tables(prepared, store, results, progress)
     figures = write_figures(results, prepared.loaded.modules, progress.note)
@@ -316,7 +285,7 @@ def _make(
     page, why = write_beside(results, Registry(options.include), texts=store.texts) if report else (None, "")
     if why:
         progress.note(why)
-    return _Made(tables, figures, claims, page)
+    return {"tables": tables, "figures": figures, "claims": claims, "report": page}
 
 
 @contextmanager

@@ -39,6 +39,7 @@ from rbench.storage.standing import Standing, standing
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system import scratch, speed
 from rbench.system.capacity import cores
+from rbench.tables.aggregate import plan_of
 from rbench.tasks.adversarial import Only
 
 if TYPE_CHECKING:
@@ -338,10 +339,7 @@ def build_adversarial_from(
     from rbench.publish.adversarial_card import Made
 
     check_place(folder, overwrite=overwrite)
-    store = Store(run)
-    plan = store.plan()
-    if plan is None:
-        raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
+    plan = plan_of(store := Store(run))
     if not plan.texts:
         raise StoreError(
             f"{run} keeps no texts, and a set is made of them: it was run with --no-texts, or rbench strip made it. "

@@ -20,12 +20,17 @@ from rbench.load.registry import Registry
 from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
 from rbench.spec.printed import PrintedTable
 from rbench.system.own_code import told
-from rbench.tables import Results, Table
+from rbench.tables import Results, Table, build, latex, results_frame
+from rbench.tables.brief import briefed
+from rbench.tables.formats import render, unknown
+from rbench.tables.table import Layout
+from rbench.tables.titles import titled
+from rbench.verdicts import beside, beside_table
+from rbench.verdicts.beside import Comparison
+from rbench.verdicts.bold import marked
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from rbench.verdicts.beside import Comparison
 
 
 def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Sequence[Path] = ()) -> str:
@@ -40,8 +45,6 @@ def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Seq
     measure = find_measure(wanted.metric, registry)
     check(wanted, registry)
     look.check(fmt, wanted)
-    from rbench.api.runs import results_of
-
     results = results_of(run, include)
     if measure is not None and not wanted.options:
         asked = (table for table in results.plan.suite.tables if table.metric == wanted.metric)
@@ -54,8 +57,6 @@ def made(results: Results, wanted: TableSpec, measure: Module | None) -> Table:
 
     Raises as `of_run` does, and StoreError where a user's own measure raises an exception or returns no table.
     """
-    from rbench.tables import Table, build
-
     if measure is None:
         return build(results, wanted.metric, wanted.layout, wanted.pick, wanted.aggregation)
     module: Any = measure.open()
@@ -87,19 +88,12 @@ def for_people(table: Table, results: Results, bold: Bold | None = None, *, name
         bold: what is bold; None: `significant`.
         names: whether encoders, tasks and attacks keep the names that they have in commands.
     """
-    from rbench.tables.brief import briefed
-    from rbench.tables.titles import titled
-    from rbench.verdicts.bold import marked
-
     told = briefed(marked(table, results, bold or "significant"), results, names=names)
     return told if names else titled(told, results.plan)
 
 
 def rendered(table: Table, results: Results, wanted: TableSpec, fmt: str, look: TableLook) -> str:
     """Render a table of a RUN in a format that can honour the look."""
-    from rbench.tables import latex
-    from rbench.tables.formats import render
-
     if fmt not in ("markdown", "latex"):
         return render(table, fmt)
     shown = for_people(table, results, wanted.bold, names=look.names)
@@ -180,9 +174,6 @@ def table(
             honour what is asked.
         StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
     """
-    from rbench.tables.formats import unknown
-    from rbench.tables.table import Layout
-
     asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
     if layout not in get_args(Layout):
         raise unknown("layout", layout, get_args(Layout))
@@ -200,8 +191,6 @@ def load_results(run: Runs) -> pd.DataFrame:
 
     Several RUNs are read as one. Raises StoreError as `table` does.
     """
-    from rbench.tables import results_frame
-
     return results_frame(reader_of(run))
 
 
@@ -240,8 +229,6 @@ def table_beside_paper(
         SuiteError: there is no such printed table, metric or layout, or the format cannot honour the look.
         StoreError: `run` is not a RUN, or none of its numbers has a printed one beside it; with the reasons.
     """
-    from rbench.verdicts import beside_table
-
     look = TableLook(intervals, notes, names, wide, size)
     look.check(fmt, TableSpec())
     if layout not in LAYOUTS:
@@ -259,7 +246,6 @@ def table_beside_paper(
 
 def compared(results: Results, name: str, table: PrintedTable, registry: Registry) -> Comparison:
     """Return a printed table with the numbers of a RUN beside its own."""
-    from rbench.verdicts import beside
 
     def table_of(wanted: str) -> Table:
         of = (one for one in results.plan.suite.tables if one.metric == wanted)

@@ -16,7 +16,7 @@ from tests.tables.conftest import make_plan, make_suite
 def tables_of(root: Path, metric: str, monkeypatch: pytest.MonkeyPatch, *tables: dict[str, Any]) -> list[TableSpec]:
     """The tables that a claim on a metric reads, of a suite with these tables."""
     asked: list[TableSpec] = []
-    monkeypatch.setattr("rbench.api.tables.made", lambda results, table, measure: asked.append(table))
+    monkeypatch.setattr("rbench.api.judging.made", lambda results, table, measure: asked.append(table))
     store = Store(root)
     store.write_plan(make_plan(make_suite(tables=tables)))
     cells_of(Results.of(store), Registry()).table_of(metric)
