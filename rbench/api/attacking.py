@@ -7,17 +7,22 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import ValidationError
+
 from rbench.api.asked import options_of, plain
 from rbench.api.given_texts import read, unreadable
 from rbench.api.given_victims import GivenVictim, How, victim_of
 from rbench.api.results import AttackResult
+from rbench.api.run import device_of
 from rbench.errors import JobError, PlanError
 from rbench.load.alone import ChosenAttack, chosen_attack
 from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
 from rbench.progress import Progress
 from rbench.progress.shown import shown
+from rbench.score import exchanged_labels
 from rbench.spec import AttackSpec, Outcome, ResourceChoice, ResourceProfile, TaskSpec
+from rbench.storage.weights import default_cache
 
 if TYPE_CHECKING:
     from rbench.attack import AttackTask
@@ -131,9 +136,7 @@ class _Asked:
             yield from self._here(examples)
 
     def _in_processes(self, examples: list[Example]) -> Iterator[Outcome]:
-        from rbench.api.run import device_of
         from rbench.attack import EngineConfig, Workers, sensible
-        from rbench.storage.weights import default_cache
 
         device = device_of(self.options.device)
         remembered = default_cache() / "backends.json"
@@ -166,7 +169,6 @@ class _Asked:
 
     def _here(self, examples: list[Example]) -> Iterator[Outcome]:
         """Attack with a victim that only this process has."""
-        from rbench.api.run import device_of
         from rbench.attack import build, run
         from rbench.resources import Resources
 
@@ -230,8 +232,6 @@ def _resources(
     choice: str | Mapping[str, Any], spec: AttackSpec, registry: Registry, options: Options
 ) -> tuple[ResourceProfile, dict[Any, Any]]:
     """Return the resources that the attack needs, and where they are. Raises ResourceError for what is missing."""
-    from pydantic import ValidationError
-
     from rbench import load, resources
 
     try:
@@ -265,8 +265,6 @@ def _followed(found: Iterator[Outcome], total: int, name: str, progress: Progres
 
 def _notes(outcomes: Sequence[Outcome], task: TaskSpec) -> tuple[str, ...]:
     """Return what a reader of the result must know: that labels may be exchanged."""
-    from rbench.score import exchanged_labels
-
     known = [
         (one.original_prediction, one.label)
         for one in outcomes

@@ -7,12 +7,15 @@ from functools import partial
 from pathlib import Path
 
 from rbench import load as loading
+from rbench.encoders.locate import locate
 from rbench.errors import ResourceError
 from rbench.load.positions import Problems, read
 from rbench.load.registry import Registry
 from rbench.plan.lineage import trained_root, weights_source
 from rbench.plan.prepare import Options
 from rbench.spec import ContrastSpec, EncoderSpec, ResourceKind, ResourceProfile, Strict, TaskSpec, VictimSpec
+from rbench.tasks import locate_contrast, locate_task
+from rbench.victims.place import locate as locate_victim
 
 
 class Check(Strict):
@@ -108,14 +111,10 @@ def _with_hint(check: Check, hint: str) -> Check:
 
 
 def _tasks(specs: Iterable[TaskSpec], data: Sequence[Path]) -> list[Check]:
-    from rbench.tasks import locate_task
-
     return [_checked("task", spec.name, partial(locate_task, spec, data)) for spec in specs]
 
 
 def _contrast(specs: Iterable[ContrastSpec], data: Sequence[Path]) -> list[Check]:
-    from rbench.tasks import locate_contrast
-
     return [_checked("contrast set", spec.name, partial(locate_contrast, spec, data)) for spec in specs]
 
 
@@ -135,17 +134,14 @@ def _encoders(encoders: Mapping[str, EncoderSpec], models: Sequence[Path]) -> li
 
 def _victims(specs: Iterable[VictimSpec], tasks: Iterable[TaskSpec], models: Sequence[Path]) -> list[Check]:
     """Check classifiers that exist: that they are there, answer, and have the labels of each task."""
-    from rbench.victims.place import locate
 
     def find(spec: VictimSpec, task: TaskSpec) -> str:
-        return locate(spec, task, models).where
+        return locate_victim(spec, task, models).where
 
     return [_checked("classifier", spec.name, partial(find, spec, task)) for spec in specs for task in tasks]
 
 
 def _where(source: EncoderSpec, models: Sequence[Path]) -> str:
-    from rbench.encoders.locate import locate
-
     return locate(source, models).where
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rbench.errors import PlanError
 from rbench.load.registry import unknown
 from rbench.spec import Outcome, TaskSpec
-
-if TYPE_CHECKING:
-    from rbench.tasks import Example
+from rbench.tasks import Example
 
 NAME = "texts"
 """The name of the task that such texts make."""
@@ -51,8 +49,6 @@ class GivenTexts:
 
         Raises PlanError where a label is none of `names`, and none of their numbers.
         """
-        from rbench.tasks import Example
-
         ids = {name.casefold(): i for i, name in enumerate(names)}
         found = []
         for i, (row, label) in enumerate(zip(self.rows, self.labels, strict=True)):

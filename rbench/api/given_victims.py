@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from rbench.api.asked import plain
 from rbench.encoders.heads import HEADED
+from rbench.encoders.locate import PACKAGED
 from rbench.errors import PlanError, RbenchError, ResourceError, SuiteError
 from rbench.load.alone import chosen_victim
 from rbench.load.registry import Registry
 from rbench.load.victims import FUNCTION, named_by_file
 from rbench.spec import TaskSpec, VictimSpec, victim_name
 from rbench.system.located import Located, folder
+from rbench.system.own_code import told
+from rbench.victims.config import labels_of, read_config
+from rbench.victims.function import answers_of
+from rbench.victims.scores import softmax
 
 FORMS = (
     "a function from a list of texts to rows of probabilities, (model, tokenizer) or a pipeline of transformers, a "
@@ -91,8 +99,6 @@ class GivenVictim:
         there are no labels, which is an error unless they are `known`."""
         if self.asks is None:
             return ()
-        from rbench.system.own_code import told
-
         for text in texts:
             try:
                 return self._labels_of(text, self.asks([text]))
@@ -179,7 +185,6 @@ def _existing(spec: VictimSpec, how: How) -> GivenVictim:
 
 
 def _model(spec: VictimSpec, how: How) -> GivenVictim:
-    from rbench.victims.config import labels_of, read_config
     from rbench.victims.place import locate, located
 
     labels = labels_of(read_config(located(spec, how.models).where))
@@ -196,8 +201,6 @@ def _model(spec: VictimSpec, how: How) -> GivenVictim:
 
 def _named(text: str, how: How) -> GivenVictim:
     """Return the victim behind a text: a folder that rbench saved, `module:function`, or a folder or hub id."""
-    from rbench.encoders.locate import PACKAGED
-
     roots = [Path(text).expanduser(), *(root / text for root in (*how.models, PACKAGED))]
     saved = next(
         (root for root in roots if (root / "rbench.json").is_file() and (root / "head.safetensors").is_file()), None
@@ -213,8 +216,6 @@ def _named(text: str, how: How) -> GivenVictim:
 
 def _saved(where: Path) -> GivenVictim:
     """Return a victim that a run of rbench fine-tuned and saved."""
-    import json
-
     try:
         about = json.loads((where / "rbench.json").read_text(encoding="utf-8"))
         labels = tuple(map(str, about["meta"].get("labels") or range(about["num_labels"])))
@@ -237,7 +238,6 @@ def _function(victim: Any, function: Callable[[list[Any]], Any], name: str, how:
 
     def opened(task: TaskSpec, backend: str) -> Any:
         from rbench.attack.answering import AnsweringVictim
-        from rbench.victims.function import answers_of
 
         asked = AnsweringVictim(answers_of(function, spec, task, Path.cwd()))
         asked.check()
@@ -269,9 +269,6 @@ def _wraps_model(victim: Any) -> bool:
 
 def _as_textattack(wrapper: Any) -> Callable[[list[Any]], Any]:
     """Return a function that reads a ModelWrapper's outputs as TextAttack does: what does not sum to 1 is logits."""
-    import numpy as np
-
-    from rbench.victims.scores import softmax
 
     def function(texts: list[Any]) -> Any:
         outputs = wrapper(texts)

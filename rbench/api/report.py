@@ -17,6 +17,7 @@ from rbench.load import printed
 from rbench.load.claims import file_of, read_claims
 from rbench.load.ground import of_plan
 from rbench.load.registry import Registry
+from rbench.report import collect, page
 from rbench.report.data import Fact, Report
 from rbench.site import claims as on_claims
 from rbench.site import history, pages
@@ -25,9 +26,9 @@ from rbench.spec import Claim
 from rbench.storage.runs import files
 from rbench.system.below import Below
 from rbench.system.folders import make_folder_of
-from rbench.tables import Results
+from rbench.tables import Results, results_frame
 from rbench.tables.titles import titles
-from rbench.verdicts.claims import JudgedClaim
+from rbench.verdicts.claims import JudgedClaim, judge_claims
 
 FILE = "report.html"
 """The name of a RUN's report, in its folder."""
@@ -83,14 +84,10 @@ def write(
         claims: those that are judged; None: those of the RUN's suite.
         home: the address of the index of the site to which the page belongs; empty: it stands alone.
     """
-    from rbench.report import collect, page
-
     asked = results.plan.suite.claims if claims is None else claims
     judged: list[JudgedClaim] = []
 
     def judge() -> list[JudgedClaim]:
-        from rbench.verdicts.claims import judge_claims
-
         judged.extend(judge_claims(asked, of_plan(results.plan, registry), cells_of(results, registry)))
         return judged
 
@@ -115,8 +112,6 @@ def write_beside(results: Results, registry: Registry, *, texts: bool) -> tuple[
 
 def _write_all(results: Results, path: Path, *, texts: bool) -> Path:
     """Write all examples as parquet. Without texts, errors are left out too, because a traceback may quote one."""
-    from rbench.tables import results_frame
-
     frame = results_frame(results.store)
     if not texts:
         frame = frame.drop(columns=list(_TEXTS))

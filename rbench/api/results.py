@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any
 from rbench.errors import JobError
 from rbench.score import Tally
 from rbench.spec import Job, Outcome, Record, TaskSpec
+from rbench.storage.runs import Store
 from rbench.system.changes import changes, marked
 from rbench.system.escaping import harmless
+from rbench.tables import Results, results_frame
+from rbench.tables.frame import outcomes_frame
+from rbench.tables.summary import for_people, frame_of, markdown, measures, summary_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +62,6 @@ class RunResult:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """One row for each attacked example, as `rbench.load_results` gives it. Raises JobError if every job failed."""
-        from rbench.tables import results_frame
-
         self._check_any()
         return results_frame(self._results().store)
 
@@ -69,8 +71,6 @@ class RunResult:
 
         Raises JobError if every job failed.
         """
-        from rbench.tables.summary import summary_frame
-
         self._check_any()
         return summary_frame(self._results())
 
@@ -88,9 +88,6 @@ class RunResult:
         return table(self.run, metric=metric, **how)
 
     def _results(self) -> Any:
-        from rbench.storage.runs import Store
-        from rbench.tables import Results
-
         return Results.of(Store(self.run))
 
     def said_of_skipped(self) -> list[str]:
@@ -136,8 +133,6 @@ class RunResult:
         return "\n\n".join([*(table.rstrip("\n") for table in self.tables), *self._said()])
 
     def _repr_html_(self) -> str:
-        from rbench.tables.summary import for_people
-
         if (self.failed and not self.complete) or not len(
             self.summary
         ):  # a suite without attacks has tables of another kind
@@ -176,8 +171,6 @@ class AttackResult:
 
         `label_name`, `original_name` and `perturbed_name` are the names of the true label and of the predictions.
         """
-        from rbench.tables.frame import outcomes_frame
-
         names = {"victim": self.victim, "attack": self.attack, "seed": self.seed}
         found = outcomes_frame(self.outcomes, self.task.columns, names)
         named = {
@@ -194,15 +187,11 @@ class AttackResult:
 
         Shares are in 0..1. `n` is the number of texts that the victim classified correctly, so that they were attacked.
         """
-        from rbench.tables.summary import frame_of, measures
-
         row = {"victim": self.victim, "attack": self.attack, "seed": self.seed, **measures(Tally.of(self.outcomes))}
         return frame_of([row], ("victim", "attack", "seed"))
 
     def table(self) -> str:
         """Return the summary as a markdown table, with shares in percent."""
-        from rbench.tables.summary import for_people, markdown
-
         return markdown(for_people(self.summary.drop(columns="seed")))
 
     def _changed(self) -> list[Outcome]:
@@ -239,8 +228,6 @@ class AttackResult:
         return self.table()
 
     def _repr_html_(self) -> str:
-        from rbench.tables.summary import for_people
-
         shown = {outcome.example_id for outcome in self._changed()}
         rows = self.frame[self.frame["example_id"].isin(shown)]
         summary = html_frame(for_people(self.summary.drop(columns="seed")))

@@ -15,6 +15,7 @@ from rbench.api.figures import write_figures
 from rbench.api.judging import summary
 from rbench.api.report import write_beside
 from rbench.api.results import RunResult
+from rbench.api.tables import TableLook, made, rendered
 from rbench.errors import RbenchError, ResourceError, StoreError
 from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
@@ -32,6 +33,10 @@ from rbench.storage.weights import WeightCache, default_cache
 from rbench.system.capacity import cores, limit_threads
 from rbench.system.members import Member, identity_of
 from rbench.tables import Results
+from rbench.tables.flags import Flags
+from rbench.train import reports
+from rbench.victims.opened import open_answers
+from rbench.victims.scores import AnswerError
 
 if TYPE_CHECKING:
     from rbench.attack import Workers
@@ -85,8 +90,6 @@ class Joined:
 @contextmanager
 def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator[Joined]:
     """Join the RUN of a prepared suite while the block lasts. What cannot run is refused before the block begins."""
-    from rbench.train import reports
-
     store, team = Store(prepared.run), Team(prepared.run)
     for foreign in store.foreign(store.folder(job) for job in prepared.plan.jobs):
         raise StoreError(foreign)
@@ -134,8 +137,6 @@ def result_of(
     report: bool,
 ) -> RunResult:
     """Return the result of what ran. If no other process works on the rest, its tables and figures are written."""
-    from rbench.tables.flags import Flags
-
     found = standing(run.store, run.prepared.plan)
     return RunResult(
         run.prepared.run,
@@ -319,8 +320,6 @@ def _write_tables(prepared: Prepared, store: Store, results: Results, progress: 
         wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]
     if not wanted_tables:
         return []
-    from rbench.api.tables import TableLook, made, rendered
-
     shown: list[str] = []
     for wanted in wanted_tables:
         try:
@@ -428,8 +427,6 @@ def _known_answers(prepared: Prepared, store: Store, name: str, task: TaskSpec) 
 
 def _differing_answers(spec: VictimSpec, task: TaskSpec, known: dict[Text, int]) -> str | None:
     from rbench.victims.answers import shown
-    from rbench.victims.opened import open_answers
-    from rbench.victims.scores import AnswerError
 
     try:
         rows = open_answers(spec, task).each([*known])

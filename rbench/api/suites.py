@@ -31,6 +31,8 @@ from rbench.plan.work import Estimator
 from rbench.progress import Progress, Silent
 from rbench.progress.bars import duration
 from rbench.progress.shown import shown
+from rbench.publish.adversarial import check_place, write
+from rbench.publish.adversarial_card import Made
 from rbench.spec import Choice, Job, NumExamples, Outcome, Plan, SetFile, Suite, victim_name
 from rbench.spec.unlisted import known_as, short_name
 from rbench.storage import origin, provenance
@@ -307,8 +309,6 @@ def build_adversarial(
     Raises:
         RbenchError: before any work if a name, a resource or `folder` is wrong; later if the attack failed.
     """
-    from rbench.publish.adversarial import check_place
-
     options = options or Options()
     if not options.texts:
         raise PlanError("an adversarial set is made of texts, so its RUN must keep them: leave --no-texts out")
@@ -335,9 +335,6 @@ def build_adversarial_from(
             not finished.
         PlanError: `folder` is not empty, or there is nothing to write.
     """
-    from rbench.publish.adversarial import check_place, write
-    from rbench.publish.adversarial_card import Made
-
     check_place(folder, overwrite=overwrite)
     plan = plan_of(store := Store(run))
     if not plan.texts:

@@ -12,6 +12,7 @@ from rbench.api.asked import path_of
 from rbench.api.given_texts import read
 from rbench.api.given_victims import How, victim_of
 from rbench.api.results import AttackResult, RunResult
+from rbench.api.run import device_of
 from rbench.api.runs import Runs, results_of
 from rbench.errors import PlanError, StoreError
 from rbench.load.search_path import search_path
@@ -61,7 +62,6 @@ def textattack_wrapper(
     Raises:
         RbenchError: there is no such victim, its weights are no longer in the cache, or several are meant.
     """
-    from rbench.api.run import device_of
     from rbench.attack import EngineConfig
     from rbench.attack.engine import open_victim
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from rbench import load as loading
 from rbench.api.asked import options_of
 from rbench.api.run import device_of, run_prepared
+from rbench.encoders.locate import locate
+from rbench.encoders.stated import stated
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.load.code import find
 from rbench.load.files import Files
@@ -429,9 +431,6 @@ def _folder(base: str, registry: Registry, problems: Problems) -> str:
 
 def _pooling(base: str, registry: Registry, models: Sequence[Path]) -> str:
     """Return the pooling of a base: as its encoder's file or sentence-transformers' files say; else `cls`."""
-    from rbench.encoders.locate import locate
-    from rbench.encoders.stated import stated
-
     if base in registry.names("encoders"):
         pooling: str = loading.load_encoder(base, registry, place="--base").pooling
         return "cls" if pooling == "cls+mlp" else pooling
