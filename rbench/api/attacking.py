@@ -19,7 +19,7 @@ from rbench.load.alone import ChosenAttack, chosen_attack
 from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
 from rbench.progress import Progress
-from rbench.progress.shown import shown
+from rbench.progress.notebook import shown
 from rbench.score import exchanged_labels
 from rbench.spec import AttackSpec, Outcome, ResourceChoice, ResourceProfile, TaskSpec
 from rbench.storage.weights import default_cache

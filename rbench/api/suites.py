@@ -30,9 +30,8 @@ from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.plan.work import Estimator
 from rbench.progress import Progress, Silent
 from rbench.progress.bars import duration
-from rbench.progress.shown import shown
-from rbench.publish.adversarial import check_place, write
-from rbench.publish.adversarial_card import Made
+from rbench.progress.notebook import shown
+from rbench.publish.adversarial import Made, check_place, write
 from rbench.spec import Choice, Job, NumExamples, Outcome, Plan, SetFile, Suite, victim_name
 from rbench.spec.unlisted import known_as, short_name
 from rbench.storage import origin, provenance

@@ -28,8 +28,8 @@ from rbench.load.unlisted import absolute, is_model, problem
 from rbench.plan.lineage import chain, effective, trained_root, weights_source
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
-from rbench.progress.shown import shown
-from rbench.publish import cards
+from rbench.progress.notebook import shown
+from rbench.publish import card
 from rbench.publish import export as exporting
 from rbench.spec import IN_DOMAIN, EncoderSpec, Job, Record, TrainSpec, is_text_file
 from rbench.spec.unlisted import is_path
@@ -271,7 +271,7 @@ def _export(
         effective(name, loaded.encoders),
         where,
         folder,
-        lambda staged: cards.write(staged, name, loaded.encoders, loaded.tasks, record, _objective(name, loaded)),
+        lambda staged: card.write(staged, name, loaded.encoders, loaded.tasks, record, _objective(name, loaded)),
         force=force,
     )
 

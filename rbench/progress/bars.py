@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -15,7 +16,6 @@ from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from rbench.progress import Progress, Silent
-from rbench.progress.pace import Pace
 from rbench.system.console import console, harmless, is_terminal, tell
 
 Thing = TypeVar("Thing")
@@ -146,3 +146,36 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+WINDOW = 300.0
+"""Seconds that the pace is taken over. Steps that differ, such as texts under attack, are evened out within it."""
+_APART = 5.0
+"""Least number of seconds between two points that are kept."""
+
+
+class Pace:
+    """Keeps when which steps were done. A resumed job begins at a step above 0, and only steps done now count."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._points: deque[tuple[int, float]] = deque()
+
+    def restart(self) -> None:
+        """Forget what was done: another job begins."""
+        self._points.clear()
+
+    def update(self, done: int) -> None:
+        """Say how many steps are done now."""
+        now = self._clock()
+        if not self._points or now - self._points[-1][1] >= _APART:
+            self._points.append((done, now))
+        while len(self._points) > 1 and now - self._points[1][1] >= WINDOW:
+            self._points.popleft()
+
+    def left(self, done: int, total: int) -> float | None:
+        """Return the seconds until `total` steps are done; None where no step was done since the first update."""
+        if not self._points or done <= self._points[0][0]:
+            return None
+        first, since = self._points[0]
+        return (self._clock() - since) / (done - first) * (total - done)

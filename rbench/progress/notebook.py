@@ -1,16 +1,17 @@
-"""Shows the progress of a run in a notebook: one cell output that changes in place, without ipywidgets."""
+"""Shows the progress of a call from Python: in a notebook one cell output that changes in place, without ipywidgets."""
 
 from __future__ import annotations
 
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from html import escape
 from typing import Any, Self
 
-from rbench.progress.bars import duration, ending
-from rbench.progress.pace import Pace
+from rbench.progress import Progress, Silent
+from rbench.progress.bars import Pace, duration, ending, watching
 from rbench.system.escaping import harmless
 
 EVERY = 0.2
@@ -106,3 +107,23 @@ class Notebook:
         job = (self.done, self.total, ", ".join(said))
         before = self.index - 1
         return [job] if self.count < 2 else [(before, self.count, f"all jobs: {before}/{self.count}"), job]
+
+
+@contextmanager
+def shown(progress: Progress | bool | None) -> Iterator[Progress]:
+    """Yield what receives the progress of the work inside the block.
+
+    Args:
+        progress: True: an output of the cell in a notebook, bars on a terminal, and elsewhere a few lines on standard
+            error. False or None: nothing is shown. Otherwise it is the receiver itself.
+    """
+    if not isinstance(progress, bool) and progress is not None:
+        yield progress
+    elif not progress:
+        yield Silent()
+    elif in_notebook():
+        with Notebook() as notebook:
+            yield notebook
+    else:
+        with watching(quiet=False) as bars:
+            yield bars

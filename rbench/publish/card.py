@@ -1,9 +1,10 @@
-"""Render a model card: a README.md with the Hugging Face Hub's front matter and the origin of the weights."""
+"""Write model cards: a README.md with the Hugging Face Hub's front matter, and where the weights are from."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import jinja2
 import yaml
 
+import rbench
 from rbench.hub import is_repo_id
-from rbench.spec import EncoderSpec, Record, TaskSpec, TrainSpec
+from rbench.plan.lineage import chain, portable
+from rbench.spec import EncoderSpec, Record, TaskSpec, TrainSpec, base_of, bases
 from rbench.train import batches, objectives
 from rbench.train.objectives import ObjectiveModule, option_defaults
 
@@ -76,16 +79,9 @@ class About:
 
 def render(about: About) -> str:
     """Return the card as markdown. Texts of the entries are escaped, so they cannot leave their YAML value or cell."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
     encoder = about.encoder
-    return environment.get_template("card.md.jinja").render(
+    return rendered(
+        "card.md.jinja",
         front=yaml.safe_dump(_front(about), sort_keys=False, allow_unicode=True),
         name=cell(encoder.name),
         title=cell(encoder.title or about.origin.title or encoder.name),
@@ -101,12 +97,8 @@ def render(about: About) -> str:
 
 def _front(about: About) -> dict[str, Any]:
     """Return the metadata block; see the hub's documentation of model cards."""
-    licence = _licence(about)
-    identifier = licence.lower().replace(" ", "-")
     front: dict[str, Any] = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
-    front["license"] = identifier if identifier in LICENCES else "other" if licence else "unknown"
-    if front["license"] == "other":
-        front["license_name"] = licence
+    front |= licensed(_licence(about))
     if about.hub_id is not None:
         front["base_model"] = about.hub_id
     if about.data is not None and about.data.hub is not None:
@@ -114,6 +106,14 @@ def _front(about: About) -> dict[str, Any]:
     trained = [about.origin.train.objective] if about.origin.train is not None else []
     front["tags"] = ["sentence-transformers", "feature-extraction", "sentence-similarity", "rbench", *trained]
     return front
+
+
+def licensed(licence: str) -> dict[str, str]:
+    """Return what the front matter says of a licence; empty: unknown."""
+    identifier = licence.lower().replace(" ", "-")
+    if licence and identifier not in LICENCES:
+        return {"license": "other", "license_name": licence}
+    return {"license": identifier or "unknown"}
 
 
 def _licence(about: About) -> str:
@@ -259,9 +259,84 @@ def _flags(record: Record | None) -> list[tuple[str, str]]:
     return [(cell(raised.flag), cell(raised.because)) for raised in record.health.flags]
 
 
+def rendered(template: str, **values: Any) -> str:
+    """Return a card as markdown, from a template that is beside this module."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    return environment.get_template(template).render(values)
+
+
 def cell(value: Any) -> str:
     """Return a value as one line of markdown, with all characters escaped that could end a table cell or begin HTML."""
     text = " ".join(str(value).split())
     for mark in "\\|`*[]#":
         text = text.replace(mark, "\\" + mark)
     return text.replace("<", "&lt;").replace("---", "\\-\\-\\-")
+
+
+CARD = "README.md"
+
+
+def write(
+    folder: Path,
+    name: str,
+    encoders: Mapping[str, EncoderSpec],
+    tasks: Mapping[str, TaskSpec],
+    record: Record | None = None,
+    objective: Any = None,
+) -> None:
+    """Write the card of encoder `name` into its `folder`, and replace one that is there.
+
+    Args:
+        folder: the encoder, in SentenceTransformer layout or as transformers saves it.
+        encoders, tasks: the registry entries that it depends on, by name.
+        record: the record of the training, if rbench trained the weights.
+        objective: the module of the training objective; None: the installed module of its name.
+    """
+    origin = chain(name, encoders)[-1]
+    base = base_of(origin, encoders)  # none where nothing was trained: `chain` ends at the last base
+    dim, normalized = _vectors(folder)
+    about = About(
+        encoder=portable(encoders[name]),
+        origin=portable(origin),
+        base=portable(base) if base is not None else None,
+        hub_id=hub_id(origin, encoders),
+        data=tasks.get(origin.train.data) if origin.train is not None else None,
+        record=record,
+        objective=objective,
+        version=rbench.__version__,
+        dim=dim,
+        normalized=normalized,
+        max_length=_json(folder / "sentence_bert_config.json").get("max_seq_length"),
+    )
+    (folder / CARD).write_text(render(about), encoding="utf-8")
+
+
+def hub_id(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:
+    """Return the hub id (`owner/name`) of the model that an encoder's weights descend from; None if there is none."""
+    *_, first = bases(spec, encoders)
+    base = portable(first).base
+    return base if base is not None and base == first.base and "/" in base and is_repo_id(base) else None
+
+
+def _vectors(folder: Path) -> tuple[int | None, bool]:
+    """Return how long the vectors are that the modules of `folder` make (None: they do not say), and whether they are
+    scaled to length 1."""
+    dim: int | None = None
+    normalized = False
+    for module in _json(folder / "modules.json") or ():
+        config = _json(folder / module["path"] / "config.json") if module["path"] else {}
+        dim = config.get("out_features", config.get("word_embedding_dimension", dim))
+        normalized = normalized or module["type"].endswith(".Normalize")
+    cut = _json(folder / "config_sentence_transformers.json").get("truncate_dim")
+    return (min(dim, cut) if dim is not None and cut else dim), normalized
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

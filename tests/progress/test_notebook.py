@@ -10,8 +10,7 @@ import pytest
 
 from rbench.progress import Silent
 from rbench.progress.bars import Lines
-from rbench.progress.notebook import EVERY, KEPT, Notebook, in_notebook
-from rbench.progress.shown import shown
+from rbench.progress.notebook import EVERY, KEPT, Notebook, in_notebook, shown
 
 
 class Output:

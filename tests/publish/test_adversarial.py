@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from rbench.errors import PlanError, ResourceError
-from rbench.publish.adversarial import write
-from rbench.publish.adversarial_card import Made
+from rbench.publish.adversarial import Made, write
 from rbench.spec import (
     AttackJob,
     AttackSpec,
