@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rbench.api.attacking import attack_texts as attack
     from rbench.api.figures import figure
     from rbench.api.judging import claims, compare
+    from rbench.api.runs import load_results, table
     from rbench.api.suites import run
-    from rbench.api.tables import load_results, table
     from rbench.api.textattack import textattack_wrapper, write_textattack_csv
     from rbench.api.train import load_encoder
 

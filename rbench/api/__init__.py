@@ -35,7 +35,7 @@ from rbench.api.judging import (
 )
 from rbench.api.report import WrittenSite, report, site
 from rbench.api.results import AttackResult, RunResult
-from rbench.api.runs import Merged, merge
+from rbench.api.runs import Merged, load_results, merge, table, table_beside_paper
 from rbench.api.status import Status, Watcher, status
 from rbench.api.suites import (
     BuiltSet,
@@ -50,7 +50,6 @@ from rbench.api.suites import (
     plan,
     run,
 )
-from rbench.api.tables import load_results, table, table_beside_paper
 from rbench.api.textattack import textattack_wrapper, write_textattack_csv
 from rbench.api.train import ListedObjective, Trained, export, load_encoder, objectives, train
 from rbench.errors import PlanError

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from rbench.api.runs import results_of
-from rbench.api.tables import made
+from rbench.api.runs import made, results_of
 from rbench.errors import RbenchError, StoreError
 from rbench.load import printed, printed_claims
 from rbench.load.claims import file_of, read_claims

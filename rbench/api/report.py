@@ -10,8 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from rbench.api.figures import shown_figures
 from rbench.api.judging import cells_of
-from rbench.api.runs import Runs, paths, results_of
-from rbench.api.tables import compared, of_suite
+from rbench.api.runs import Runs, compared, of_suite, paths, results_of
 from rbench.errors import RbenchError, StoreError, SuiteError
 from rbench.load import printed
 from rbench.load.claims import file_of, read_claims

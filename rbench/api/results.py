@@ -83,7 +83,7 @@ class RunResult:
 
     def table(self, metric: str = "asr", **how: Any) -> str:
         """Return a table as text; `how` are the other arguments of `rbench.table`, such as fmt="latex"."""
-        from rbench.api.tables import table
+        from rbench.api.runs import table
 
         return table(self.run, metric=metric, **how)
 

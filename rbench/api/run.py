@@ -15,7 +15,7 @@ from rbench.api.figures import write_figures
 from rbench.api.judging import summary
 from rbench.api.report import write_beside
 from rbench.api.results import RunResult
-from rbench.api.tables import TableLook, made, rendered
+from rbench.api.runs import TableLook, made, rendered
 from rbench.errors import RbenchError, ResourceError, StoreError
 from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry

@@ -1,23 +1,44 @@
-"""Open one RUN, or several as one, and merge several into a new one."""
+"""Open one RUN, or several as one, make tables of them of any metric or measure, and merge several into a new one."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
-from rbench.errors import StoreError
+from pydantic import ValidationError
+
+from rbench.errors import RbenchError, StoreError, SuiteError
+from rbench.load import printed
+from rbench.load.code import Module
+from rbench.load.measures import find_measure, refused
 from rbench.load.metrics import Metrics
+from rbench.load.printed_claims import SUITES
 from rbench.load.registry import Registry
 from rbench.plan.union import union
+from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
+from rbench.spec.printed import PrintedTable
 from rbench.storage import merge as merging
 from rbench.storage.joined import Joined, Part
 from rbench.storage.runs import Reader, Store
 from rbench.storage.runs.folder import folder_path
 from rbench.storage.team import check_still
-from rbench.tables import Results
+from rbench.system.own_code import told
+from rbench.tables import Results, Table, build, latex, results_frame
 from rbench.tables.aggregate import plan_of
+from rbench.tables.brief import briefed
+from rbench.tables.formats import render, unknown
+from rbench.tables.table import Layout
+from rbench.tables.titles import titled
+from rbench.verdicts import beside, beside_table
+from rbench.verdicts.beside import Comparison
+from rbench.verdicts.bold import marked
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 log = logging.getLogger("rbench")
 
@@ -108,3 +129,234 @@ def _joined(stores: Sequence[Store]) -> tuple[Joined, tuple[str, ...]]:
     plan, notes = union(plans)
     joined = Joined({str(store.root): Part.of(store, plans[str(store.root)]) for store in stores}, plan)
     return joined, (*notes, *joined.notes)
+
+
+def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Sequence[Path] = ()) -> str:
+    """Make one table of a RUN, or of several as one, and render it.
+
+    Where `wanted` sets no options, a measure has those of the first table of the RUN's suite that shows it.
+
+    Raises SuiteError for an unknown metric, wrong options, or what cannot be honoured, and StoreError where the RUN has
+    nothing to show.
+    """
+    registry = Registry(include)
+    measure = find_measure(wanted.metric, registry)
+    check(wanted, registry)
+    look.check(fmt, wanted)
+    results = results_of(run, include)
+    if measure is not None and not wanted.options:
+        asked = (table for table in results.plan.suite.tables if table.metric == wanted.metric)
+        wanted = wanted.model_copy(update={"options": next(asked, wanted).options})
+    return rendered(made(results, wanted, measure), results, wanted, fmt, look)
+
+
+def made(results: Results, wanted: TableSpec, measure: Module | None) -> Table:
+    """Make one table; `measure` is None for a metric, and for a table that is neither.
+
+    Raises as `of_run` does, and StoreError where a user's own measure raises an exception or returns no table.
+    """
+    if measure is None:
+        return build(results, wanted.metric, wanted.layout, wanted.pick, wanted.aggregation)
+    module: Any = measure.open()
+    try:
+        table: Table = module.table(_options(module, wanted.options), results)
+    except RbenchError:
+        raise
+    except Exception as error:
+        if measure.bundled:
+            raise
+        raise StoreError(f"the measure {wanted.metric} raised {told(error, measure.path.parent)}") from error
+    if not isinstance(table, Table):
+        found = type(table).__name__
+        raise StoreError(f"{measure.path}: `table` returned {found}, and a measure returns rbench.tables.Table")
+    return table
+
+
+def check(wanted: TableSpec, registry: Registry) -> None:
+    """Raise SuiteError for a table that cannot honour what is asked of it, with the remedy."""
+    if (found := refused(wanted, Metrics(registry))) is not None:
+        raise SuiteError(found[1])
+
+
+def for_people(table: Table, results: Results, bold: Bold | None = None, *, names: bool = False) -> Table:
+    """Return a table as markdown and LaTeX show it: with bold, titles and short notes. CSV and JSON need none of them.
+
+    Args:
+        table: as `made` makes it.
+        bold: what is bold; None: `significant`.
+        names: whether encoders, tasks and attacks keep the names that they have in commands.
+    """
+    told = briefed(marked(table, results, bold or "significant"), results, names=names)
+    return told if names else titled(told, results.plan)
+
+
+def rendered(table: Table, results: Results, wanted: TableSpec, fmt: str, look: TableLook) -> str:
+    """Render a table of a RUN in a format that can honour the look."""
+    if fmt not in ("markdown", "latex"):
+        return render(table, fmt)
+    shown = for_people(table, results, wanted.bold, names=look.names)
+    return render(shown, fmt, look.intervals, look.notes or "short", latex.Look(look.wide, look.size))
+
+
+@dataclass(frozen=True)
+class TableLook:
+    """How a table is shown, whatever it shows."""
+
+    intervals: bool = False
+    """Whether markdown and LaTeX show intervals. CSV and JSON always have them."""
+    notes: Notes | None = None
+    """How much stands below; None: `short`."""
+    names: bool = False
+    """Whether encoders, tasks and attacks have the names that they have in commands, instead of their titles."""
+    wide: bool = False
+    """LaTeX: whether the table spans both columns of an article (`table*`)."""
+    size: FontSize | None = None
+    """LaTeX: the size of its letters; None: that of the article."""
+
+    def check(self, fmt: str, wanted: TableSpec) -> None:
+        """Raise SuiteError for what a format cannot honour."""
+        latex = [name for name, asked in (("wide", self.wide), ("size", self.size)) if asked]
+        asked = (("notes", self.notes), ("names", self.names), ("bold", wanted.bold))
+        people = [name for name, value in asked if value]
+        if latex and fmt != "latex":
+            raise SuiteError(
+                f"only LaTeX has {' and '.join(latex)}: ask for the format latex, or leave {' and '.join(latex)} out"
+            )
+        if people and fmt in ("csv", "json"):
+            said = "has all numbers and names as they are, without bold"
+            raise SuiteError(f"{fmt} {said}: leave {' and '.join(people)} out, or ask for markdown or latex")
+
+
+def _options(module: Any, options: Mapping[str, Any]) -> Any:
+    """Make a measure's options. Raises StoreError where those of an old plan do not fit the measure as it is now."""
+    try:
+        return module.Options.model_validate(options)
+    except ValueError as error:
+        raise StoreError(f"the options of the measure do not fit it: {error}") from error
+
+
+def table(
+    run: Runs,
+    *,
+    metric: str = "asr",
+    layout: str = "paper",
+    fmt: str = "markdown",
+    intervals: bool = False,
+    pick: Pick | None = None,
+    aggregation: Aggregation = "all",
+    bold: Bold | None = None,
+    notes: Notes | None = None,
+    names: bool = False,
+    wide: bool = False,
+    size: FontSize | None = None,
+    include: Sequence[Path] = (),
+    **options: Any,
+) -> str:
+    """Compute a table from what a RUN stores and nothing else, and render it; see `rbench.tables.build`.
+
+    Args:
+        run: the folder of a RUN, or those of several that are read as one.
+        metric: a metric, or the name of a measure, which may lie in one of the folders `include`.
+        aggregation: for `metric` sts, how the subsets of a set make one number: `all` pairs together, or the `mean` or
+            `wmean` (weighted by pairs) of the subsets.
+        bold: `significant` (the best entries and all that are not significantly worse), `best` or `none`. None:
+            `significant` where entries can be tested, otherwise `best`.
+        notes: what stands below: `none`, `short` (one paragraph; None means this) or `full`.
+        names: whether encoders, tasks and attacks have the names that they have in commands, instead of titles.
+        wide: LaTeX: whether the table spans both columns of an article.
+        size: LaTeX: the size of its letters, such as `small`.
+        options: options of the measure; without any, those of the suite's table of this measure, or its defaults.
+
+    Raises:
+        SuiteError: the metric is unknown, the measure has no such layout or option, or the table or its format cannot
+            honour what is asked.
+        StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
+    """
+    asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
+    if layout not in get_args(Layout):
+        raise unknown("layout", layout, get_args(Layout))
+    try:
+        wanted = TableSpec.model_validate({**asked, "options": options})
+    except ValidationError as error:
+        said = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors(include_url=False))
+        raise SuiteError(said) from error
+    look = TableLook(intervals, notes, names, wide, size)
+    return of_run(run, wanted, fmt, look, include)
+
+
+def load_results(run: Runs) -> pd.DataFrame:
+    """Return one row per attacked example: encoder, finetune, task, attack, seed, and all fields of its outcome.
+
+    Several RUNs are read as one. Raises StoreError as `table` does.
+    """
+    return results_frame(reader_of(run))
+
+
+OF_SUITE = "suite"
+"""Stands for the printed table that the RUN's suite reproduces."""
+LAYOUTS = ("paper", "full")
+
+
+def table_beside_paper(
+    run: Runs,
+    name: str = OF_SUITE,
+    *,
+    metric: str | None = None,
+    layout: str = "paper",
+    fmt: str = "markdown",
+    intervals: bool = False,
+    notes: Notes | None = None,
+    names: bool = False,
+    wide: bool = False,
+    size: FontSize | None = None,
+    include: Sequence[Path] = (),
+) -> str:
+    """Put the numbers of a RUN beside those that a paper prints, and render both.
+
+    Args:
+        run: the folder of a RUN, or those of several that are read as one.
+        name: a printed table, such as `adcl-table1`; `suite`: the one that the RUN's suite has its name from.
+        metric: a metric of the printed table (`asr`); None: all that it has.
+        layout: `paper` (the paper's rows and columns) or `full` (a row for each number).
+        fmt: `markdown`, `latex`, `csv` or `json`.
+        intervals: whether markdown and LaTeX show our intervals.
+        notes: what stands below, as for `rbench.api.table`, like `names`, `wide` and `size`.
+        include: folders with measures of your own.
+
+    Raises:
+        SuiteError: there is no such printed table, metric or layout, or the format cannot honour the look.
+        StoreError: `run` is not a RUN, or none of its numbers has a printed one beside it; with the reasons.
+    """
+    look = TableLook(intervals, notes, names, wide, size)
+    look.check(fmt, TableSpec())
+    if layout not in LAYOUTS:
+        raise SuiteError(f"--with-paper has the layouts {' and '.join(LAYOUTS)}, not {layout}")
+    table = None if name == OF_SUITE else printed.load(name)  # a wrong name is told before anything is read
+    results = results_of(run, include)
+    name = of_suite(results.plan.suite.name) if table is None else name
+    table = printed.load(name) if table is None else table
+    if metric is not None and metric not in table.metrics:
+        raise SuiteError(f"{name} prints no {metric}; it has {', '.join(table.metrics)}")
+
+    found = compared(results, name, table, Registry(include))
+    return rendered(beside_table.table(found, results.plan, layout, metric), results, TableSpec(), fmt, look)
+
+
+def compared(results: Results, name: str, table: PrintedTable, registry: Registry) -> Comparison:
+    """Return a printed table with the numbers of a RUN beside its own."""
+
+    def table_of(wanted: str) -> Table:
+        of = (one for one in results.plan.suite.tables if one.metric == wanted)
+        found = find_measure(wanted, registry)
+        return made(results, TableSpec(metric=wanted, options=next(of, TableSpec()).options), found)
+
+    return beside.compare(name, table, results, table_of)
+
+
+def of_suite(suite: str) -> str:
+    """Return the printed table that a suite reproduces. Raises SuiteError where it reproduces none."""
+    name = SUITES.get(suite, suite)
+    known = printed.names()
+    if name not in known:
+        raise SuiteError(f"suite {suite} reproduces no printed table. Name one: --with-paper {', '.join(known)}")
+    return name

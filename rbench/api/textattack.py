@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench.api.asked import path_of
-from rbench.api.given_texts import read
+from rbench.api.attacking import read
 from rbench.api.given_victims import How, victim_of
 from rbench.api.results import AttackResult, RunResult
 from rbench.api.run import device_of

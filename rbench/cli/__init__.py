@@ -18,8 +18,7 @@ from rbench.cli import (  # noqa: F401 - importing these adds their verbs, in th
     basic_verbs,
     judging_verbs,
     keeping_verbs,
-    planning_verbs,
-    table_verbs,
+    showing_verbs,
     training_verbs,
 )
 from rbench.cli.console import silence, tell

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rbench.cli import arguments as a
-from rbench.cli import diffs
+from rbench.cli import show as printing
 from rbench.cli.console import say, tell
 from rbench.cli.verbs import CHECK_FAILED, EXPLORE, FAILED, INCOMPLETE, MEASURE, UNDECIDED, app, verb
 from rbench.errors import RbenchError, SuiteError
@@ -49,17 +49,16 @@ def run(
     Several at once share the work, in terminals or on machines that see the same folder; --executor starts them.
     """
     from rbench import api
-    from rbench.cli import show
     from rbench.progress.bars import watching
 
     limits = api.conditions(fail_if or (), options.include)
     if dry_run:
-        show.plan(api.plan(suite, options))
+        printing.plan(api.plan(suite, options))
         return
     api.check_conditions(limits, suite, options)
     with watching(quiet) as progress:
         result = api.run(suite, options, executor=executor, progress=progress)
-    show.result(result, quiet=quiet)
+    printing.result(result, quiet=quiet)
     left = bool(result.left or result.elsewhere)
     if limits and (result.failed or result.skipped or left):
         tell("--fail-if was not judged, because the run is not complete")
@@ -69,7 +68,7 @@ def run(
         raise typer.Exit(INCOMPLETE)
     if limits:
         judged = api.met(result.run, limits, options.include)
-        show.conditions((*judged.met, *judged.undecided))
+        printing.conditions((*judged.met, *judged.undecided))
         if judged.met or (judged.undecided and not allow_undecided):
             raise typer.Exit(CHECK_FAILED if judged.met else UNDECIDED)
 
@@ -192,7 +191,7 @@ def attack(
             outcomes = list(api.attack(encoder, chosen_task, attack, n, options, classifier=one, progress=progress))
         for i, outcome in enumerate(outcomes, 1):
             which = f"{api.classifier_name(one)} " if len(given) > 1 else ""
-            diffs.show(outcome, spec.columns, spec.labels, f"[{which}{i}/{len(outcomes)}]")
+            printing.example(outcome, spec.columns, spec.labels, f"[{which}{i}/{len(outcomes)}]")
 
 
 def task_of(
@@ -245,7 +244,6 @@ def list_(
     Prints names with titles, references or licences, and origins. With a NAME, prints the content of its file.
     """
     from rbench import api
-    from rbench.cli import show
     from rbench.load import catalogue, content, recipes
     from rbench.load.registry import Registry
 
@@ -254,17 +252,17 @@ def list_(
         say(content(kind, name, registry).rstrip("\n"))
         return
     if kind is None:
-        show.kinds({kind: registry.names(kind) for kind in KINDS})
+        printing.kinds({kind: registry.names(kind) for kind in KINDS})
     elif kind == "objectives":
-        show.objectives(api.objectives(registry))
+        printing.objectives(api.objectives(registry))
     elif registry.names(kind):
-        show.listed(catalogue(kind, registry))
+        printing.listed(catalogue(kind, registry))
     if kind == "victims":
         say("A folder, a hub id or module:function may stand where a name may: docs/guide-measure-my-classifier.md")
     if kind == "encoders":
         say("\nA folder (./mine) or a hub id (OWNER/NAME) may stand wherever one of these names may.")
     if kind == "attacks" and recipes():
-        show.recipes(recipes().values())
+        printing.recipes(recipes().values())
 
 
 @app.command(
@@ -288,14 +286,13 @@ def doctor(
     nothing else, and exits with 1 if anything is missing.
     """
     from rbench import api
-    from rbench.cli import show
 
     if suite is None and (options.profile is not None or options.overrides):
         raise SuiteError(
             "--profile and --set change a suite: name it, for instance rbench doctor table1 --profile local"
         )
     checks = api.doctor(options, suite)
-    show.doctor(checks)
+    printing.doctor(checks)
     if suite is not None and any(check.ok is False for check in checks):
         raise typer.Exit(FAILED)
 
@@ -338,5 +335,5 @@ def _show_case(case: Case, found: Cases, place: str, wrong: str) -> None:
     said = f"{place} {case.example_id}: label {found.labels[case.label]}, {wrong} predicts {predicted}"
     say(said + (f", in {len(case.wrong)} of {found.seeds} seeds" if found.seeds > 1 else ""))
     for name, old, new in zip(found.columns, case.original or (), case.edit or (), strict=False):
-        diffs.show_column(name if len(found.columns) > 1 else "", old, new)
+        printing.show_column(name if len(found.columns) > 1 else "", old, new)
     say()

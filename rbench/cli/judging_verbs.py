@@ -9,6 +9,7 @@ import typer
 
 from rbench.cli import arguments as a
 from rbench.cli.console import say, tell
+from rbench.cli.show import example
 from rbench.cli.verbs import CHECK_FAILED, MEASURE, UNDECIDED, app, verb
 from rbench.errors import RbenchError
 
@@ -112,7 +113,6 @@ def compare(
     cells, how many texts fell with one encoder alone, and the smallest difference that so many texts could have shown.
     """
     from rbench import api
-    from rbench.cli import diffs
 
     found = api.compare(run, other, between=between, metric=metric, common=common, include=options.include)
     say(api.comparison_table(found, fmt).rstrip("\n"))
@@ -122,7 +122,7 @@ def compare(
         if one.outcome.original is None:
             say(f"{one.cell}: {one.outcome.example_id} fell with {one.encoder} alone; the RUN keeps no texts")
         else:
-            diffs.show(one.outcome, one.columns, one.labels, f"{one.cell}, {one.encoder} alone:")
+            example(one.outcome, one.columns, one.labels, f"{one.cell}, {one.encoder} alone:")
 
 
 @app.command(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rbench.cli import diffs
-from rbench.cli.diffs import coloured, headline
+from rbench.cli import show
+from rbench.cli.show import coloured, headline
 from tests.cli.conftest import outcome
 
 
@@ -31,13 +31,13 @@ def test_the_headline_says_what_came_of_it() -> None:
 
 def test_pairs_are_shown_column_by_column(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pair = outcome(original=("it rains", "it is wet"), perturbed=("it rains", "it is moist"), error="T\nValueError: x")
-    diffs.show(pair, ("premise", "hypothesis"), (), "[1/1]")
+    show.example(pair, ("premise", "hypothesis"), (), "[1/1]")
     assert capsys.readouterr().out.splitlines()[1:] == [
         "  premise: it rains",
         "  hypothesis: it is [[wet]] -> [[moist]]",
         "  ValueError: x",
         "",
     ]
-    monkeypatch.setattr(diffs, "is_terminal", lambda: True)
-    diffs.show(pair, ("premise", "hypothesis"), (), "[1/1]")
+    monkeypatch.setattr(show, "is_terminal", lambda: True)
+    show.example(pair, ("premise", "hypothesis"), (), "[1/1]")
     assert "  hypothesis: it is wet moist" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import pytest
 from rbench import api
 from rbench.api import forecast as forecasts
 from rbench.api.forecast import Forecast, Row
-from rbench.cli.planning_verbs import duration, size
+from rbench.cli.showing_verbs import duration, size
 from tests.cli.conftest import Api, Shell
 
 FOUND = Forecast(

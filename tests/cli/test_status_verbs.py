@@ -10,7 +10,7 @@ import pytest
 
 from rbench import api
 from rbench.api.status import Failure, Working
-from rbench.cli import planning_verbs
+from rbench.cli import showing_verbs
 from tests.cli.conftest import Shell
 
 JOB = "attack/a/mr/clean/pwws/seed0"
@@ -37,7 +37,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[api.Status]:
             return next(coming)
 
     monkeypatch.setattr(api, "Watcher", Watcher)
-    monkeypatch.setattr(planning_verbs.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(showing_verbs.time, "sleep", lambda seconds: None)
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rbench import api
-from rbench.api.tables import of_suite
+from rbench.api.runs import of_suite
 from rbench.errors import StoreError, SuiteError
 from rbench.load import load_encoder, printed
 from rbench.load.registry import Registry
