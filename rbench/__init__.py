@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rbench.api import Options
     from rbench.api.attacking import attack_texts as attack
-    from rbench.api.figures import figure
+    from rbench.api.given_victims import textattack_wrapper
     from rbench.api.judging import claims, compare
+    from rbench.api.report import figure
+    from rbench.api.results import write_textattack_csv
     from rbench.api.runs import load_results, table
     from rbench.api.suites import run
-    from rbench.api.textattack import textattack_wrapper, write_textattack_csv
     from rbench.api.train import load_encoder
 
 __version__ = "0.1.0"

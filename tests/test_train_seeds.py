@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.cli import show
+from rbench.cli import console as show
 from rbench.plan.prepare import Options
 from rbench.spec import PretrainJob
 from rbench.storage.runs import Store

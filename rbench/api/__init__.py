@@ -14,7 +14,7 @@ from rbench.api.attacking import attack_texts
 from rbench.api.cases import Case, Cases, cases
 from rbench.api.doctor import Check, doctor
 from rbench.api.executor import Executor
-from rbench.api.figures import figure, write_figure
+from rbench.api.given_victims import textattack_wrapper
 from rbench.api.judging import (
     FellAlone,
     baseline_notes,
@@ -33,8 +33,8 @@ from rbench.api.judging import (
     write_baseline,
     write_reports,
 )
-from rbench.api.report import WrittenSite, report, site
-from rbench.api.results import AttackResult, RunResult
+from rbench.api.report import WrittenSite, figure, report, site, write_figure
+from rbench.api.results import AttackResult, RunResult, write_textattack_csv
 from rbench.api.runs import Merged, load_results, merge, table, table_beside_paper
 from rbench.api.status import Status, Watcher, status
 from rbench.api.suites import (
@@ -50,7 +50,6 @@ from rbench.api.suites import (
     plan,
     run,
 )
-from rbench.api.textattack import textattack_wrapper, write_textattack_csv
 from rbench.api.train import ListedObjective, Trained, export, load_encoder, objectives, train
 from rbench.errors import PlanError
 from rbench.plan.estimate import Estimate

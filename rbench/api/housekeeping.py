@@ -1,9 +1,8 @@
-"""List, prune and verify the cache (`rbench cache`)."""
+"""Prune and verify the cache (`rbench cache`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rbench.storage.runs import Store
@@ -16,39 +15,6 @@ Track = Callable[[Sequence[Item]], Iterable[Item]]
 """Yields the items that it is given and may show how many have been processed."""
 
 
-@dataclass(frozen=True)
-class Cached:
-    """The items in the cache folder `root`. `exists` says whether that folder exists."""
-
-    root: Path
-    exists: bool
-    items: list[Item]
-
-
-@dataclass(frozen=True)
-class Pruned:
-    """The items chosen for removal, and those that were removed. Without `delete`, none is removed."""
-
-    root: Path
-    chosen: list[Item]
-    gone: list[Item]
-
-
-@dataclass(frozen=True)
-class VerifiedWeights:
-    """The weights whose files were read, and those that cannot be trusted, each with the reason."""
-
-    root: Path
-    checked: list[Item]
-    bad: list[tuple[Item, str]]
-
-
-def cached() -> Cached:
-    """List everything in the cache. Raises ResourceError if it cannot be read."""
-    root = default_cache()
-    return Cached(root, root.exists(), items(root))
-
-
 def prune(
     *,
     older_than: float | None = None,
@@ -56,8 +22,8 @@ def prune(
     keep: Iterable[Path] = (),
     delete: bool = False,
     track: Track = iter,
-) -> Pruned:
-    """Choose items of the cache for removal, and with `delete` remove them.
+) -> tuple[list[Item], list[Item]]:
+    """Choose items of the cache for removal, and with `delete` remove them. Return these, and those that were removed.
 
     An item is chosen if all conditions that are given hold. Without a condition, useless items are chosen.
 
@@ -74,18 +40,19 @@ def prune(
     wanted = Wanted(older_than, _keys(list(runs)), _keys(list(keep)))
     root = default_cache()
     found = chosen(items(root), wanted, track=track)
-    return Pruned(root, found, remove(root, found) if delete and found else [])
+    return found, remove(root, found) if delete and found else []
 
 
-def verify(track: Track = iter) -> VerifiedWeights:
+def verify(track: Track = iter) -> tuple[list[Item], list[tuple[Item, str]]]:
     """Read and check all files of all weights. `track` shows the progress.
+
+    Return the weights, and those that cannot be trusted, each with the reason.
 
     Raises ResourceError if the cache cannot be read.
     """
-    root = default_cache()
-    weights = [item for item in items(root) if item.kind in ("encoder", "victim", "damaged")]
+    weights = [item for item in items(default_cache()) if item.kind in ("encoder", "victim", "damaged")]
     bad = [(item, wrong) for item in track(weights) if (wrong := problem(item)) is not None]
-    return VerifiedWeights(root, weights, bad)
+    return weights, bad
 
 
 def _keys(runs: list[Path]) -> frozenset[str] | None:

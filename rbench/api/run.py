@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rbench.api.figures import write_figures
 from rbench.api.judging import summary
-from rbench.api.report import write_beside
+from rbench.api.report import write_beside, write_figures
 from rbench.api.results import RunResult
 from rbench.api.runs import TableLook, made, rendered
 from rbench.errors import RbenchError, ResourceError, StoreError

@@ -14,7 +14,7 @@ import typer
 
 from rbench.errors import PlanError, SuiteError
 from rbench.load.registry import KINDS, unknown
-from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
+from rbench.spec import TableSpec
 
 if TYPE_CHECKING:
     from rbench.api import Executor, Options
@@ -28,11 +28,6 @@ Kind = StrEnum("Kind", ["inline", "local", "slurm", "ray"])
 Cluster = StrEnum("Cluster", ["slurm", "local"])
 
 LAYOUTS: tuple[str, ...] = get_args(TableSpec.model_fields["layout"].annotation)
-PICKS: tuple[str, ...] = get_args(Pick)
-AGGREGATIONS: tuple[str, ...] = get_args(Aggregation)
-BOLDS: tuple[str, ...] = get_args(Bold)
-NOTES: tuple[str, ...] = get_args(Notes)
-SIZES: tuple[str, ...] = get_args(FontSize)
 FORMATS = ("markdown", "latex", "csv", "json")
 
 

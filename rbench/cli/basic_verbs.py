@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rbench.cli import arguments as a
-from rbench.cli import show as printing
+from rbench.cli import console as printing
 from rbench.cli.console import say, tell
 from rbench.cli.verbs import CHECK_FAILED, EXPLORE, FAILED, INCOMPLETE, MEASURE, UNDECIDED, app, verb
 from rbench.errors import RbenchError, SuiteError

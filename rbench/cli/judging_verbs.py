@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rbench.cli import arguments as a
-from rbench.cli.console import say, tell
-from rbench.cli.show import example
+from rbench.cli.console import example, say, tell
 from rbench.cli.verbs import CHECK_FAILED, MEASURE, UNDECIDED, app, verb
 from rbench.errors import RbenchError
 

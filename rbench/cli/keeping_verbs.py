@@ -200,14 +200,15 @@ def list_() -> None:
     An encoder or a victim (a fine-tuned classifier) is listed by the name of the job that made it. Its last use is when
     a job last made or loaded it. For anything else, last use is when it was last written.
     """
-    from rbench.api import housekeeping
+    from rbench.storage.weights import default_cache
+    from rbench.storage.weights.inventory import items
 
-    found = housekeeping.cached()
-    if not found.items:
-        say(f"the cache {found.root} {'is empty' if found.exists else 'does not exist yet: rbench run makes it'}")
-        return
-    _show(found.items)
-    say(f"\n{_total(found.items)} in {found.root}")
+    root = default_cache()
+    if found := items(root):
+        _show(found)
+        say(f"\n{_total(found)} in {root}")
+    else:
+        say(f"the cache {root} {'is empty' if root.exists() else 'does not exist yet: rbench run makes it'}")
 
 
 def _duration(text: str | None) -> float | None:
@@ -250,23 +251,25 @@ def prune(
     """
     from rbench.api import housekeeping
     from rbench.progress.bars import tracking
+    from rbench.storage.weights import default_cache
 
     if yes and dry_run:
         raise typer.BadParameter("say one of --yes and --dry-run, not both", param_hint="--yes")
     unused = _duration(older_than)
     with tracking("reading the cache") as track:
-        pruned = housekeeping.prune(older_than=unused, runs=runs or (), keep=keep or (), delete=yes, track=track)
-    if not pruned.chosen:
-        say(f"nothing to remove in {pruned.root}")
+        chosen, gone = housekeeping.prune(older_than=unused, runs=runs or (), keep=keep or (), delete=yes, track=track)
+    root = default_cache()
+    if not chosen:
+        say(f"nothing to remove in {root}")
         return
     if not yes:
-        _show(pruned.chosen)
-        say(f"\n{_total(pruned.chosen)} in {pruned.root}. Nothing was removed: --yes removes it.")
+        _show(chosen)
+        say(f"\n{_total(chosen)} in {root}. Nothing was removed: --yes removes it.")
         return
-    for item in pruned.chosen:
-        if item not in pruned.gone:
+    for item in chosen:
+        if item not in gone:
             tell(f"kept, for it is in use or cannot be removed: {item.kind} {item.name}")
-    say(f"removed {_total(pruned.gone)} from {pruned.root}")
+    say(f"removed {_total(gone)} from {root}")
 
 
 @cache.command("verify", epilog="Example: [bold]rbench cache verify[/bold]")
@@ -279,16 +282,18 @@ def verify_cache() -> None:
     """
     from rbench.api import housekeeping
     from rbench.progress.bars import tracking
+    from rbench.storage.weights import default_cache
 
     with tracking("reading weights") as track:
-        found = housekeeping.verify(track)
-    if not found.checked:
-        say(f"there are no encoders and victims in {found.root}")
+        checked, bad = housekeeping.verify(track)
+    root = default_cache()
+    if not checked:
+        say(f"there are no encoders and victims in {root}")
         return
-    for item, wrong in found.bad:
+    for item, wrong in bad:
         say(f"{item.kind} {item.name} ({item.path}): {wrong}")
-    say(f"{len(found.checked) - len(found.bad)} of {len(found.checked)} encoders and victims in {found.root} are whole")
-    if found.bad:
+    say(f"{len(checked) - len(bad)} of {len(checked)} encoders and victims in {root} are whole")
+    if bad:
         tell("The others are made again when a run needs them; rbench cache prune --yes removes them now.")
         raise typer.Exit(FAILED)
 

@@ -7,23 +7,23 @@ import time
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
 
 from rbench.cli import arguments as a
+from rbench.cli.console import plan as print_plan
 from rbench.cli.console import print_table, say, tell
-from rbench.cli.show import plan as print_plan
 from rbench.cli.verbs import MEASURE, app, verb
 from rbench.errors import SuiteError
+from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick
 from rbench.system.folders import make_folder_of
 
 if TYPE_CHECKING:
     from rbench.api import Options
     from rbench.api.forecast import Forecast, Row
     from rbench.api.status import Failure, State, Status, Working
-    from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick
 
 
 ESTIMATE = "How long it will take"
@@ -296,19 +296,6 @@ class WithPaper(TyperCommand):
         return super().parse_args(ctx, told)
 
 
-class TableSettings(TypedDict):
-    """How a table is shown, whatever it shows."""
-
-    layout: str
-    fmt: str
-    intervals: bool
-    notes: Notes | None
-    names: bool
-    wide: bool
-    size: FontSize | None
-    include: tuple[Path, ...]
-
-
 @app.command(
     cls=WithPaper,
     rich_help_panel=MEASURE,
@@ -355,7 +342,7 @@ def table(
             "--pick HOW",
             "For --metric contrast: where fine-tuning strategies differ in their learning rate alone, show the "
             "best by validation, or by the contrast set itself.",
-            callback=a.one_of("way to pick", a.PICKS),
+            callback=a.one_of("way to pick", get_args(Pick)),
         ),
     ] = None,
     with_paper: Annotated[
@@ -372,7 +359,7 @@ def table(
             "--aggregation HOW",
             "For --metric sts: all correlates all pairs of a set together, as papers do; mean and wmean are the "
             "mean of its subsets' correlations, plain or weighted by their pairs.",
-            callback=a.one_of("aggregation", a.AGGREGATIONS),
+            callback=a.one_of("aggregation", get_args(Aggregation)),
         ),
     ] = "all",
     intervals: Annotated[bool, a.option("--intervals", "Show 95% intervals (CSV and JSON always have them).")] = False,
@@ -383,7 +370,7 @@ def table(
             "significant: the best entries and all that are not significantly worse, where any is (the default "
             "where entries can be tested); best: the best entries alone; none.",
             LOOK,
-            callback=a.one_of("bold", a.BOLDS),
+            callback=a.one_of("bold", get_args(Bold)),
         ),
     ] = None,
     notes: Annotated[
@@ -392,7 +379,7 @@ def table(
             "--notes HOW",
             "short: one paragraph with n, seeds, resources and flags (the default); full: all notes; none.",
             LOOK,
-            callback=a.one_of("notes", a.NOTES),
+            callback=a.one_of("notes", get_args(Notes)),
         ),
     ] = None,
     names: Annotated[
@@ -407,9 +394,9 @@ def table(
         str | None,
         a.option(
             "--size NAME",
-            f"LaTeX: size of the letters: {', '.join(a.SIZES)}.",
+            f"LaTeX: size of the letters: {', '.join(get_args(FontSize))}.",
             LOOK,
-            callback=a.one_of("size", a.SIZES),
+            callback=a.one_of("size", get_args(FontSize)),
         ),
     ] = None,
     options: Options,
@@ -421,14 +408,14 @@ def table(
     """
     from rbench import api
 
-    shown: TableSettings = {
+    shown: dict[str, Any] = {
         "layout": layout,
         "fmt": format_of(fmt, out),
         "intervals": intervals,
-        "notes": cast("Notes | None", notes),
+        "notes": notes,
         "names": names,
         "wide": wide,
-        "size": cast("FontSize | None", size),
+        "size": size,
         "include": options.include,
     }
     if with_paper is not None:
@@ -438,14 +425,8 @@ def table(
                 raise SuiteError(f"{option} does not go with --with-paper, which compares with the paper alone")
         text = api.table_beside_paper(run, with_paper, metric=metric, **shown)
     else:
-        text = api.table(
-            run,
-            metric=metric or "asr",
-            pick=cast("Pick | None", pick),
-            bold=cast("Bold | None", bold),
-            aggregation=cast("Aggregation", aggregation),
-            **shown,
-        )
+        shown |= {"pick": pick, "bold": bold, "aggregation": aggregation}
+        text = api.table(run, metric=metric or "asr", **shown)
     if out is None:
         say(text.rstrip("\n"))
         return

@@ -15,8 +15,7 @@ import pytest
 import rbench
 from rbench import api
 from rbench import attack as _ready  # noqa: F401  (before textattack is imported)
-from rbench.api.results import AttackResult
-from rbench.api.textattack import COLUMNS, write_textattack_csv
+from rbench.api.results import COLUMNS, AttackResult, write_textattack_csv
 from rbench.errors import PlanError, StoreError
 from rbench.spec import Outcome, TaskSpec
 from rbench.storage.runs import Store

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rbench.cli import show
-from rbench.cli.show import coloured, headline
+from rbench.cli import console as show
+from rbench.cli.console import coloured, headline
 from tests.cli.conftest import outcome
 
 

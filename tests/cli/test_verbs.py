@@ -15,7 +15,8 @@ import yaml
 
 import rbench
 from rbench import api
-from rbench.cli import main, show
+from rbench.cli import console as show
+from rbench.cli import main
 from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, SuiteError
 from rbench.load.registry import KINDS, Registry
 from rbench.progress import Silent
