@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import typer
 
@@ -49,36 +49,40 @@ def above_zero(value: float | None) -> float | None:
     return value
 
 
-def option(shown: str, text: str, panel: str | None = None, **more: Any) -> Any:
-    """Return an option of typer.
+def option(shown: str, text: str, default: Any = None, *, panel: str | None = None, **more: Any) -> Any:
+    """Return an option of typer, which stands where the default of a verb's argument would.
 
     Args:
         shown: its flags, and what stands for its value, as help shows them: `--encoder -e NAME`.
         text: its help.
+        default: its value where it is not given; `...`: it must be given.
         panel: the part of the help that lists it; None: the general one.
         more: further arguments of `typer.Option`.
     """
     words = shown.split()
     flags = [word for word in words if word.startswith("-")]
     value = " ".join(words[len(flags) :]) or None
-    return typer.Option(*flags, metavar=value, help=text, rich_help_panel=panel, **more)
+    return typer.Option(default, *flags, metavar=value, help=text, rich_help_panel=panel, **more)
+
+
+def argument(shown: str, text: str, default: Any = None, **more: Any) -> Any:
+    """Return an argument of typer, as `option` does."""
+    return typer.Argument(default, metavar=shown, help=text, **more)
 
 
 def _shared(panel: str | None, kind: Any, shown: str, text: str, default: Any = None, **more: Any) -> tuple[Any, Any]:
-    return Annotated[kind, option(shown, text, panel, **more)], default
+    return kind, option(shown, text, default, panel=panel, **more)
 
 
 _what, _where, _how, _executor = (functools.partial(_shared, panel) for panel in (WHAT, WHERE, HOW, PROCESSES))
 _there = functools.partial(_where, list[Path] | None, exists=True, file_okay=False)
 
 ENCODERS = "A name (rbench list encoders), a folder (./mine), or a hub id (OWNER/NAME)."
-SuiteArgument = Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name (rbench list suites) or a file.")]
+SUITE = argument("SUITE", "A suite's name (rbench list suites) or a file.", ...)
 _RUN = "The folder that rbench run wrote, such as results/runs/quickstart"
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", file_okay=False, help=f"{_RUN}.")]
-RunsArgument = Annotated[
-    list[Path], typer.Argument(metavar="RUN...", file_okay=False, help=f"{_RUN}; several are read as one.")
-]
-FormatOption = Annotated[str, option("--format NAME", f"{', '.join(FORMATS)}.", callback=one_of("format", FORMATS))]
+RUN = argument("RUN", f"{_RUN}.", ..., file_okay=False)
+RUNS = argument("RUN...", f"{_RUN}; several are read as one.", ..., file_okay=False)
+FORMAT = option("--format NAME", f"{', '.join(FORMATS)}.", "markdown", callback=one_of("format", FORMATS))
 SHARED: dict[str, tuple[Any, Any]] = {
     "profile": _what(str | None, "--profile NAME", "Use this profile of the suite."),
     "overrides": _what(
@@ -215,7 +219,7 @@ EXECUTOR = "executor processes cpus gpus address cluster partition time_limit re
 
 def signature_of(function: Callable[..., None], shared: Collection[str]) -> inspect.Signature:
     """Return the signature of a verb, as typer reads it: with the shared options in the place of `options`."""
-    hints = get_type_hints(function, localns={"Options": Any, "Executor": Any}, include_extras=True)
+    hints = get_type_hints(function, localns={"Options": Any, "Executor": Any})
     found = []
     for name, one in inspect.signature(function).parameters.items():
         if name == "options":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -34,7 +35,8 @@ OF_TABLE = "A table of your own (--task my.csv)"
     f"max_seconds retry_timeouts dry_run fresh no_texts fail_if allow_undecided quiet verbose {a.EXECUTOR}",
 )
 def run(
-    suite: a.SuiteArgument,
+    *,
+    suite: str = a.SUITE,
     options: Options,
     executor: Executor,
     fail_if: list[str] | None,
@@ -90,71 +92,43 @@ def _attacking(said: Mapping[str, object]) -> str:
 )
 def attack(
     *,
-    task: Annotated[str, a.option("--task -t NAME", "rbench list tasks; or a table: my.csv, ./folder")],
-    attack: Annotated[str, a.option("--attack -a NAME", "rbench list attacks")],
-    encoder: Annotated[
-        str | None, a.option("--encoder -e NAME|DIR|ID", f"Fine-tune this one first. {a.ENCODERS}")
-    ] = None,
-    classifier: Annotated[
-        list[str] | None,
-        a.option(
-            "--classifier -c WHERE",
-            "A classifier that exists, attacked as it is: the folder or hub id of a transformers model, "
-            "module:function (imported from the current folder, too), or a victim's file. May be repeated.",
-        ),
-    ] = None,
-    label_map: Annotated[
-        str | None,
-        a.option(
-            "--label-map THEIRS=OURS,...",
-            "What the classifier's labels mean, such as LABEL_0=negative,LABEL_1=positive. (default: by name)",
-        ),
-    ] = None,
-    finetune: Annotated[
-        str | None,
-        a.option(
-            "--finetune NAME",
-            "How the encoder is fine-tuned: rbench list finetune. probe is the quickest. (default: clean)",
-        ),
-    ] = None,
-    n: Annotated[int, a.option("--limit -n N", "How many examples to attack.", min=1)] = 5,
-    seed: Annotated[
-        int | None, a.option("--seed N", "Decides fine-tuning, attack and which examples. (default: 0)", min=0)
-    ] = None,
-    resources: Annotated[
-        str | None,
-        a.option(
-            "--resources PROFILE",
-            "Which word vectors, synonyms and models the attack uses: rbench list resources.",
-        ),
-    ] = None,
-    text: Annotated[
-        list[str] | None,
-        a.option(
-            "--text COLUMN",
-            "The column of the texts; twice for tasks of two texts. (default: guessed, and shown)",
-            OF_TABLE,
-        ),
-    ] = None,
-    label: Annotated[
-        str | None, a.option("--label COLUMN", "The column of the labels. (default: guessed, and shown)", OF_TABLE)
-    ] = None,
-    labels: Annotated[
-        str | None,
-        a.option(
-            "--labels A,B",
-            "The labels in the order of their ids. (default: all that the column has, sorted)",
-            OF_TABLE,
-        ),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        a.option(
-            "--kind NAME",
-            "single, nli, pair or paraphrase. (default: by the texts: single, nli or pair)",
-            OF_TABLE,
-        ),
-    ] = None,
+    task: str = a.option("--task -t NAME", "rbench list tasks; or a table: my.csv, ./folder", ...),
+    attack: str = a.option("--attack -a NAME", "rbench list attacks", ...),
+    encoder: str | None = a.option("--encoder -e NAME|DIR|ID", f"Fine-tune this one first. {a.ENCODERS}"),
+    classifier: list[str] | None = a.option(
+        "--classifier -c WHERE",
+        "A classifier that exists, attacked as it is: the folder or hub id of a transformers model, "
+        "module:function (imported from the current folder, too), or a victim's file. May be repeated.",
+    ),
+    label_map: str | None = a.option(
+        "--label-map THEIRS=OURS,...",
+        "What the classifier's labels mean, such as LABEL_0=negative,LABEL_1=positive. (default: by name)",
+    ),
+    finetune: str | None = a.option(
+        "--finetune NAME",
+        "How the encoder is fine-tuned: rbench list finetune. probe is the quickest. (default: clean)",
+    ),
+    n: int = a.option("--limit -n N", "How many examples to attack.", 5, min=1),
+    seed: int | None = a.option("--seed N", "Decides fine-tuning, attack and which examples. (default: 0)", min=0),
+    resources: str | None = a.option(
+        "--resources PROFILE", "Which word vectors, synonyms and models the attack uses: rbench list resources."
+    ),
+    text: list[str] | None = a.option(
+        "--text COLUMN",
+        "The column of the texts; twice for tasks of two texts. (default: guessed, and shown)",
+        panel=OF_TABLE,
+    ),
+    label: str | None = a.option(
+        "--label COLUMN", "The column of the labels. (default: guessed, and shown)", panel=OF_TABLE
+    ),
+    labels: str | None = a.option(
+        "--labels A,B",
+        "The labels in the order of their ids. (default: all that the column has, sorted)",
+        panel=OF_TABLE,
+    ),
+    kind: str | None = a.option(
+        "--kind NAME", "single, nli, pair or paraphrase. (default: by the texts: single, nli or pair)", panel=OF_TABLE
+    ),
     options: Options,
     quiet: bool,
 ) -> None:
@@ -164,7 +138,6 @@ def attack(
     --classifier as they are. Attacks it and shows each text with the changed words marked. The outcomes are not saved:
     use rbench run to measure.
     """
-
     from rbench import api
     from rbench.load import load_task
     from rbench.load.registry import Registry
@@ -226,17 +199,12 @@ def task_of(
 @verb("Listing names that suites and commands know", shared="include")
 def list_(
     *,
-    kind: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="KIND",
-            callback=a.one_of("kind", tuple(KINDS)),
-            help=f"{', '.join(KINDS)}. Without a kind, the number of names of each kind is printed.",
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Print the file with this name, and what it includes.")
-    ] = None,
+    kind: str | None = a.argument(
+        "KIND",
+        f"{', '.join(KINDS)}. Without a kind, the number of names of each kind is printed.",
+        callback=a.one_of("kind", tuple(KINDS)),
+    ),
+    name: str | None = a.argument("NAME", "Print the file with this name, and what it includes."),
     options: Options,
 ) -> None:
     """List the names that suites and commands know.
@@ -272,12 +240,9 @@ def list_(
 @verb("Looking for resources, data and encoders", shared="profile overrides data models include")
 def doctor(
     *,
-    suite: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SUITE", help="Check what this suite needs alone: a name (rbench list suites) or a file."
-        ),
-    ] = None,
+    suite: str | None = a.argument(
+        "SUITE", "Check what this suite needs alone: a name (rbench list suites) or a file."
+    ),
     options: Options,
 ) -> None:
     """Check which data, encoders and resources are there.
@@ -305,11 +270,11 @@ def doctor(
 @verb("Reading {run}", shared="data")
 def cases(
     *,
-    run: a.RunArgument,
-    right: Annotated[str, a.option("--right VICTIM", "The one that is right: ENCODER/STRATEGY, or ENCODER.")],
-    wrong: Annotated[str, a.option("--wrong VICTIM", "The one that is wrong.")],
-    set_: Annotated[str | None, a.option("--set NAME", "A contrast set of the run. (default: all of them)")] = None,
-    show: Annotated[int, a.option("--show N", "How many cases of a set to print.", min=0)] = 5,
+    run: Path = a.RUN,
+    right: str = a.option("--right VICTIM", "The one that is right: ENCODER/STRATEGY, or ENCODER.", ...),
+    wrong: str = a.option("--wrong VICTIM", "The one that is wrong.", ...),
+    set_: str | None = a.option("--set NAME", "A contrast set of the run. (default: all of them)"),
+    show: int = a.option("--show N", "How many cases of a set to print.", 5, min=0),
     options: Options,
 ) -> None:
     """Show contrast texts that one victim gets right, another wrong.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -24,25 +24,16 @@ if TYPE_CHECKING:
 @verb("Judging claims", shared="include")
 def claims(
     *,
-    run: Annotated[
-        Path | None,
-        typer.Argument(metavar="[RUN]", file_okay=False, help="The folder that rbench run wrote.", show_default=False),
-    ] = None,
-    paper: Annotated[
-        str | None,
-        a.option("--paper NAME", "In place of RUN: a printed table, its suite, a paper (adcl), or all."),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        a.option(
-            "--claims FILE|DIR",
-            "Judge the claims of this YAML file instead; of a folder, DIR/NAME.yaml on the run in folder NAME.",
-        ),
-    ] = None,
-    strict: Annotated[
-        bool, a.option("--strict", "Exit with 3 if a claim is contradicted, or fails on a printed table.")
-    ] = False,
-    fmt: a.FormatOption = "markdown",
+    run: Path | None = a.argument("[RUN]", "The folder that rbench run wrote.", file_okay=False, show_default=False),
+    paper: str | None = a.option(
+        "--paper NAME", "In place of RUN: a printed table, its suite, a paper (adcl), or all."
+    ),
+    file: Path | None = a.option(
+        "--claims FILE|DIR",
+        "Judge the claims of this YAML file instead; of a folder, DIR/NAME.yaml on the run in folder NAME.",
+    ),
+    strict: bool = a.option("--strict", "Exit with 3 if a claim is contradicted, or fails on a printed table.", False),
+    fmt: str = a.FORMAT,
     options: Options,
 ) -> None:
     """Say which claims of a suite hold, or of a paper.
@@ -79,31 +70,20 @@ def claims(
 @verb("Comparing encoders of {run}", shared="include")
 def compare(
     *,
-    run: a.RunArgument,
-    other: Annotated[
-        Path | None,
-        typer.Argument(metavar="[RUN2]", help="The RUN of the second encoder. (default: the same)", show_default=False),
-    ] = None,
-    between: Annotated[
-        tuple[str, str],
-        a.option("--between A B", "Two encoders, as the suite or tables name them. B is compared with A."),
-    ] = ...,  # type: ignore[assignment]
-    metric: Annotated[
-        str,
-        a.option(
-            "--metric NAME",
-            "A name of rbench list metrics, such as asr, aua, clean, queries, or any_attack: whether at least one "
-            "of all attacks succeeded.",
-        ),
-    ] = "asr",
-    common: Annotated[
-        bool, a.option("--common", "Where the RUNs attacked other examples, compare those that both have.")
-    ] = False,
-    show: Annotated[
-        int,
-        a.option("--show N", "Show N texts of each cell that fell with one encoder alone.", min=0),
-    ] = 0,
-    fmt: a.FormatOption = "markdown",
+    run: Path = a.RUN,
+    other: Path | None = a.argument("[RUN2]", "The RUN of the second encoder. (default: the same)", show_default=False),
+    between: tuple[str, str] = a.option(
+        "--between A B", "Two encoders, as the suite or tables name them. B is compared with A.", ...
+    ),
+    metric: str = a.option(
+        "--metric NAME",
+        "A name of rbench list metrics, such as asr, aua, clean, queries, or any_attack: whether at least one "
+        "of all attacks succeeded.",
+        "asr",
+    ),
+    common: bool = a.option("--common", "Where the RUNs attacked other examples, compare those that both have.", False),
+    show: int = a.option("--show N", "Show N texts of each cell that fell with one encoder alone.", 0, min=0),
+    fmt: str = a.FORMAT,
     options: Options,
 ) -> None:
     """Compare two encoders, text by text.
@@ -131,20 +111,13 @@ def compare(
 @verb("Reading {run}", shared="include")
 def figure(
     *,
-    run: a.RunsArgument,
-    kind: Annotated[str, a.option("--kind -k NAME", "Which figure: rbench list figures.")],
-    out: Annotated[
-        Path | None,
-        a.option("--out FILE|DIR", "A file that ends in .pdf, .svg or .png, or a folder. (default: RUN/figures)"),
-    ] = None,
-    fmt: Annotated[
-        str | None,
-        a.option("--format LIST", "Some of pdf,svg,png. (default: all, or that of the file)"),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        a.option("--option KEY=VALUE", "An option of the figure. May be repeated."),
-    ] = None,
+    run: list[Path] = a.RUNS,
+    kind: str = a.option("--kind -k NAME", "Which figure: rbench list figures.", ...),
+    out: Path | None = a.option(
+        "--out FILE|DIR", "A file that ends in .pdf, .svg or .png, or a folder. (default: RUN/figures)"
+    ),
+    fmt: str | None = a.option("--format LIST", "Some of pdf,svg,png. (default: all, or that of the file)"),
+    settings: list[str] | None = a.option("--option KEY=VALUE", "An option of the figure. May be repeated."),
     options: Options,
 ) -> None:
     """Draw a figure of a run, and print its files.
@@ -164,23 +137,18 @@ def figure(
 @verb("Making a baseline in {out}", shared="include")
 def baseline(
     *,
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN...",
-            file_okay=False,
-            help="A RUN, or several of the same suite whose encoders were trained with other seeds.",
-        ),
-    ],
-    out: Annotated[Path, a.option("--out FILE", "A .json file; .json.gz is compressed.", dir_okay=False)],
-    metric: Annotated[
-        list[str] | None,
-        a.option(
-            "--metric NAME",
-            "Keep the values of this metric too, so that checks can judge it: a share, such as one of your own. "
-            "May be repeated.",
-        ),
-    ] = None,
+    runs: list[Path] = a.argument(
+        "RUN...",
+        "A RUN, or several of the same suite whose encoders were trained with other seeds.",
+        ...,
+        file_okay=False,
+    ),
+    out: Path = a.option("--out FILE", "A .json file; .json.gz is compressed.", ..., dir_okay=False),
+    metric: list[str] | None = a.option(
+        "--metric NAME",
+        "Keep the values of this metric too, so that checks can judge it: a share, such as one of your own. "
+        "May be repeated.",
+    ),
     options: Options,
 ) -> None:
     """Keep what later runs are checked against, in a small file.
@@ -206,47 +174,33 @@ def baseline(
 @verb("Checking {run} against {baseline}", shared="allow_undecided include")
 def check(
     *,
-    run: a.RunArgument,
-    baseline: Annotated[Path, a.option("--baseline FILE", "A file that rbench baseline wrote.", dir_okay=False)],
-    metric: Annotated[
-        list[str] | None,
-        a.option(
-            "--metric NAME",
-            "Judge this alone: aua (accuracy under attack), clean, asr, or a metric that the baseline keeps. "
-            "any_attack: whether at least one of all attacks succeeded, in place of each attack. May be repeated.",
-        ),
-    ] = None,
-    tolerance: Annotated[
-        str,
-        a.option("--tolerance POINTS", "What is worse by so much passes: a number, or clean=2,aua=2,asr=5."),
-    ] = "2",
-    alpha: Annotated[
-        float, a.option("--alpha", "How often a check without a true change may fail.", min=0.0001, max=0.4)
-    ] = 0.05,
-    about_these_weights: Annotated[
-        bool,
-        a.option(
-            "--about-these-weights",
-            "Fail on weights that are worse, even if another training with the same code might not be.",
-        ),
-    ] = False,
+    run: Path = a.RUN,
+    baseline: Path = a.option("--baseline FILE", "A file that rbench baseline wrote.", ..., dir_okay=False),
+    metric: list[str] | None = a.option(
+        "--metric NAME",
+        "Judge this alone: aua (accuracy under attack), clean, asr, or a metric that the baseline keeps. "
+        "any_attack: whether at least one of all attacks succeeded, in place of each attack. May be repeated.",
+    ),
+    tolerance: str = a.option(
+        "--tolerance POINTS", "What is worse by so much passes: a number, or clean=2,aua=2,asr=5.", "2"
+    ),
+    alpha: float = a.option("--alpha", "How often a check without a true change may fail.", 0.05, min=0.0001, max=0.4),
+    about_these_weights: bool = a.option(
+        "--about-these-weights",
+        "Fail on weights that are worse, even if another training with the same code might not be.",
+        False,
+    ),
     options: Options,
     allow_undecided: bool,
-    encoder: Annotated[
-        list[str] | None,
-        a.option("--encoder NAME", "Check this encoder alone. May be repeated."),
-    ] = None,
-    junit: Annotated[Path | None, a.option("--junit FILE", "Write JUnit XML.", dir_okay=False)] = None,
-    github: Annotated[bool, a.option("--github", "Print annotations for GitHub Actions.")] = False,
-    summary: Annotated[
-        Path | None,
-        a.option(
-            "--summary FILE",
-            "Write a markdown summary. (default: append to $GITHUB_STEP_SUMMARY where it is set)",
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None,
+    encoder: list[str] | None = a.option("--encoder NAME", "Check this encoder alone. May be repeated."),
+    junit: Path | None = a.option("--junit FILE", "Write JUnit XML.", dir_okay=False),
+    github: bool = a.option("--github", "Print annotations for GitHub Actions.", False),
+    summary: Path | None = a.option(
+        "--summary FILE",
+        "Write a markdown summary. (default: append to $GITHUB_STEP_SUMMARY where it is set)",
+        dir_okay=False,
+        show_default=False,
+    ),
 ) -> None:
     """Fail if a classifier or encoder has become worse than in a baseline.
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=KEEP, epilog="Example: [bold]rbench verify results/runs/quickstart[/bold]")
 @verb("Verifying {run}")
-def verify(run: a.RunArgument) -> None:
+def verify(run: Path = a.RUN) -> None:
     """Re-read a run and say what is damaged.
 
     Checks that each record and outcome is as it was written, and that counts and scores follow from the outcomes.
@@ -42,11 +42,8 @@ def verify(run: a.RunArgument) -> None:
 @app.command(rich_help_panel=KEEP, epilog="Example: [bold]rbench strip results/runs/table1 --out to-publish[/bold]")
 @verb("Copying {run} without its texts")
 def strip(
-    run: a.RunArgument,
-    out: Annotated[
-        Path | None,
-        a.option("--out DIR", "The new folder. (default: RUN-stripped, beside it)"),
-    ] = None,
+    run: Path = a.RUN,
+    out: Path | None = a.option("--out DIR", "The new folder. (default: RUN-stripped, beside it)"),
 ) -> None:
     """Copy a run without its texts.
 
@@ -64,11 +61,8 @@ def strip(
 )
 @verb("Merging {run}")
 def merge(
-    run: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", file_okay=False, help="Two folders or more that rbench run wrote."),
-    ],
-    out: Annotated[Path, a.option("--out DIR", "The new folder, which must not be there.")],
+    run: list[Path] = a.argument("RUN...", "Two folders or more that rbench run wrote.", ..., file_okay=False),
+    out: Path = a.option("--out DIR", "The new folder, which must not be there.", ...),
 ) -> None:
     """Merge runs of parts of a suite into one run.
 
@@ -116,31 +110,21 @@ class Only(StrEnum):
 )
 def adversarial(
     *,
-    out: Annotated[Path, a.option("--out DIR", "The folder of the set, new or empty.", file_okay=False)],
-    run: Annotated[
-        Path | None,
-        a.option("--run RUN", "Take the outcomes of this finished run.", file_okay=False),
-    ] = None,
-    encoder: Annotated[str | None, a.option("--encoder -e NAME|DIR|ID", a.ENCODERS)] = None,
-    task: Annotated[str | None, a.option("--task -t NAME", "rbench list tasks")] = None,
-    attack: Annotated[str | None, a.option("--attack -a NAME", "rbench list attacks")] = None,
-    finetune: Annotated[str | None, a.option("--finetune NAME", "rbench list finetune. (default: clean)")] = None,
-    seed: Annotated[int | None, a.option("--seed N", "Of victim, sample and attack. (default: 0)", min=0)] = None,
-    n: Annotated[
-        int | None,
-        a.option("--num-examples -n N", "How many test texts. (default: 1000)", min=1),
-    ] = None,
-    resources: Annotated[str | None, a.option("--resources PROFILE", "rbench list resources")] = None,
-    only: Annotated[
-        Only,
-        a.option(
-            "--only",
-            "Rows: all examples (those that did not fall keep their text), those attacked, or successes alone.",
-        ),
-    ] = Only.all,
-    overwrite: Annotated[
-        bool, a.option("--overwrite", "Replace the set in DIR. Other files there are left as they are.")
-    ] = False,
+    out: Path = a.option("--out DIR", "The folder of the set, new or empty.", ..., file_okay=False),
+    run: Path | None = a.option("--run RUN", "Take the outcomes of this finished run.", file_okay=False),
+    encoder: str | None = a.option("--encoder -e NAME|DIR|ID", a.ENCODERS),
+    task: str | None = a.option("--task -t NAME", "rbench list tasks"),
+    attack: str | None = a.option("--attack -a NAME", "rbench list attacks"),
+    finetune: str | None = a.option("--finetune NAME", "rbench list finetune. (default: clean)"),
+    seed: int | None = a.option("--seed N", "Of victim, sample and attack. (default: 0)", min=0),
+    n: int | None = a.option("--num-examples -n N", "How many test texts. (default: 1000)", min=1),
+    resources: str | None = a.option("--resources PROFILE", "rbench list resources"),
+    only: Only = a.option(
+        "--only",
+        "Rows: all examples (those that did not fall keep their text), those attacked, or successes alone.",
+        Only.all,
+    ),
+    overwrite: bool = a.option("--overwrite", "Replace the set in DIR. Other files there are left as they are.", False),
     options: Options,
     quiet: bool,
 ) -> None:
@@ -226,20 +210,15 @@ def _duration(text: str | None) -> float | None:
 )
 @verb("Looking for what may go from the cache", "What was removed so far is gone; the rest is as it was.")
 def prune(
-    older_than: Annotated[
-        str | None,
-        a.option("--older-than TIME", "Entries not used for this long: 12h, 30d or 2w."),
-    ] = None,
-    runs: Annotated[
-        list[Path] | None,
-        a.option("--run RUN", "Entries that this run's jobs made or used. May be repeated: any of the runs."),
-    ] = None,
-    keep: Annotated[
-        list[Path] | None,
-        a.option("--keep RUN", "Entries that this run does not need. May be repeated: none of the runs."),
-    ] = None,
-    dry_run: Annotated[bool, a.option("--dry-run", "Remove nothing, as without --yes.")] = False,
-    yes: Annotated[bool, a.option("--yes -y", "Remove the chosen entries.")] = False,
+    older_than: str | None = a.option("--older-than TIME", "Entries not used for this long: 12h, 30d or 2w."),
+    runs: list[Path] | None = a.option(
+        "--run RUN", "Entries that this run's jobs made or used. May be repeated: any of the runs."
+    ),
+    keep: list[Path] | None = a.option(
+        "--keep RUN", "Entries that this run does not need. May be repeated: none of the runs."
+    ),
+    dry_run: bool = a.option("--dry-run", "Remove nothing, as without --yes.", False),
+    yes: bool = a.option("--yes -y", "Remove the chosen entries.", False),
 ) -> None:
     """Show what could go from the cache; remove it with --yes.
 

@@ -7,9 +7,8 @@ import time
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-import typer
 from typer.core import TyperCommand
 
 from rbench.cli import arguments as a
@@ -37,29 +36,22 @@ EVERY = 10.0
 @verb("Planning {suite}", shared="profile overrides only limit seeds out data models include")
 def plan(
     *,
-    suite: a.SuiteArgument,
+    suite: str = a.SUITE,
     options: Options,
-    estimate: Annotated[
-        bool,
-        a.option("--estimate", "Say how long it will take, here and on 1, 8 and 64 GPUs.", ESTIMATE),
-    ] = False,
-    gpus: Annotated[
-        list[str] | None,
-        a.option(
-            "--machines NxGPU",
-            "Estimate for these GPUs, such as 8xH100. May be repeated. (default: 1, 8 and 64 A100)",
-            ESTIMATE,
-        ),
-    ] = None,
-    fmt: Annotated[
-        str | None,
-        a.option(
-            "--format json",
-            "Print the estimate as JSON, and nothing else.",
-            ESTIMATE,
-            callback=a.one_of("format", ("json",)),
-        ),
-    ] = None,
+    estimate: bool = a.option(
+        "--estimate", "Say how long it will take, here and on 1, 8 and 64 GPUs.", False, panel=ESTIMATE
+    ),
+    gpus: list[str] | None = a.option(
+        "--machines NxGPU",
+        "Estimate for these GPUs, such as 8xH100. May be repeated. (default: 1, 8 and 64 A100)",
+        panel=ESTIMATE,
+    ),
+    fmt: str | None = a.option(
+        "--format json",
+        "Print the estimate as JSON, and nothing else.",
+        panel=ESTIMATE,
+        callback=a.one_of("format", ("json",)),
+    ),
 ) -> None:
     """Show the jobs of a suite and what they will cost.
 
@@ -143,15 +135,11 @@ def _two(x: float) -> str:
 @verb("Reading {run}", shared="include")
 def report(
     *,
-    run: a.RunsArgument,
-    out: Annotated[
-        Path | None,
-        a.option("--out FILE", "The file. (default: RUN/report.html)", dir_okay=False),
-    ] = None,
-    no_texts: Annotated[
-        bool,
-        a.option("--no-texts", "Leave texts out, so that the file may be passed on. All else works."),
-    ] = False,
+    run: list[Path] = a.RUNS,
+    out: Path | None = a.option("--out FILE", "The file. (default: RUN/report.html)", dir_okay=False),
+    no_texts: bool = a.option(
+        "--no-texts", "Leave texts out, so that the file may be passed on. All else works.", False
+    ),
     options: Options,
 ) -> None:
     """Write a run as one HTML file, and print its name.
@@ -169,21 +157,16 @@ def report(
 @verb("Reading {runs}", shared="include")
 def site(
     *,
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN...", file_okay=False, help="Folders that rbench run wrote, or a folder of such folders."
-        ),
-    ],
-    out: Annotated[Path, a.option("--out DIR", "The folder of the pages: new, empty, or a site to make anew.")],
-    claims: Annotated[
-        Path | None,
-        a.option("--claims DIR", "Judge the claims of DIR/NAME.yaml on the run in folder NAME instead."),
-    ] = None,
-    no_texts: Annotated[
-        bool,
-        a.option("--no-texts", "Leave texts out, so that the pages may be passed on. All else works."),
-    ] = False,
+    runs: list[Path] = a.argument(
+        "RUN...", "Folders that rbench run wrote, or a folder of such folders.", ..., file_okay=False
+    ),
+    out: Path = a.option("--out DIR", "The folder of the pages: new, empty, or a site to make anew.", ...),
+    claims: Path | None = a.option(
+        "--claims DIR", "Judge the claims of DIR/NAME.yaml on the run in folder NAME instead."
+    ),
+    no_texts: bool = a.option(
+        "--no-texts", "Leave texts out, so that the pages may be passed on. All else works.", False
+    ),
     options: Options,
 ) -> None:
     """Write many runs as static web pages, and print the index.
@@ -202,10 +185,8 @@ def site(
 @app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench status results/runs/quickstart --watch[/bold]")
 @verb("Reading {run}")
 def status(
-    run: a.RunArgument,
-    watch: Annotated[
-        bool, a.option("--watch", f"Look again every {EVERY:.0f} seconds until all jobs are done.")
-    ] = False,
+    run: Path = a.RUN,
+    watch: bool = a.option("--watch", f"Look again every {EVERY:.0f} seconds until all jobs are done.", False),
 ) -> None:
     """Show who works on a run, what is done, and what is left.
 
@@ -304,101 +285,69 @@ class WithPaper(TyperCommand):
 @verb("Reading {run}", shared="include")
 def table(
     *,
-    run: a.RunsArgument,
-    metric: Annotated[
-        str | None,
-        a.option(
-            "--metric NAME",
-            "A metric, such as asr (rbench list metrics); or a measure, such as quality (rbench list measures); "
-            "or sts: Spearman correlations of evaluations; contrast: accuracy on contrast sets, and consistency; "
-            "positives: the hard positives that a suite builds; advsts: attacks on similarity scores, with errors and "
-            "correlations before and after. (default: asr; with --with-paper all that the paper prints)",
-        ),
-    ] = None,
-    fmt: Annotated[
-        str | None,
-        a.option(
-            "--format NAME",
-            f"{', '.join(a.FORMATS)}. (default: as --out ends, else markdown)",
-            callback=a.one_of("format", a.FORMATS),
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        a.option("--out FILE", f"Write the table to a file: {', '.join(SUFFIXES)}.", dir_okay=False),
-    ] = None,
-    layout: Annotated[
-        str,
-        a.option(
-            "--layout NAME",
-            "paper: attacks and encoders in rows, tasks in columns; by-task: tasks and encoders in rows, attacks "
-            "in columns; full: one row per cell.",
-            callback=a.one_of("layout", a.LAYOUTS),
-        ),
-    ] = "paper",
-    pick: Annotated[
-        str | None,
-        a.option(
-            "--pick HOW",
-            "For --metric contrast: where fine-tuning strategies differ in their learning rate alone, show the "
-            "best by validation, or by the contrast set itself.",
-            callback=a.one_of("way to pick", get_args(Pick)),
-        ),
-    ] = None,
-    with_paper: Annotated[
-        str | None,
-        a.option(
-            "--with-paper [TABLE]",
-            "Show our numbers beside a paper's: those of the printed table that the suite reproduces, or of "
-            "TABLE, such as adcl-table1. The layouts are paper and full.",
-        ),
-    ] = None,
-    aggregation: Annotated[
-        str,
-        a.option(
-            "--aggregation HOW",
-            "For --metric sts: all correlates all pairs of a set together, as papers do; mean and wmean are the "
-            "mean of its subsets' correlations, plain or weighted by their pairs.",
-            callback=a.one_of("aggregation", get_args(Aggregation)),
-        ),
-    ] = "all",
-    intervals: Annotated[bool, a.option("--intervals", "Show 95% intervals (CSV and JSON always have them).")] = False,
-    bold: Annotated[
-        str | None,
-        a.option(
-            "--bold WHAT",
-            "significant: the best entries and all that are not significantly worse, where any is (the default "
-            "where entries can be tested); best: the best entries alone; none.",
-            LOOK,
-            callback=a.one_of("bold", get_args(Bold)),
-        ),
-    ] = None,
-    notes: Annotated[
-        str | None,
-        a.option(
-            "--notes HOW",
-            "short: one paragraph with n, seeds, resources and flags (the default); full: all notes; none.",
-            LOOK,
-            callback=a.one_of("notes", get_args(Notes)),
-        ),
-    ] = None,
-    names: Annotated[
-        bool,
-        a.option("--names", "Show the names that commands take instead of titles (CSV and JSON do).", LOOK),
-    ] = False,
-    wide: Annotated[
-        bool,
-        a.option("--wide", "LaTeX: span both columns of an article (table*).", LOOK),
-    ] = False,
-    size: Annotated[
-        str | None,
-        a.option(
-            "--size NAME",
-            f"LaTeX: size of the letters: {', '.join(get_args(FontSize))}.",
-            LOOK,
-            callback=a.one_of("size", get_args(FontSize)),
-        ),
-    ] = None,
+    run: list[Path] = a.RUNS,
+    metric: str | None = a.option(
+        "--metric NAME",
+        "A metric, such as asr (rbench list metrics); or a measure, such as quality (rbench list measures); "
+        "or sts: Spearman correlations of evaluations; contrast: accuracy on contrast sets, and consistency; "
+        "positives: the hard positives that a suite builds; advsts: attacks on similarity scores, with errors and "
+        "correlations before and after. (default: asr; with --with-paper all that the paper prints)",
+    ),
+    fmt: str | None = a.option(
+        "--format NAME",
+        f"{', '.join(a.FORMATS)}. (default: as --out ends, else markdown)",
+        callback=a.one_of("format", a.FORMATS),
+    ),
+    out: Path | None = a.option("--out FILE", "Write the table to a file: .md, .tex, .csv, .json.", dir_okay=False),
+    layout: str = a.option(
+        "--layout NAME",
+        "paper: attacks and encoders in rows, tasks in columns; by-task: tasks and encoders in rows, attacks "
+        "in columns; full: one row per cell.",
+        "paper",
+        callback=a.one_of("layout", a.LAYOUTS),
+    ),
+    pick: str | None = a.option(
+        "--pick HOW",
+        "For --metric contrast: where fine-tuning strategies differ in their learning rate alone, show the "
+        "best by validation, or by the contrast set itself.",
+        callback=a.one_of("way to pick", get_args(Pick)),
+    ),
+    with_paper: str | None = a.option(
+        "--with-paper [TABLE]",
+        "Show our numbers beside a paper's: those of the printed table that the suite reproduces, or of "
+        "TABLE, such as adcl-table1. The layouts are paper and full.",
+    ),
+    aggregation: str = a.option(
+        "--aggregation HOW",
+        "For --metric sts: all correlates all pairs of a set together, as papers do; mean and wmean are the "
+        "mean of its subsets' correlations, plain or weighted by their pairs.",
+        "all",
+        callback=a.one_of("aggregation", get_args(Aggregation)),
+    ),
+    intervals: bool = a.option("--intervals", "Show 95% intervals (CSV and JSON always have them).", False),
+    bold: str | None = a.option(
+        "--bold WHAT",
+        "significant: the best entries and all that are not significantly worse, where any is (the default "
+        "where entries can be tested); best: the best entries alone; none.",
+        panel=LOOK,
+        callback=a.one_of("bold", get_args(Bold)),
+    ),
+    notes: str | None = a.option(
+        "--notes HOW",
+        "short: one paragraph with n, seeds, resources and flags (the default); full: all notes; none.",
+        panel=LOOK,
+        callback=a.one_of("notes", get_args(Notes)),
+    ),
+    names: bool = a.option(
+        "--names", "Show the names that commands take instead of titles (CSV and JSON do).", False, panel=LOOK
+    ),
+    wide: bool = a.option("--wide", "LaTeX: span both columns of an article (table*).", False, panel=LOOK),
+    size: str | None = a.option(
+        "--size NAME",
+        f"LaTeX: size of the letters: {', '.join(get_args(FontSize))}.",
+        panel=LOOK,
+        callback=a.one_of("size", get_args(FontSize)),
+    ),
     options: Options,
 ) -> None:
     """Print a table of a finished or half-finished run.

@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -34,59 +34,35 @@ ADHOC = "An encoder of your own"
 )
 def train(
     *,
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="ENCODER|OBJECTIVE",
-            help="An encoder (rbench list encoders), or with --base and --data an objective (rbench list objectives).",
-        ),
-    ],
-    base: Annotated[
-        str | None,
-        a.option(
-            "--base NAME|DIR|ID",
-            "The model to train: an encoder's name, a folder (./mine, or in --models), or a hub id (OWNER/NAME).",
-            ADHOC,
-        ),
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        a.option(
-            "--data CORPUS|FILE|DIR",
-            "What to train on: a corpus (rbench list tasks), or a .txt file (one sentence a line) or .jsonl file "
-            "(field text). A folder is searched for corpora, as with other verbs. May be repeated.",
-            ADHOC,
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        a.option(
-            "--set KEY=VALUE",
-            "An option of the objective, or batch_size, learning_rate, warmup, weight_decay, max_length, pooling "
-            "and the like. May be repeated.",
-            ADHOC,
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        a.option("--steps N", "Number of batches to train on.", ADHOC, min=1),
-    ] = None,
-    epochs: Annotated[
-        float | None,
-        a.option("--epochs N", "Number of passes over the corpus. (default: 1)", ADHOC),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        a.option("--seed N", "Seed of the training. (default: 0)", ADHOC, min=0),
-    ] = None,
-    name: Annotated[
-        str | None,
-        a.option("--name NAME", "Name of the new encoder. (default: OBJECTIVE-BASE-CORPUS)", ADHOC),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        a.option("--out DIR", "Export the result to this new folder.", a.WHERE),
-    ] = None,
+    what: str = a.argument(
+        "ENCODER|OBJECTIVE",
+        "An encoder (rbench list encoders), or with --base and --data an objective (rbench list objectives).",
+        ...,
+    ),
+    base: str | None = a.option(
+        "--base NAME|DIR|ID",
+        "The model to train: an encoder's name, a folder (./mine, or in --models), or a hub id (OWNER/NAME).",
+        panel=ADHOC,
+    ),
+    data: list[str] | None = a.option(
+        "--data CORPUS|FILE|DIR",
+        "What to train on: a corpus (rbench list tasks), or a .txt file (one sentence a line) or .jsonl file "
+        "(field text). A folder is searched for corpora, as with other verbs. May be repeated.",
+        panel=ADHOC,
+    ),
+    settings: list[str] | None = a.option(
+        "--set KEY=VALUE",
+        "An option of the objective, or batch_size, learning_rate, warmup, weight_decay, max_length, pooling "
+        "and the like. May be repeated.",
+        panel=ADHOC,
+    ),
+    steps: int | None = a.option("--steps N", "Number of batches to train on.", panel=ADHOC, min=1),
+    epochs: float | None = a.option("--epochs N", "Number of passes over the corpus. (default: 1)", panel=ADHOC),
+    seed: int | None = a.option("--seed N", "Seed of the training. (default: 0)", panel=ADHOC, min=0),
+    name: str | None = a.option(
+        "--name NAME", "Name of the new encoder. (default: OBJECTIVE-BASE-CORPUS)", panel=ADHOC
+    ),
+    out: Path | None = a.option("--out DIR", "Export the result to this new folder.", panel=a.WHERE),
     options: Options,
     quiet: bool,
 ) -> None:
@@ -135,15 +111,11 @@ def train(
 )
 def export(
     *,
-    encoder: Annotated[
-        str,
-        typer.Argument(
-            metavar="ENCODER",
-            help=r"A name (rbench list encoders), 'NAME\[seed=1]', a folder (./mine), or a hub id (OWNER/NAME).",
-        ),
-    ],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
-    force: Annotated[bool, a.option("--force", "Replace the encoder that DIR holds.", a.HOW)] = False,
+    encoder: str = a.argument(
+        "ENCODER", r"A name (rbench list encoders), 'NAME\[seed=1]', a folder (./mine), or a hub id (OWNER/NAME).", ...
+    ),
+    folder: Path = a.argument("DIR", "A new or empty folder.", ...),
+    force: bool = a.option("--force", "Replace the encoder that DIR holds.", False, panel=a.HOW),
     options: Options,
     quiet: bool,
 ) -> None:
