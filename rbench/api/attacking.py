@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from rbench.api.asked import options_of, plain
 from rbench.api.given_victims import GivenVictim, How, victim_of
 from rbench.api.results import AttackResult
-from rbench.api.run import device_of
+from rbench.api.run import device_of, workers_for
 from rbench.errors import JobError, PlanError
 from rbench.load.alone import ChosenAttack, chosen_attack
 from rbench.load.registry import Registry, unknown
@@ -23,7 +23,6 @@ from rbench.progress import Progress
 from rbench.progress.notebook import shown
 from rbench.score import exchanged_labels
 from rbench.spec import AttackSpec, Outcome, ResourceChoice, ResourceProfile, TaskSpec
-from rbench.storage.weights import default_cache
 from rbench.tasks import Example
 
 if TYPE_CHECKING:
@@ -87,21 +86,17 @@ def attack_texts(
     return asked.result(given.examples(names), progress)
 
 
+@dataclass(frozen=True)
 class _Asked:
     """One attack on one victim, and how its examples are attacked."""
 
-    def __init__(
-        self,
-        victim: GivenVictim,
-        chosen: ChosenAttack,
-        task: TaskSpec,
-        seed: int,
-        profile: ResourceProfile,
-        places: Mapping[Any, Any],
-        options: Options,
-    ) -> None:
-        self.victim, self.chosen, self.task, self.seed = victim, chosen, task, seed
-        self.profile, self.places, self.options = profile, places, options
+    victim: GivenVictim
+    chosen: ChosenAttack
+    task: TaskSpec
+    seed: int
+    profile: ResourceProfile
+    places: Mapping[Any, Any]
+    options: Options
 
     def result(self, examples: list[Example], progress: Progress | bool) -> AttackResult:
         """Attack the examples, and return their outcomes in their order. Raises JobError where none has one."""
@@ -138,17 +133,10 @@ class _Asked:
             yield from self._here(examples)
 
     def _in_processes(self, examples: list[Example]) -> Iterator[Outcome]:
-        from rbench.attack import EngineConfig, Workers, sensible
-
-        device = device_of(self.options.device)
-        remembered = default_cache() / "backends.json"
-        config = EngineConfig(
-            device, self.options.backend, self.options.pooled, remembered, max_seconds=self.options.max_seconds
-        )
         task = self._attack_task()
-        with Workers(self.options.workers or sensible(device), config) as workers:
-            workers.warm_up(len(examples))
-            yield from workers.run(task, examples)
+        with workers_for(len(examples), self.options, device_of(self.options.device)) as workers:
+            if workers is not None:
+                yield from workers.run(task, examples)
 
     def _attack_task(self) -> AttackTask:
         from rbench.attack import AttackTask

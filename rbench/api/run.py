@@ -51,7 +51,8 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, re
         device = device_of(options.device) if run.todo else "cpu"
         log_jobs(run.todo, run.jobs, run.cache, device)
         needed = (key for job in run.todo for key in (job.key, *job.needs.values()))
-        with run.cache.using(needed), _workers(run.todo, options, device, run.cache) as workers:
+        largest = max((job.attacking.num_examples for job in run.todo if job.attacking is not None), default=0)
+        with run.cache.using(needed), workers_for(largest, options, device) as workers:
             run.team.member.about["workers"] = workers.count if workers is not None else 1
             if device == "cpu":
                 _check_crowding(run.team, progress)
@@ -289,18 +290,17 @@ def _made(
 
 
 @contextmanager
-def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache) -> Iterator[Workers | None]:
-    """Yield the workers that run attacks; None if there is no attack to run."""
-    largest = max((job.attacking.num_examples for job in todo if job.attacking is not None), default=0)
-    if not largest:
+def workers_for(examples: int, options: Options, device: str) -> Iterator[Workers | None]:
+    """Yield the workers that attack so many examples at once; None if there are none to attack."""
+    if not examples:
         yield None
         return
     from rbench.attack import EngineConfig, sensible
     from rbench.attack import Workers as Processes
 
-    how = EngineConfig(device, options.backend, options.pooled, cache.root / "backends.json", options.max_seconds)
+    how = EngineConfig(device, options.backend, options.pooled, default_cache() / "backends.json", options.max_seconds)
     with Processes(options.workers or sensible(device), how) as workers:
-        workers.warm_up(largest)
+        workers.warm_up(examples)
         yield workers
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from rbench.progress import Progress, Silent
 from rbench.progress.notebook import shown
 from rbench.publish import card
 from rbench.publish import export as exporting
-from rbench.spec import IN_DOMAIN, EncoderSpec, Job, Record, TrainSpec, is_text_file
+from rbench.spec import IN_DOMAIN, EncoderSpec, Record, TrainSpec, is_text_file
 from rbench.spec.unlisted import is_path
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
@@ -103,13 +104,13 @@ def train(
         raise PlanError(_not_ours(chosen, prepared))
     if out is not None:
         exporting.check_spec(effective(chosen, prepared.loaded.encoders))
-    record, weights = _weights(root, prepared, options, progress)
-    exported = None
-    if out is not None:
-        exported = Path(out)
-        _export(chosen, prepared, weights, record, exported)
+    exported = None if out is None else Path(out)
+    with _weights(chosen, prepared, options, progress) as (record, weights):
+        assert record is not None  # rbench trains it, and nothing failed
+        if exported is not None:
+            _export(chosen, prepared, weights, record, exported)
     text = loading.as_yaml(own.data) if own is not None else ""
-    return Trained(chosen, root, record, weights, text, exported)
+    return Trained(chosen, root, record, Path(weights), text, exported)
 
 
 @dataclass(frozen=True)
@@ -159,12 +160,8 @@ def export(
     encoder, prepared = _prepared(encoder, Registry(options.include), options, None)
     # A folder is planned first: its own files say how it pools.
     exporting.check_spec(effective(encoder, prepared.loaded.encoders))
-    root = trained_root(encoder, prepared.loaded.encoders)
-    if root is None:
-        with Watch().reading(prepared.places.weights[encoder]) as where:
-            return _export(encoder, prepared, where, None, Path(folder), force=force)
-    record, weights = _weights(root, prepared, options, progress)
-    return _export(encoder, prepared, weights, record, Path(folder), force=force)
+    with _weights(encoder, prepared, options, progress) as (record, weights):
+        return _export(encoder, prepared, weights, record, Path(folder), force=force)
 
 
 def load_encoder(
@@ -191,13 +188,9 @@ def load_encoder(
         raise PlanError(f"encoder={encoder!r}: expected the name of an encoder (`rbench list encoders`), as text")
     encoder, prepared = _prepared(encoder, Registry(options.include), options, None)
     spec, on = effective(encoder, prepared.loaded.encoders), device_of(options.device)
-    root = trained_root(encoder, prepared.loaded.encoders)
-    if root is None:
-        with Watch().reading(prepared.places.weights[encoder]) as where:
-            return load(spec, where, device=on)
-    with shown(progress) as receiver:
-        _, weights = _weights(root, prepared, options, receiver)
-    return load(spec, weights, device=on)
+    trains = trained_root(encoder, prepared.loaded.encoders) is not None
+    with shown(trains and progress) as receiver, _weights(encoder, prepared, options, receiver) as (_, weights):
+        return load(spec, weights, device=on)
 
 
 def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned | None) -> tuple[str, Prepared]:
@@ -240,46 +233,43 @@ def _base_hint(own: Positioned | None, registry: Registry) -> str:
     return f"\nEncoders of the registry that are called like {base}: {', '.join(close)}." if close else ""
 
 
-def _weights(root: str, prepared: Prepared, options: Options, progress: Progress | None) -> tuple[Record, Path]:
-    """Train what is not in the cache; return the record and the folder of the weights of `root`."""
-    job = _job(root, prepared)
-    progress = progress or Silent()
+@contextmanager
+def _weights(
+    encoder: str, prepared: Prepared, options: Options, progress: Progress | None
+) -> Iterator[tuple[Record | None, Path | str]]:
+    """Give the record of an encoder's training, if rbench trains it, and its weights. What is not in the cache is
+    trained."""
+    root = trained_root(encoder, prepared.loaded.encoders)
+    if root is None:
+        with Watch().reading(prepared.places.weights[encoder]) as where:
+            yield None, where
+        return
+    job = next(one for one in prepared.plan.jobs if one.pretraining and one.pretraining.encoder.name == root)
     options = dataclasses.replace(options, logs=options.logs or LOGS)  # the RUN below is temporary
     cache = WeightCache(default_cache())
     if cache.has(job.key):  # then the jobs that it needs are not needed
         prepared = dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": (job,)}))
     with scratch.folder("train") as folder:
-        result = run_prepared(dataclasses.replace(prepared, run=folder), options, progress)
+        result = run_prepared(dataclasses.replace(prepared, run=folder), options, progress or Silent())
         if result.failed:
             raise JobError(result.failed[0].error or f"{result.failed[0].job.name} failed")
         record = Store(folder).record(job)
-    assert record is not None  # nothing failed, so all is done
-    return record, cache.folder(job.key)
-
-
-def _job(root: str, prepared: Prepared) -> Job:
-    return next(
-        job for job in prepared.plan.jobs if job.pretraining is not None and job.pretraining.encoder.name == root
-    )
+    yield record, cache.folder(job.key)
 
 
 def _export(
     name: str, prepared: Prepared, where: Path | str, record: Record | None, folder: Path, *, force: bool = False
 ) -> int:
     loaded = prepared.loaded
+    training = chain(name, loaded.encoders)[-1].train
+    objective = loaded.modules["objectives", training.objective].open() if training is not None else None
     return exporting.write(
         effective(name, loaded.encoders),
         where,
         folder,
-        lambda staged: card.write(staged, name, loaded.encoders, loaded.tasks, record, _objective(name, loaded)),
+        lambda staged: card.write(staged, name, loaded.encoders, loaded.tasks, record, objective),
         force=force,
     )
-
-
-def _objective(name: str, loaded: loading.Loaded) -> Any:
-    """Return the module of the objective that trained the weights of an encoder; None if rbench did not train them."""
-    train = chain(name, loaded.encoders)[-1].train
-    return loaded.modules["objectives", train.objective].open() if train is not None else None
 
 
 def _not_ours(name: str, prepared: Prepared) -> str:
