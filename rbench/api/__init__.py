@@ -46,7 +46,6 @@ from rbench.api.suites import (
     build_adversarial_from,
     check_conditions,
     classifier,
-    classifier_name,
     plan,
     run,
 )

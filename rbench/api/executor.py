@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import platform
 import re
@@ -164,18 +163,16 @@ class Request:
 
     def to_json(self) -> str:
         """Return the request as one line."""
-        return _reader().dump_json(self).decode()
+        return _REQUEST.dump_json(self).decode()
 
 
-@functools.cache
-def _reader() -> TypeAdapter[Request]:
-    return TypeAdapter(Request)
+_REQUEST = TypeAdapter(Request)
 
 
 def requested(text: str) -> Request:
     """Read a request. Raises PlanError if it is none."""
     try:
-        return _reader().validate_json(text)
+        return _REQUEST.validate_json(text)
     except ValidationError as error:
         raise PlanError(f"the request is of another version of rbench: {error.errors()[0]['msg']}") from error
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from rbench.api.suites import Planned, this_machine
 from rbench.errors import PlanError
@@ -53,10 +52,6 @@ class Forecast:
     largest: tuple[tuple[str, float], ...]
     """The kinds of jobs that take longest here, with their share of the hours."""
     notes: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
-        return asdict(self)
 
 
 def check(asked: Sequence[str]) -> None:

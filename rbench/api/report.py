@@ -117,10 +117,8 @@ def write_beside(results: Results, registry: Registry, *, texts: bool) -> tuple[
     """Write a finished run's report into its folder; return it, or None and why there is none. Raises nothing."""
     try:
         return write(results, results.root / FILE, registry, texts=texts).files[0], ""
-    except RbenchError as error:
-        return None, f"no report: {error}"
     except Exception as error:  # a mistake in the report must not fail a run whose results are there
-        return None, f"no report: {type(error).__name__}: {' '.join(str(error).split())}"
+        return None, f"no report: {_why(error)}"
 
 
 def _write_all(results: Results, path: Path, *, texts: bool) -> Path:
@@ -404,6 +402,11 @@ def write_figure(
     return [_write(drawn, folder / f"{stem}.{fmt}", below) for fmt in formats or style.FORMATS]
 
 
+def _why(error: Exception) -> str:
+    """Return an error in one line; of one that is none of rbench's own with its type."""
+    return str(error) if isinstance(error, RbenchError) else f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 def write_figures(
     results: Results, modules: Mapping[tuple[str, str], Module], note: Callable[[str], None]
 ) -> list[Path]:
@@ -424,10 +427,8 @@ def write_figures(
             drawn = _drawn(module, module.open().Options.model_validate(choice.options), results)
             folder, stem = results.root / FOLDER, _stem(choice.label)
             written += [_write(drawn, folder / f"{stem}.{fmt}", Below(results.root)) for fmt in style.FORMATS]
-        except RbenchError as error:
-            note(f"no figure {choice.label}: {error}")
         except Exception as error:  # a mistake in a figure must not fail a run whose results are there
-            note(f"no figure {choice.label}: {type(error).__name__}: {' '.join(str(error).split())}")
+            note(f"no figure {choice.label}: {_why(error)}")
     return written
 
 
@@ -480,8 +481,7 @@ def _drawn(module: Module, options: Any, results: Results) -> Figure:
             raise  # it is a mistake of rbench's, whose traceback a report needs
         frames = traceback.extract_tb(error.__traceback__)
         line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(module.path)), 1)
-        said = " ".join(str(error).split())
-        raise RbenchError(f"{module.path}:{line}: drawing fails: {type(error).__name__}: {said}") from error
+        raise RbenchError(f"{module.path}:{line}: drawing fails: {_why(error)}") from error
     if not isinstance(drawn, Figure):
         raise StoreError(f"{module.path}: `draw` returns {type(drawn).__name__}, not a matplotlib Figure")
     return drawn

@@ -68,7 +68,6 @@ class RunResult:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """One row for each attacked example, as `rbench.load_results` gives it. Raises JobError if every job failed."""
-        self._check_any()
         return results_frame(self._results().store)
 
     @cached_property
@@ -77,24 +76,22 @@ class RunResult:
 
         Raises JobError if every job failed.
         """
-        self._check_any()
         return summary_frame(self._results())
 
-    def _check_any(self) -> None:
-        """Raise JobError if every job failed, or needs one that did: an empty frame would look like a result."""
+    def _results(self) -> Results:
+        """Read the RUN. Raises JobError if every job failed, or needs one that did: an empty frame would look like a
+        result."""
         if self.failed and not self.complete:
             first, more = self.failed[0], len(self.failed) - 1
             others = f", and {more} more" if more else ""
             raise JobError(f"no job of {self.run} is complete: {first.job.name} failed ({first.reason}){others}")
+        return Results.of(Store(self.run))
 
     def table(self, metric: str = "asr", **how: Any) -> str:
         """Return a table as text; `how` are the other arguments of `rbench.table`, such as fmt="latex"."""
         from rbench.api.runs import table
 
         return table(self.run, metric=metric, **how)
-
-    def _results(self) -> Any:
-        return Results.of(Store(self.run))
 
     def said_of_skipped(self) -> list[str]:
         """Say which jobs were not run, and which failed job each of them needs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -159,7 +159,11 @@ def made(results: Results, wanted: TableSpec, measure: Module | None) -> Table:
         return build(results, wanted.metric, wanted.layout, wanted.pick, wanted.aggregation)
     module: Any = measure.open()
     try:
-        table: Table = module.table(_options(module, wanted.options), results)
+        options = module.Options.model_validate(wanted.options)
+    except ValueError as error:  # those of an old plan may not fit the measure as it is now
+        raise StoreError(f"the options of the measure do not fit it: {error}") from error
+    try:
+        table: Table = module.table(options, results)
     except RbenchError:
         raise
     except Exception as error:
@@ -225,14 +229,6 @@ class TableLook:
         if people and fmt in ("csv", "json"):
             said = "has all numbers and names as they are, without bold"
             raise SuiteError(f"{fmt} {said}: leave {' and '.join(people)} out, or ask for markdown or latex")
-
-
-def _options(module: Any, options: Mapping[str, Any]) -> Any:
-    """Make a measure's options. Raises StoreError where those of an old plan do not fit the measure as it is now."""
-    try:
-        return module.Options.model_validate(options)
-    except ValueError as error:
-        raise StoreError(f"the options of the measure do not fit it: {error}") from error
 
 
 def table(

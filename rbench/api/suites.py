@@ -32,7 +32,7 @@ from rbench.progress import Progress, Silent
 from rbench.progress.bars import duration
 from rbench.progress.notebook import shown
 from rbench.publish.adversarial import Made, check_place, write
-from rbench.spec import Choice, Job, NumExamples, Outcome, Plan, SetFile, Suite, victim_name
+from rbench.spec import Choice, Job, NumExamples, Outcome, Plan, SetFile, Suite
 from rbench.spec.unlisted import known_as, short_name
 from rbench.storage import origin, provenance
 from rbench.storage.runs import Store
@@ -435,11 +435,6 @@ def classifier(where: str, labels: str | None, registry: Registry) -> Entry:
     if FUNCTION.fullmatch(where) and not Path(where).exists():
         entry = {"function": where, "version": "command line"}  # nothing is stored, so no version is needed
     return {**entry, **({"labels": _map(labels)} if labels is not None else {})}
-
-
-def classifier_name(entry: Entry | None) -> str:
-    """Return the name of a classifier in messages."""
-    return str(victim_name(entry))
 
 
 def _map(labels: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from rbench.cli.verbs import CHECK_FAILED, EXPLORE, FAILED, INCOMPLETE, MEASURE,
 from rbench.errors import RbenchError, SuiteError
 from rbench.load.registry import KINDS
 from rbench.load.tables import is_path
+from rbench.spec import victim_name
 
 if TYPE_CHECKING:
     from rbench.api import Case, Cases, Executor, Options
@@ -163,7 +164,7 @@ def attack(
         with watching(quiet) as progress:
             outcomes = list(api.attack(encoder, chosen_task, attack, n, options, classifier=one, progress=progress))
         for i, outcome in enumerate(outcomes, 1):
-            which = f"{api.classifier_name(one)} " if len(given) > 1 else ""
+            which = f"{victim_name(one)} " if len(given) > 1 else ""
             printing.example(outcome, spec.columns, spec.labels, f"[{which}{i}/{len(outcomes)}]")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from datetime import datetime
@@ -69,7 +70,7 @@ def plan(
     wanted = estimate or gpus or fmt
     found = forecast.forecast(planned, gpus or ()) if wanted else None
     if found is not None and fmt:
-        say(json.dumps(found.as_dict(), indent=1))
+        say(json.dumps(dataclasses.asdict(found), indent=1))
         return
     print_plan(planned)
     if found is not None:
