@@ -11,13 +11,15 @@ imports all of them, so that this holds in any order of imports. Importing them 
 from __future__ import annotations
 
 from rbench.api.attacking import attack_texts
-from rbench.api.cases import Case, Cases, cases
 from rbench.api.doctor import Check, doctor
 from rbench.api.executor import Executor
 from rbench.api.given_victims import textattack_wrapper
 from rbench.api.judging import (
+    Case,
+    Cases,
     FellAlone,
     baseline_notes,
+    cases,
     check,
     check_annotations,
     claims,

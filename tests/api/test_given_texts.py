@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rbench.api.attacking import read
+from rbench.api.given_victims import read
 from rbench.errors import PlanError
 
 NAMES = ("negative", "positive")

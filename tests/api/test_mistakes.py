@@ -11,7 +11,7 @@ import pytest
 
 import rbench
 from rbench import api
-from rbench.api.attacking import read
+from rbench.api.given_victims import read
 from rbench.errors import JobError, RbenchError
 from rbench.spec import Provenance, Record
 from tests.cli.conftest import attack_job
