@@ -261,8 +261,8 @@ def _export(
     name: str, prepared: Prepared, where: Path | str, record: Record | None, folder: Path, *, force: bool = False
 ) -> int:
     loaded = prepared.loaded
-    training = chain(name, loaded.encoders)[-1].train
-    objective = loaded.modules["objectives", training.objective].open() if training is not None else None
+    train = chain(name, loaded.encoders)[-1].train
+    objective = loaded.modules["objectives", train.objective].open() if train is not None else None
     return exporting.write(
         effective(name, loaded.encoders),
         where,

@@ -1,1 +1,1 @@
-"""Publish encoders: write a folder that sentence-transformers loads (`export`), and its model card (`cards`)."""
+"""Publish encoders: write a folder that sentence-transformers loads (`export`), and its model card (`card`)."""

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from rbench.api.results import SHOWN, AttackResult, marked
+from rbench.api.results import SHOWN, AttackResult, html_marked
 from rbench.spec import Outcome, TaskSpec
 from rbench.tables.frame import _DTYPES
 
@@ -73,11 +73,11 @@ def test_html_marks_the_words_that_changed_and_escapes_them() -> None:
 
 
 def test_unchanged_words_are_escaped_too() -> None:
-    assert marked("<i> old", "<i> new").startswith("&lt;i&gt; <del")
+    assert html_marked("<i> old", "<i> new").startswith("&lt;i&gt; <del")
 
 
 def test_both_texts_can_be_read_off_the_marks() -> None:
-    shown = marked("a <good> film & more", "a fine film & <i>more")
+    shown = html_marked("a <good> film & more", "a fine film & <i>more")
     old = html.unescape(re.sub(r"<ins.*?</ins>|</?del[^>]*>", "", shown))
     new = html.unescape(re.sub(r"<del.*?</del> ?|</?ins[^>]*>", "", shown))
     assert old.split() == ["a", "<good>", "film", "&", "more"] and new == "a fine film & <i>more"
