@@ -345,6 +345,8 @@ def write_reports(found: Checked | str, *, junit: Path | None = None, summary: P
 
 def conditions(texts: Sequence[str], include: Sequence[Path] = ()) -> tuple[Condition, ...]:
     """Parse conditions such as `asr > 60`. Raises SuiteError for a wrong one."""
+    if not texts:
+        return ()
     metrics = Metrics(Registry(include))
     return tuple(fail_if.parse(text, metrics) for text in texts)
 

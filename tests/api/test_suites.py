@@ -275,7 +275,7 @@ def test_what_rbench_offers_stays_what_it_is_whatever_is_imported() -> None:
         "assert packages & set(rbench.__all__) == {'attack'}; "
         "assert all(callable(getattr(rbench, n)) for n in rbench.__all__ if n != '__version__'); "
         "functions = {n for n in dir(rbench.api) if n in {m.name for m in pkgutil.iter_modules(rbench.api.__path__)}}; "
-        "assert {'run', 'train', 'doctor', 'status', 'cases', 'report'} <= {n for n in functions if "
+        "assert {'run', 'train', 'doctor', 'status', 'report'} <= {n for n in functions if "
         "callable(getattr(rbench.api, n))}"
     )
     alone = subprocess.run([sys.executable, "-c", "import rbench; rbench.api.Executor"], capture_output=True, text=True)
