@@ -37,12 +37,12 @@ train: {objective: mlm, data: mini-corpus, steps: 30, learning_rate: 1.0e-3}
 """
 HOOK = """
 import os, sys
-from rbench.stages import cell, weights
+from rbench.stages import attacks, weights
 from rbench.storage import board
 from rbench.storage.runs import Parts
 from rbench.system import members
 
-board.CHUNK = cell.CHUNK = 4
+board.CHUNK = attacks.CHUNK = 4
 log = os.open(os.environ["RBENCH_RELIABILITY_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 def noting(function, what):

@@ -404,7 +404,7 @@ def test_the_suites_of_the_guide_load_and_its_python_runs(ran: Path, monkeypatch
     guide = (Path(__file__).parents[1] / "docs/guide-adversarial-sets.md").read_text(encoding="utf-8")
     whole, part = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
     found = load_mapping(yaml.safe_load(whole) | {"name": "guide"}, registry=Registry())
-    assert {task: [one.set.encoder for one in sets] for task, sets in found.adversarial.items()} == {
+    assert {task: [one.set.encoder for one in sets] for task, sets in found.sets.items()} == {
         "mini-sentiment": ["mini-bert-mean"],
         "mini-nli": ["mini-bert-mean"],
     }

@@ -15,7 +15,7 @@ import pytest
 from rbench import load as loading
 from rbench.load import versions
 from rbench.load.registry import Registry
-from rbench.plan.inputs import Code, PlanInputs, SetInput
+from rbench.plan.inputs import Code, PlanInputs
 from rbench.plan.planner import make_plan
 from rbench.spec import (
     AttackJob,
@@ -25,7 +25,6 @@ from rbench.spec import (
     FinetuneJob,
     Job,
     MeasureJob,
-    MeasureNeeds,
     Plan,
     PretrainJob,
     Record,
@@ -76,12 +75,6 @@ def test_every_record_has_the_key_that_is_stored() -> None:
 
 
 # ------------------------------------------------------------------------------------------------- planned once more
-
-
-CLASSIFIED = {
-    name: MeasureNeeds(what=Choice(name=name), of="victims", stores="predictions")
-    for name in ("contrast", "adversarial")
-}
 
 
 def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
@@ -139,13 +132,11 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
         draws=loaded.draws,
         sets={
             task: tuple(
-                SetInput(CLASSIFIED["contrast"], spec, contrast[spec.name]) for spec in sets if spec.name in contrast
+                one if one.made else one.with_rows(contrast[one.set.name])
+                for one in sets
+                if one.made or one.set.name in contrast
             )
-            for task, sets in loaded.contrast.items()
-        }
-        | {  # those that the plan makes
-            task: tuple(SetInput(CLASSIFIED["adversarial"], one.set, None, one.strategy) for one in sets)
-            for task, sets in loaded.adversarial.items()
+            for task, sets in loaded.sets.items()
         },
         code={
             **{f"{kind}/{name}": Code(found.source, found.versions) for (kind, name), found in loaded.modules.items()},

@@ -71,10 +71,9 @@ ALLOWED: dict[str, set[str]] = {
 }
 """By wing, the first name below rbench: the wings that it may import."""
 NARROWER: dict[str, set[str]] = {
-    "plan.planner": {"spec", "plan.inputs", "plan.job_maker", "plan.lineage", "plan.order", "plan.rounds"},
-    "plan.job_maker": {"spec", "plan.inputs", "plan.lineage"},
+    "plan.planner": {"spec", "plan.inputs", "plan.lineage", "plan.order"},
     "plan.inputs": {"spec"},
-    "plan.union": {"spec", "plan.order", "plan.unlike", "plan.union_suite"},
+    "plan.union": {"spec", "plan.order"},
     "plan.lineage": {"spec"},
     "substitution.search": set(),
     "storage.runs": {"spec", "system"},

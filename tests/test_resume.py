@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from rbench import api
 from rbench.cli import app
 from rbench.spec import AttackJob, Job, Outcome
-from rbench.stages import cell
+from rbench.stages import attacks
 from rbench.stages import weights as stages
 from rbench.storage import board
 from rbench.storage.runs import Parts, Store
@@ -180,7 +180,7 @@ def one_of_three(place: Path, log: Path, killed_after: int | None) -> None:
     stages.finetune = noting(stages.finetune, lambda job, *rest: job.name)  # type: ignore[assignment]
     append = noting(Parts.append, lambda parts, outcome: f"{parts._job.name} {outcome.example_id}")
     Parts.append = append  # type: ignore[method-assign]
-    board.CHUNK = cell.CHUNK = 4  # type: ignore[attr-defined]
+    board.CHUNK = attacks.CHUNK = 4  # type: ignore[attr-defined]
     os.environ["RBENCH_CACHE"] = str(place / "empty-cache")
     with chdir(place):
         result = api.run(

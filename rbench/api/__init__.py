@@ -53,8 +53,8 @@ from rbench.api.suites import (
 )
 from rbench.api.train import ListedObjective, Trained, export, load_encoder, objectives, train
 from rbench.errors import PlanError
-from rbench.plan.estimate import Estimate
 from rbench.plan.prepare import Options
+from rbench.plan.work import Estimate
 from rbench.storage.texts import strip
 from rbench.storage.verify import verify
 from rbench.verdicts.check_reports import as_text as check_table

@@ -13,7 +13,16 @@ from rbench.load.positions import Problems, read
 from rbench.load.registry import Registry
 from rbench.plan.lineage import trained_root, weights_source
 from rbench.plan.prepare import Options
-from rbench.spec import ContrastSpec, EncoderSpec, ResourceKind, ResourceProfile, Strict, TaskSpec, VictimSpec
+from rbench.spec import (
+    AdversarialSet,
+    ContrastSpec,
+    EncoderSpec,
+    ResourceKind,
+    ResourceProfile,
+    Strict,
+    TaskSpec,
+    VictimSpec,
+)
 from rbench.tasks import locate_contrast, locate_task
 from rbench.victims.place import locate as locate_victim
 
@@ -61,8 +70,8 @@ def _of_suite(loaded: loading.Loaded, path: Path, registry: Registry, options: O
     checks = [
         *resources,
         *_tasks(loaded.tasks.values(), options.data),
-        *_contrast([spec for sets in loaded.contrast.values() for spec in sets], options.data),
-        *_encoders(models | loaded.encoders, options.models),
+        *_contrast((one.set for own in loaded.sets.values() for one in own), options.data),
+        *_encoders({**models, **loaded.encoders}, options.models),
         *_victims(loaded.victims.values(), loaded.tasks.values(), options.models),
     ]
     return list(dict.fromkeys(checks))
@@ -114,8 +123,9 @@ def _tasks(specs: Iterable[TaskSpec], data: Sequence[Path]) -> list[Check]:
     return [_checked("task", spec.name, partial(locate_task, spec, data)) for spec in specs]
 
 
-def _contrast(specs: Iterable[ContrastSpec], data: Sequence[Path]) -> list[Check]:
-    return [_checked("contrast set", spec.name, partial(locate_contrast, spec, data)) for spec in specs]
+def _contrast(specs: Iterable[ContrastSpec | AdversarialSet], data: Sequence[Path]) -> list[Check]:
+    sets = (spec for spec in specs if isinstance(spec, ContrastSpec))
+    return [_checked("contrast set", spec.name, partial(locate_contrast, spec, data)) for spec in sets]
 
 
 def _encoders(encoders: Mapping[str, EncoderSpec], models: Sequence[Path]) -> list[Check]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from rbench.api.runs import made, results_of
 from rbench.errors import RbenchError, ResourceError, StoreError
-from rbench.load import printed, printed_claims
+from rbench.load import printed
 from rbench.load.claims import file_of, read_claims
 from rbench.load.ground import of_plan
 from rbench.load.measures import find_measure
@@ -121,9 +121,9 @@ def paper_claims(name: str) -> tuple[Judged, ...]:
         SuiteError: the name stands for none, or a file is wrong.
     """
     found: list[Judged] = []
-    for table in printed_claims.tables(name):
+    for table in printed.tables(name):
         numbers = printed.load(table)
-        found += (judge(claim, table, numbers, place) for claim, place in printed_claims.load(table))
+        found += (judge(claim, table, numbers, place) for claim, place in printed.load_claims(table))
     return tuple(found)
 
 
@@ -499,7 +499,7 @@ def _texts_of_set(spec: MeasureJob, data: Sequence[Path]) -> tuple[dict[tuple[st
         return {}, f"Ids only: {error}"
     if rows.fingerprint != spec.data_fingerprint:
         return {}, f"Ids only: {spec.set.name} is no longer the set that was classified ({rows.origin})."
-    return dict(_named_texts(rows.bundles)), ""
+    return dict(_named_texts(rows.rows)), ""
 
 
 def _named_texts(bundles: Sequence[Bundle]) -> Iterator[tuple[tuple[str, str | None], tuple[str, ...]]]:

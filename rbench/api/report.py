@@ -20,9 +20,8 @@ from rbench.load import printed
 from rbench.load.catalogue import said
 from rbench.load.check import check
 from rbench.load.claims import file_of, read_claims
-from rbench.load.code import Module, find
+from rbench.load.code import Module, checked, find
 from rbench.load.ground import of_plan
-from rbench.load.modules import checked
 from rbench.load.positions import Positioned, Problems, parse
 from rbench.load.registry import Registry, unknown
 from rbench.report import collect, page

@@ -18,7 +18,7 @@ from rbench.api.runs import TableLook, made, rendered
 from rbench.errors import RbenchError, ResourceError, StoreError
 from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
-from rbench.plan.only import select
+from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
 from rbench.spec import CONTRAST, TABLES, AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
@@ -205,17 +205,12 @@ def _context(run: Joined, device: str, workers: Workers | None, progress: Progre
 
     prepared, loaded = run.prepared, run.prepared.loaded
     return Context(
+        **loaded.named,
         plan=prepared.plan,
         store=run.store,
         team=run.team,
         cache=run.cache,
-        encoders=loaded.encoders,
-        tasks=loaded.tasks,
-        resources=loaded.resources,
         modules=loaded.modules,
-        contrast=loaded.contrast,
-        adversarial=loaded.adversarial,
-        victims=loaded.victims,
         rows=prepared.rows,
         places=prepared.places,
         device=device,
@@ -310,7 +305,7 @@ def _write_tables(prepared: Prepared, store: Store, results: Results, progress: 
     A measure that has nothing to show yet is named in a note.
     """
     suite = prepared.plan.suite
-    asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.contrast, "positives": suite.build}
+    asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.sets_of(CONTRAST), "positives": suite.build}
     asked["advsts"] = suite.attacks if any(prepared.loaded.tasks[name].kind == "sts" for name in suite.tasks) else ()
     metrics = results.metrics
     measures = {wanted.metric for wanted in suite.tables if wanted.metric not in metrics} - {*TABLES}

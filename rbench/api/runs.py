@@ -15,7 +15,7 @@ from rbench.load import printed
 from rbench.load.code import Module
 from rbench.load.measures import find_measure, refused
 from rbench.load.metrics import Metrics
-from rbench.load.printed_claims import SUITES
+from rbench.load.printed import SUITES
 from rbench.load.registry import Registry
 from rbench.plan.union import union
 from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick, TableSpec

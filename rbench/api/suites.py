@@ -22,12 +22,11 @@ from rbench.load.registry import Registry
 from rbench.load.victims import FUNCTION, named_by_file
 from rbench.plan import machines
 from rbench.plan.cost_model import OPEN, Costs, costs
-from rbench.plan.estimate import Estimate, estimate
 from rbench.plan.machines import Machines
 from rbench.plan.occupied import check_same_suite
-from rbench.plan.only import select
+from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
-from rbench.plan.work import Estimator
+from rbench.plan.work import Estimate, Estimator, estimate
 from rbench.progress import Progress, Silent
 from rbench.progress.bars import duration
 from rbench.progress.notebook import shown

@@ -15,7 +15,7 @@ from rbench.cli.console import say, tell
 from rbench.cli.verbs import CHECK_FAILED, EXPLORE, FAILED, INCOMPLETE, MEASURE, UNDECIDED, app, verb
 from rbench.errors import RbenchError, SuiteError
 from rbench.load.registry import KINDS
-from rbench.load.tables import is_path
+from rbench.load.tasks import is_path
 from rbench.spec import victim_name
 
 if TYPE_CHECKING:

@@ -9,6 +9,6 @@ from __future__ import annotations
 from rbench.load.alone import load_attack, load_contrast, load_encoder, load_resources, load_task
 from rbench.load.catalogue import Listed, as_yaml, catalogue, content
 from rbench.load.choices import in_suite, of_label
-from rbench.load.modules import checked
+from rbench.load.code import checked
 from rbench.load.recipes import recipes
 from rbench.load.suite import Loaded, find_suite, load, load_mapping

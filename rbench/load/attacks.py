@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 from rbench.load.check import check
-from rbench.load.code import Module
+from rbench.load.code import Module, Modules
 from rbench.load.files import Files
-from rbench.load.modules import Modules
 from rbench.load.positions import Positioned, shown
 from rbench.load.recipes import recipes, refusal
 from rbench.load.registry import nearest, unknown

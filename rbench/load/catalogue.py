@@ -12,9 +12,8 @@ from typing import Any
 import yaml
 
 from rbench.errors import SuiteError
-from rbench.load.code import find
+from rbench.load.code import checked, find
 from rbench.load.files import Files
-from rbench.load.modules import checked
 from rbench.load.positions import Problems, shown
 from rbench.load.registry import KINDS, YAML, Kind, Registry
 from rbench.spec import Named

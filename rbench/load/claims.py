@@ -10,7 +10,7 @@ from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.choices import choices, items, names
 from rbench.load.positions import Positioned, Problems, read, shown
-from rbench.load.quoted_claims import is_quoted, with_quoted
+from rbench.load.printed import is_quoted, with_quoted
 from rbench.load.registry import unknown
 from rbench.spec import CLEAN, COSINE
 from rbench.spec.claimed import AXES, SCORES, Ground, chains, comparisons

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
 from rbench.errors import SuiteError
 from rbench.load.check import check
+from rbench.load.code import Modules
 from rbench.load.files import Files
-from rbench.load.modules import Modules
 from rbench.load.positions import Positioned, Where
 from rbench.load.registry import unknown
-from rbench.load.resources import Resources
 from rbench.load.tasks import Tasks
 from rbench.load.unlisted import absolute, is_model
 from rbench.spec import (
@@ -23,6 +23,7 @@ from rbench.spec import (
     ResourceChoice,
     ResourceKind,
     ResourceProfile,
+    Source,
     TrainSpec,
     Variants,
     bases,
@@ -39,6 +40,70 @@ _OTHERWISE = "A folder is written ./NAME or with its path, a model of the hub OW
 _STEPS_AND_EPOCHS = "steps and epochs exclude each other; take out one of them"
 
 
+LOADERS: dict[ResourceKind, tuple[tuple[str, ...], str | None]] = {
+    "word_vectors": (("textattack-counterfitted", "mini"), "folder"),
+    "synonyms": (("wordnet", "mini"), "folder"),
+    "masked_lm": ((), "hub"),
+    "sentence_encoder": (("use", "mini"), "sentence-transformers"),
+    "pos_tagger": (("nltk", "mini"), None),
+    "stopwords": (("nltk", "mini"), None),
+}
+"""By resource kind: the source kinds (rbench.resources) that need no name, and the one for a folder or hub id."""
+
+
+@dataclass(frozen=True)
+class ChosenProfile:
+    """A profile with its replaced resources, and the place where each of its sources stands."""
+
+    profile: ResourceProfile
+    places: dict[ResourceKind, str]
+
+    def encoders(self, needed: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Yield name and place of each registry encoder that serves as a resource of a `needed` kind."""
+        for kind in RESOURCE_KINDS:
+            source: Source | None = getattr(self.profile, kind)
+            if kind in needed and source is not None and source.kind == "encoder" and source.name is not None:
+                yield source.name, self.places[kind]
+
+
+def _profile(choice: ResourceChoice, chosen: Positioned, files: Files) -> ChosenProfile | None:
+    """Return the profile with the choice's single resources put in; None where something is wrong.
+
+    `chosen` holds the places of the choice.
+    """
+    if files.path("resources", choice.profile, chosen.at(("profile",))) is None:
+        return None
+    located = files.named("resources", choice.profile)
+    profile = check(ResourceProfile, located, files.problems) if located else None
+    if profile is None or located is None:
+        return None
+    places = {kind: located.at((kind, "name")) for kind in RESOURCE_KINDS}
+    replaced: dict[str, Source | None] = {}
+    for kind in RESOURCE_KINDS:
+        if (name := getattr(choice, kind)) is not None:
+            places[kind] = chosen.at((kind,))
+            replaced[kind] = _source(kind, name, places[kind], files)
+    return ChosenProfile(profile.model_copy(update=replaced), places)
+
+
+def _source(kind: ResourceKind, name: str, place: str, files: Files) -> Source | None:
+    """Return the source that a suite's `name` means.
+
+    It is a source kind that needs no name, a registry encoder with `train`, a folder or a hub id.
+    """
+    alone, named = LOADERS[kind]
+    if name in alone:
+        return Source(kind=name)
+    if kind == "masked_lm" and name in files.registry.names("encoders"):
+        located = files.named("encoders", name)
+        if located is not None and "train" in located.data:
+            return Source(kind="encoder", name=name)
+    if named is not None:
+        return Source(kind=named, name=name)
+    files.problems.add(place, unknown(f"source of {kind}", name, alone))
+    return None
+
+
 class Encoders:
     """Loads encoders into `found`, by label. `place` is always where the name stands.
 
@@ -52,7 +117,6 @@ class Encoders:
         self.found: dict[str, EncoderSpec] = {}
         self.models: dict[str, dict[str, str]] = {}
         self.training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]] = {}
-        self._resources = Resources(files)
 
     def load(self, name: str, place: str, above: tuple[str, ...] = ()) -> None:
         """Load an encoder, the registry encoder that is its base, and everything that it trains with.
@@ -155,7 +219,7 @@ class Encoders:
         Load also each registry encoder that serves as a resource of a `needed` kind. `chosen` holds the places of the
         choice. `above` are the encoders whose training uses the profile.
         """
-        found = self._resources.load(choice, chosen)
+        found = _profile(choice, chosen, self.files)
         if found is None:
             return None
         for name, place in found.encoders(needed):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rbench.load.attacks import Attacks
-from rbench.load.contrast_sets import ContrastSets
+from rbench.load.code import Modules
 from rbench.load.encoders import Encoders
 from rbench.load.files import Files
-from rbench.load.modules import Modules
 from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry
-from rbench.load.tasks import Tasks
+from rbench.load.tasks import ContrastSets, Tasks
 from rbench.spec import VictimSpec
 
 

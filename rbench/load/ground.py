@@ -18,8 +18,8 @@ from rbench.spec import (
     CONTRAST,
     STS,
     TABLES,
+    AskedSet,
     Choice,
-    ContrastSpec,
     MeasureNeeds,
     Plan,
     Suite,
@@ -30,20 +30,23 @@ from rbench.spec import (
 from rbench.spec.claimed import SCORES, CellOf, Ground, Trained, measured_cells
 
 Cells = Sequence[CellOf]
+ATTACKED, VALID, PARTS = "attacked", "valid", "parts"
+"""Kinds of cells beside those of `sts`, `contrast` and `adversarial`: those of attacks, of attacks on tasks with an
+oracle, and of the parts of a task."""
 
 
 def of_suite(
     suite: Suite,
     entries: Entries,
     tuning: Mapping[str, Sequence[Choice]],
-    contrast: Mapping[str, Sequence[ContrastSpec]],
+    asked: Mapping[str, Sequence[AskedSet]],
     measures: Iterable[MeasureNeeds],
 ) -> Ground:
     """Return what the claims of a suite that is being loaded may speak of.
 
     Args:
         tuning: the strategies that make victims, by task.
-        contrast: the contrast sets, by task.
+        asked: the sets that victims classify, by task.
         measures: those that the suite asks for.
     """
     victims = [
@@ -54,8 +57,8 @@ def of_suite(
     ] + [(name, task, AS_IS) for name in suite.victims for task in suite.tasks]
     attacked = [CellOf(e, task, attack.label, f) for e, task, f in victims for attack in suite.attacks]
     oracles = {name for name in suite.tasks if name in entries.tasks.found and entries.tasks.found[name].has_oracle}
-    sets = {(task, spec.name) for task, specs in contrast.items() for spec in specs}
-    asked = {choice.name for choice in suite.evaluate}
+    sets = {(task, one.set.name) for task, own in asked.items() for one in own if one.needs.what.name == CONTRAST}
+    named = {choice.name for choice in suite.evaluate}
     trained = {}
     for label in suite.encoders:
         spec = entries.encoders.found.get(label)
@@ -63,68 +66,82 @@ def of_suite(
         train = next((below.train for below in chain if below.train is not None), None)
         if train is not None:
             trained[label] = trained_as(train, entries.modules.options_of("objectives", train.objective))
-    return Ground(
-        _by_metric(
-            attacked,
-            [cell for cell in attacked if cell.task in oracles],
-            [CellOf(encoder, of.label) for encoder in suite.encoders for of in suite.evaluations],
-            _contrast(victims, sets),
-            [CellOf(e, task, None, f) for e, task, f in victims] if ADVERSARIAL in asked else [],
-            [CellOf(e, part, None, f) for e, t, f in victims for part in _parts(entries.tasks.found.get(t))],
-            (suite, Metrics(entries.modules.registry)),
-            {
-                one.what.name: [cell for e in suite.encoders for cell in measured_cells(one.what.name, e, [*one.tasks])]
-                for one in measures
-                if one.tasks
-            },
-        ),
-        trained,
-        _needed(Metrics(entries.modules.registry)),
-        tuple(entries.modules.registry.names("measures")),
-        tuple(entries.modules.registry.names("objectives")),
-    )
+    cells = {
+        ATTACKED: attacked,
+        VALID: [cell for cell in attacked if cell.task in oracles],
+        STS: [CellOf(encoder, of.label) for encoder in suite.encoders for of in suite.evaluations],
+        CONTRAST: _contrast(victims, sets),
+        ADVERSARIAL: [CellOf(e, task, None, f) for e, task, f in victims] if ADVERSARIAL in named else [],
+        PARTS: [CellOf(e, part, None, f) for e, t, f in victims for part in _parts(entries.tasks.found.get(t))],
+    }
+    measured = {
+        one.what.name: [cell for e in suite.encoders for cell in measured_cells(one.what.name, e, [*one.tasks])]
+        for one in measures
+        if one.tasks
+    }
+    return _ground(cells, measured, suite, trained, entries.modules.registry)
 
 
 def of_plan(plan: Plan, registry: Registry) -> Ground:
     """Return what claims on a RUN with this plan may speak of."""
-    attacked: dict[CellOf, None] = {}
-    valid, evaluated, adversarial = dict(attacked), dict(attacked), dict(attacked)
+    cells: dict[str, list[CellOf]] = {kind: [] for kind in (ATTACKED, VALID, STS, ADVERSARIAL, PARTS)}
     victims: dict[tuple[str, str, str], None] = {}
     sets: dict[tuple[str, str], None] = {}
-    measured: dict[tuple[str, str], list[str]] = {}
-    parts_of: dict[CellOf, None] = {}
+    measured: dict[tuple[str, str], dict[str, None]] = {}
     attacks = {job.key for job in plan.attacks}
     for job in plan.jobs:
         if job.pretraining is not None:
             continue
         encoder, *parts = plan.draw(job.parts[0]).encoder, *job.parts[1:]
         if job.attacking is not None:
-            if job.key not in attacks or encoder not in plan.suite.lineup:
-                continue
-            cell = CellOf(encoder, parts[0], parts[2], parts[1])
-            attacked[cell] = None
-            valid |= {cell: None} if job.attacking.task.has_oracle else {}
+            if job.key in attacks and encoder in plan.suite.lineup:
+                kinds = (ATTACKED, VALID) if job.attacking.task.has_oracle else (ATTACKED,)
+                for kind in kinds:
+                    cells[kind].append(CellOf(encoder, parts[0], parts[2], parts[1]))
         elif job.victim is not None:
-            parts_of |= {CellOf(encoder, part, None, parts[1]): None for part in _parts(job.victim.task)}
+            cells[PARTS] += [CellOf(encoder, part, None, parts[1]) for part in _parts(job.victim.task)]
         elif job.what == STS:
-            evaluated[CellOf(encoder, parts[0])] = None
+            cells[STS].append(CellOf(encoder, parts[0]))
         elif job.what == CONTRAST:
             victims[encoder, parts[0], parts[1]] = None
             sets[parts[0], parts[2]] = None
         elif job.what == ADVERSARIAL:
-            adversarial[CellOf(encoder, parts[0], None, parts[1])] = None
+            cells[ADVERSARIAL].append(CellOf(encoder, parts[0], None, parts[1]))
         elif job.measuring is not None and job.untuned:
-            tasks = measured.setdefault((job.measuring.what.name, encoder), [])
-            tasks += [job.measuring.task.name] if job.measuring.task.name not in tasks else []
+            measured.setdefault((job.measuring.what.name, encoder), {})[job.measuring.task.name] = None
     by_measure: dict[str, list[CellOf]] = {}
     for (name, encoder), tasks in measured.items():
-        by_measure.setdefault(name, []).extend(measured_cells(name, encoder, tasks))
-    cells = [[*found] for found in (attacked, valid, evaluated)]
-    made = ([*adversarial], [*parts_of], (plan.suite, Metrics(registry)), by_measure)
+        by_measure.setdefault(name, []).extend(measured_cells(name, encoder, [*tasks]))
+    cells[CONTRAST] = _contrast(victims, sets)
+    return _ground(cells, by_measure, plan.suite, _trained_by(plan), registry)
+
+
+def _ground(
+    found: Mapping[str, Cells],
+    measured: Mapping[str, Cells],
+    suite: Suite,
+    trained: Mapping[str, Trained],
+    registry: Registry,
+) -> Ground:
+    """Return what may be spoken of, by metric.
+
+    Args:
+        found: the cells of attacks, those of them that have an oracle, and of each table; a cell may stand there twice.
+        measured: those of measures of encoders, by the measure's name.
+    """
+    metrics = Metrics(registry)
+    of = {kind: [*dict.fromkeys(own)] for kind, own in found.items()}
+    cells = {one.name: _where(one, of[VALID] if one.oracle else of[ATTACKED]) for one in metrics.all()}
+    tabled = {table.metric for table in suite.tables if table.metric not in metrics and table.metric not in TABLES}
+    measures = dict.fromkeys({*suite.measured, *tabled} - {ADVERSARIAL}, of[ATTACKED])
+    cells |= measures | {name: list(dict.fromkeys(own)) for name, own in measured.items()}
+    tables = {STS: of[STS], CONTRAST: of[CONTRAST], **measures, PARTS: of[PARTS]}
+    cells |= {name: tables[table] for name, table in SCORES.items() if table in tables}
+    cells[ADVERSARIAL] = of[ADVERSARIAL]
     return Ground(
-        _by_metric(cells[0], cells[1], cells[2], _contrast(victims, sets), *made),
-        _trained_by(plan),
-        _needed(Metrics(registry)),
+        {metric: tuple(own) for metric, own in cells.items() if own},
+        trained,
+        {one.name: _needed(one) for one in metrics.all()},
         tuple(registry.names("measures")),
         tuple(registry.names("objectives")),
     )
@@ -188,33 +205,7 @@ def _where(metric: Metric, attacked: Cells) -> Cells:
     return _of_several(attacked) if metric.of == "all attacks" else attacked
 
 
-def _needed(metrics: Metrics) -> dict[str, str]:
-    """Return what a suite needs so that it has each metric, in words."""
-
-    def needs(one: Metric) -> str:
-        attacks = "two or more `attacks`" if one.of == "all attacks" else "`attacks`"
-        return f"{attacks} and a task with an oracle, such as mini-sentiment" if one.oracle else attacks
-
-    return {one.name: needs(one) for one in metrics.all()}
-
-
-def _by_metric(
-    attacked: Cells,
-    valid: Cells,
-    evaluated: Cells,
-    contrast: Cells,
-    adversarial: Cells,
-    parts: Cells,
-    of: tuple[Suite, Metrics],
-    measured: Mapping[str, Cells],
-) -> dict[str, tuple[CellOf, ...]]:
-    """Return the cells of each metric. `measured`: those of measures of encoders, by the measure's name."""
-    suite, metrics = of
-    cells = {one.name: _where(one, valid if one.oracle else attacked) for one in metrics.all()}
-    tabled = {table.metric for table in suite.tables if table.metric not in metrics and table.metric not in TABLES}
-    measures = {*suite.measured, *tabled} - {ADVERSARIAL}
-    cells |= dict.fromkeys(measures, attacked) | {name: tuple(dict.fromkeys(own)) for name, own in measured.items()}
-    tables = {"sts": evaluated, CONTRAST: contrast, **dict.fromkeys(measures, attacked), "parts": parts}
-    cells |= {name: tables[table] for name, table in SCORES.items() if table in tables}
-    cells[ADVERSARIAL] = adversarial
-    return {metric: tuple(own) for metric, own in cells.items() if own}
+def _needed(metric: Metric) -> str:
+    """Return what a suite needs so that it has a metric, in words."""
+    attacks = "two or more `attacks`" if metric.of == "all attacks" else "`attacks`"
+    return f"{attacks} and a task with an oracle, such as mini-sentiment" if metric.oracle else attacks

@@ -11,10 +11,9 @@ from pydantic import BaseModel
 
 from rbench.errors import SuiteError
 from rbench.load.choices import Chosen, choices, items, measured_names
-from rbench.load.code import Module, find
+from rbench.load.code import Module, Modules, checked, find
 from rbench.load.entries import Entries
 from rbench.load.metrics import HEADLINE, Metrics
-from rbench.load.modules import Modules, checked
 from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry, unknown
 from rbench.spec import ADVERSARIAL, TABLES, Choice, MeasureNeeds, Suite, TableSpec

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from rbench.errors import SuiteError
-from rbench.load.code import find
-from rbench.load.modules import checked
+from rbench.load.code import checked, find
 from rbench.load.positions import shown
 from rbench.load.registry import KINDS, Registry, unknown
 from rbench.spec import Meaning

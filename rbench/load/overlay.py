@@ -6,8 +6,7 @@ from typing import Any
 
 from rbench.errors import SuiteError
 from rbench.load.check import check
-from rbench.load.consistency import check_purpose
-from rbench.load.limits import MOST_PROFILES
+from rbench.load.consistency import MOST_PROFILES, check_purpose
 from rbench.load.positions import Positioned, Problems, describe, parse
 from rbench.load.registry import unknown
 from rbench.spec import Suite

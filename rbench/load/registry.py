@@ -61,7 +61,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*", re.ASCII)
 """The form of names: no separators and no leading dot or underscore. So no name leaves its folder or is `__init__`."""
 
 FRAGMENT = re.compile(rf"_{NAME.pattern}", re.ASCII)
-"""The form of names of fragments, which YAML files include (rbench.load.fragments). No entry has such a name."""
+"""The form of names of fragments, which YAML files include (rbench.load.files). No entry has such a name."""
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -71,13 +71,6 @@ class Root(NamedTuple):
 
     folder: Path
     origin: str
-
-
-class _Found(NamedTuple):
-    """The files under one name in one folder. More than one is an error when the name is looked up."""
-
-    root: Root
-    files: list[Path]
 
 
 class Registry:
@@ -95,8 +88,7 @@ class Registry:
         if not sound or not all(isinstance(one, str | Path) and "\0" not in str(one) for one in folders):
             raise SuiteError(f"include={include!r}: expected a list of folders")
         self.include = tuple(_included(Path(folder)) for folder in folders)
-        self._indices: dict[Kind, dict[str, _Found]] = {}
-        self._fragments: dict[Kind, dict[str, list[Path]]] = {}
+        self._files: dict[tuple[Kind, bool], dict[str, list[tuple[Root, Path]]]] = {}
 
     @cached_property
     def roots(self) -> tuple[Root, ...]:
@@ -130,58 +122,44 @@ class Registry:
 
     def fragments(self, kind: Kind) -> list[str]:
         """Return the names of all fragments that files of `kind` can include, sorted."""
-        return sorted(self._fragment_index(kind))
+        return sorted(self._index(kind, fragments=True))
 
     def fragment(self, kind: Kind, name: str, beside: Path) -> Path | None:
         """Return the fragment that the file `beside` of `kind` includes by this name, or None where there is none.
 
         A fragment in the folder of `beside` comes first. So a user's fragments do not change rbench's own files.
         """
-        found = self._fragment_index(kind).get(name, [])
+        found = [path for _, path in self._index(kind, fragments=True).get(name, ())]
         own = [path for path in found if path.parent == beside.parent]
         return next(iter(own + found), None)
 
-    def _fragment_index(self, kind: Kind) -> dict[str, list[Path]]:
-        """Return the fragments of a kind by name, in order of precedence."""
-        if kind not in self._fragments:
-            index: dict[str, list[Path]] = {}
-            for root in self.folders(kind) if KINDS[kind].includes else ():
-                for path in root.folder.glob(f"_*{YAML}"):
-                    if FRAGMENT.fullmatch(path.stem) and path.is_file():
-                        index.setdefault(path.stem, []).append(path)
-            self._fragments[kind] = index
-        return self._fragments[kind]
-
     def _find(self, kind: Kind, name: str) -> tuple[Path, str]:
-        if not isinstance(name, str):
-            raise SuiteError(unknown(KINDS[kind].one, name, self.names(kind), f" (`rbench list {kind}` shows all)"))
-        found = self._index(kind).get(name)
-        if found is None and name in self._fragment_index(kind):
+        found = self._index(kind).get(name) if isinstance(name, str) else None
+        if found is None and isinstance(name, str) and name in self._index(kind, fragments=True):
             raise SuiteError(
                 f"{name} is a fragment, not a whole {KINDS[kind].one}. "
                 f"Name one whose file says `include: [{name}]`, or write such a file"
             )
         if found is None:
             raise SuiteError(unknown(KINDS[kind].one, name, self.names(kind), f" (`rbench list {kind}` shows all)"))
-        if len(found.files) > 1:
-            both = " and ".join(path.name for path in found.files)
+        root, path = found[0]
+        if len(here := [other.name for of, other in found if of is root]) > 1:
             raise SuiteError(
-                f"{KINDS[kind].one} {name} is ambiguous: {found.root.folder} holds {both}; remove one of them"
+                f"{KINDS[kind].one} {name} is ambiguous: {root.folder} holds {' and '.join(here)}; remove one of them"
             )
-        return found.files[0], found.root.origin
+        return path, root.origin
 
-    def _index(self, kind: Kind) -> dict[str, _Found]:
-        """Return the files of a kind by name, each from the first folder that has the name."""
-        if kind not in self._indices:
-            index: dict[str, _Found] = {}
-            for root in self.folders(kind):
-                here: dict[str, list[Path]] = {}
-                for path in _files(root.folder, kind):
-                    here.setdefault(path.stem, []).append(path)
-                for name, files in here.items():
-                    index.setdefault(name, _Found(root, files))
-            self._indices[kind] = index
-        return self._indices[kind]
+    def _index(self, kind: Kind, *, fragments: bool = False) -> dict[str, list[tuple[Root, Path]]]:
+        """Return the files of a kind, or its fragments, by name, in order of precedence."""
+        if (kind, fragments) not in self._files:
+            index: dict[str, list[tuple[Root, Path]]] = {}
+            form, suffixes = (FRAGMENT, (YAML,)) if fragments else (NAME, KINDS[kind].suffixes)
+            for root in self.folders(kind) if KINDS[kind].includes or not fragments else ():
+                for path in sorted(root.folder.iterdir()):
+                    if path.suffix in suffixes and form.fullmatch(path.stem) and path.is_file():
+                        index.setdefault(path.stem, []).append((root, path))
+            self._files[kind, fragments] = index
+        return self._files[kind, fragments]
 
 
 MOST_LISTED = 30
@@ -257,11 +235,6 @@ def _line(error: BaseException, path: Path) -> int:
             line = trace.tb_lineno
         trace = trace.tb_next
     return line
-
-
-def _files(folder: Path, kind: Kind) -> list[Path]:
-    suffixes = KINDS[kind].suffixes
-    return sorted(p for p in folder.iterdir() if p.suffix in suffixes and NAME.fullmatch(p.stem) and p.is_file())
 
 
 def _bundled(kind: Kind) -> Path:

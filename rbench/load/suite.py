@@ -6,87 +6,69 @@ import functools
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rbench.errors import SuiteError
-from rbench.load import parts
-from rbench.load.adversarial import AskedSet, asked_sets
-from rbench.load.choices import choices, names
+from rbench.load.check import check
+from rbench.load.choices import Chosen, choices, measured_names, names
 from rbench.load.claims import claims_here
 from rbench.load.code import Module
-from rbench.load.consistency import check_maps, check_purpose, check_repeats
-from rbench.load.draws import load_draws
+from rbench.load.consistency import check_maps, check_purpose, check_repeats, check_suite
+from rbench.load.encoders import Encoders
 from rbench.load.entries import Entries
 from rbench.load.ground import of_suite
-from rbench.load.limits import check_suite
-from rbench.load.measures import check_asked, check_tables, name_measured, of_encoders
+from rbench.load.measures import check_asked, check_tables, measured, name_measured, needs_of, of_encoders
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of
 from rbench.load.positions import Positioned, Problems, read, shown
-from rbench.load.quoted_claims import with_quoted
-from rbench.load.registry import Kind, Registry, nearest
+from rbench.load.printed import with_quoted
+from rbench.load.registry import Kind, Registry, nearest, unknown
 from rbench.load.serving import check_table, check_tasks, match
+from rbench.load.sets import asked_sets
 from rbench.load.unlisted import Unlisted
 from rbench.load.victims import check_victims, load_victims
 from rbench.spec import (
+    ADVERSARIAL,
     CLEAN,
+    CONTRAST,
     IN_DOMAIN,
-    AttackSpec,
+    STS,
+    AskedSet,
     Choice,
-    ContrastSpec,
     Draw,
     EncoderSpec,
+    EvaluationOptions,
     MeasureNeeds,
+    ResourceChoice,
     ResourceKind,
     ResourceProfile,
+    Specs,
     StrategyNeeds,
     Suite,
     TableSpec,
-    TaskSpec,
-    VictimSpec,
+    Training,
+    bases,
 )
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A suite as it will run, with profile and overrides applied, and the specs of everything that it names.
-
-    `encoders` holds the suite's encoders with their draws, their bases, and those that serve as a resource or in
-    training. `tasks` also holds the tasks of `evaluate`, training corpora, and the tasks to select training steps by.
-    `attacks` are by label (`bertattack[max_words=10]`). `modules` are by kind and plain name: attacks that are Python
-    files, and all objectives, strategies, measures and figures. `models` holds the further models that
-    an encoder's objective names, by encoder and option. `training_resources` holds, by encoder, the resource profile
-    that its objective uses and the kinds that it needs. `strategies` are by label. `contrast` holds the contrast sets
-    to evaluate victims on, by task.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Loaded(Specs):
+    """A suite as it will run, with profile and overrides applied, and the specs of everything that it names."""
 
     suite: Suite
     path: Path | None
-    encoders: dict[str, EncoderSpec]
-    tasks: dict[str, TaskSpec]
-    attacks: dict[str, AttackSpec]
-    resources: ResourceProfile
     modules: dict[tuple[Kind, str], Module]
-    models: dict[str, dict[str, str]]
+    """By kind and plain name: attacks that are Python files, and all objectives, strategies, measures and figures."""
     training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]]
-    strategies: dict[str, StrategyNeeds]
-    building: dict[str, MeasureNeeds]
-    """The measures under `build`, by label."""
-    contrast: dict[str, tuple[ContrastSpec, ...]]
-    adversarial: dict[str, tuple[AskedSet, ...]] = field(default_factory=dict)
-    """The adversarial sets to evaluate victims on, by task."""
-    draws: dict[str, Draw] = field(default_factory=dict)
-    """In a suite with `train_seeds`: the encoder and training seed of each label; see `Plan.draws`."""
-    tuning: dict[str, tuple[Choice, ...]] = field(default_factory=dict)
-    """The strategies that make victims for each task of the suite."""
-    measures: dict[str, MeasureNeeds] = field(default_factory=dict)
-    """The measures under `evaluate`, by label."""
-    victims: dict[str, VictimSpec] = field(default_factory=dict)
-    """The classifiers that exist, by name."""
+    """By encoder: the resource profile that its objective uses, and the kinds that it needs."""
     notes: tuple[str, ...] = ()
     """What was guessed of tables, what was left out, and which names could mean two things, for the user to read."""
+
+    def sets_of(self, measure: str) -> list[AskedSet]:
+        """Return the sets of all tasks on which a measure scores victims: `contrast`, `adversarial`."""
+        return [asked for own in self.sets.values() for asked in own if asked.needs.what.name == measure]
 
     @property
     def in_domain(self) -> list[str]:
@@ -171,26 +153,25 @@ def _load(
     merged = name_measured(merged.put(("profiles",), Positioned({})), registry, problems)
     merged, entries.victims = load_victims(merged, entries.files, problems)
     suite = check_suite(merged, problems)
-    parts.load_axes(merged, entries, problems)
-    strategies = {choice.label: parts.strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
+    _load_axes(merged, entries)
+    strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
     if "finetune" not in merged.data:
         entries.modules.open("finetune", CLEAN, merged.at())
     check_tasks(merged, entries, problems)
     tuning = match(merged, entries, known, problems)
-    measures = parts.evaluations(merged, suite, entries, problems)
-    contrast = parts.contrast(merged, entries, problems)
-    strategy = functools.partial(parts.strategy, entries=entries, problems=problems)
-    adversarial = asked_sets(merged, suite, entries, strategies, strategy, problems)
-    building = {choice.label: parts.building(merged, choice, entries, problems) for choice in choices(merged, "build")}
-    parts.check_figures(merged, entries)
+    measures = _evaluations(merged, suite, entries, problems)
+    strategy = functools.partial(_strategy, entries=entries, problems=problems)
+    sets = asked_sets(merged, suite, entries, strategies, strategy)
+    building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
+    _check_figures(merged, entries)
     asked = {k for s in strategies.values() for k in s.resources} | {k for m in measures.values() for k in m.resources}
-    resources = parts.resources(merged, entries, asked)
+    resources = _resources(merged, entries, asked)
     check_victims(merged, entries, problems)
-    draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
+    draws = _load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     _check_whole(merged, entries, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
-    ground = of_suite(suite, entries, tuning, contrast, measures.values())
+    ground = of_suite(suite, entries, tuning, sets, measures.values())
     claims, notes = claims_here(suite.claims, located, merged, ground, problems)
     problems.raise_any()
     return Loaded(
@@ -205,8 +186,7 @@ def _load(
         training_resources=entries.encoders.training_resources,
         strategies=strategies,
         building={label: needs for label, needs in building.items() if needs is not None},
-        contrast=contrast,
-        adversarial=adversarial,
+        sets=sets,
         draws=draws,
         measures=measures,
         tuning=tuning,
@@ -251,6 +231,171 @@ def _check_whole(merged: Positioned, entries: Entries, known: set[str], problems
     check_table(merged, entries, known, problems)
     check_repeats(merged, problems)
     check_maps(merged, known, problems)
+
+
+def _load_axes(merged: Positioned, entries: Entries) -> None:
+    """Load the suite's encoders, tasks and attacks."""
+    for choice in choices(merged, "encoders"):
+        entries.encoders.load(choice.name, choice.place)
+        if choice.options.data:
+            entries.encoders.variant(choice.name, choice.options, choice.label, choice.place)
+    for place, name in names(merged, "tasks"):
+        entries.tasks.load(name, place)
+    for choice in choices(merged, "attacks"):
+        entries.attacks.load(choice.name, choice.options, choice.label, choice.place)
+
+
+def _evaluations(
+    merged: Positioned, suite: Suite | None, entries: Entries, problems: Problems
+) -> dict[str, MeasureNeeds]:
+    """Load the STS tasks under `evaluate`, and return the measures there, by label."""
+    names, found = measured_names(merged), {}
+    for choice in choices(merged, "evaluate"):
+        if choice.name in names:
+            needs = measured(choice, suite, entries, problems)
+            found.update({choice.label: needs} if needs is not None else {})
+        elif choice.name not in (CONTRAST, ADVERSARIAL):
+            entries.modules.open("measures", STS, choice.place)
+            entries.tasks.scored(choice.name, choice.place)
+            check(EvaluationOptions, choice.options, problems)
+    return found
+
+
+def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:
+    """Check a fine-tuning strategy's options, load the attack that they name, and return what the strategy needs."""
+    own, training = _split(choice, entries, problems)
+    made = entries.modules.check("finetune", choice.name, choice.place, own)
+    if made is None or check(Training, training, problems) is None:
+        return StrategyNeeds()
+    attack: Choice | None = getattr(made, "attack", None)
+    if attack is not None:
+        place = choice.options.at(("attack",)) if "attack" in choice.options.data else choice.place
+        entries.attacks.load(attack.name, Positioned(attack.options, {(): place}), attack.label, place)
+        entries.modules.open("finetune", CLEAN, place)  # it makes the victim of that attack
+    needs = entries.modules.needs("finetune", choice.name, made)
+    return StrategyNeeds(resources=needs, attack=attack.label if attack else None, training=training.data)
+
+
+def _split(choice: Chosen, entries: Entries, problems: Problems) -> tuple[Positioned, Positioned]:
+    """Split a strategy's options into its own and keys of `training`. Add a problem for each other key."""
+    module = entries.modules.open("finetune", choice.name, choice.place)
+    if module is None:
+        return choice.options, Positioned({})
+    own = {*module.Options.model_fields}
+    training = {*Training.model_fields} - own
+    for key in choice.options.data:
+        if key not in own | training:
+            problems.add(choice.options.key_at((key,)), unknown(f"option of {choice.name}", key, own | training))
+    return choice.options.only(own), choice.options.only(training)
+
+
+def _building(merged: Positioned, choice: Chosen, entries: Entries, problems: Problems) -> MeasureNeeds | None:
+    """Return one thing to build, a measure of trainings, or None where its module or options are wrong.
+
+    Add a problem for each encoder that was not trained with an objective that this build accepts.
+    """
+    module: Any = entries.modules.open("measures", choice.name, choice.place)
+    made = entries.modules.check("measures", choice.name, choice.place, choice.options)
+    if module is None or made is None:
+        return None
+    if getattr(module, "OF", "") != "trainings":
+        problems.add(choice.place, f"`build` takes measures of trainings, and {choice.name} is none (its OF says so)")
+        return None
+    objectives = module.OBJECTIVES
+    for encoder in choices(merged, "encoders"):
+        spec = entries.encoders.found.get(encoder.label)
+        if spec is None:
+            continue  # the problem was added when the encoder was loaded
+        trained = next((below.train for below in bases(spec, entries.encoders.found) if below.train is not None), None)
+        if trained is None or trained.objective not in objectives:
+            message = f"`build: {choice.name}` needs encoders that are trained with {' or '.join(objectives)}"
+            problems.add(encoder.place, f"{message}; {encoder.label} is not")
+    needs = needs_of(module, Choice(name=choice.name, options=made.model_dump(mode="json")))
+    return needs.model_copy(update={"label": choice.label})
+
+
+def _check_figures(merged: Positioned, entries: Entries) -> None:
+    """Find the modules of the suite's figures, and check their options."""
+    for choice in choices(merged, "figures"):
+        entries.modules.check("figures", choice.name, choice.place, choice.options)
+
+
+def _resources(merged: Positioned, entries: Entries, asked: Iterable[ResourceKind]) -> ResourceProfile | None:
+    """Return the suite's resource profile. Where it is wrong, add a problem and return None."""
+    needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs} | {*asked}
+    if "resources" not in merged.data:
+        return entries.encoders.resources(
+            Suite.model_fields["resources"].default, Positioned({}, {(): merged.at()}), needed
+        )
+    located = merged.sub("resources")
+    if isinstance(located.data, str):
+        return entries.encoders.resources(ResourceChoice(profile=located.data), located, needed)
+    quiet = Problems()  # the check of the suite has already added these problems
+    choice = check(ResourceChoice, located, quiet)
+    return entries.encoders.resources(choice, located, needed) if choice is not None else None
+
+
+def _load_draws(merged: Positioned, seeds: Sequence[int], encoders: Encoders, problems: Problems) -> dict[str, Draw]:
+    """Load the draws of a suite with `train_seeds`, each encoder once for each training seed, and return them by label.
+
+    There are none where `seeds` is empty.
+
+    A draw of `simcse-mini` is the encoder `simcse-mini[seed=1]`, which a suite without the axis writes as
+    `{simcse-mini: {seed: 1}}`. For the encoder's own seed it is `simcse-mini` itself. So a draw has the key that it has
+    in such a suite, and is found in the cache.
+
+    The seed replaces `train.seed` of one training: that of the encoder itself or, where it has none (another pooling,
+    fewer layers) or draws nothing at random (whitening), of the first base that does. Whatever that training starts
+    from or uses (its base, a generator, a masked LM) keeps its own seed: it is an input that all draws share.
+
+    Labels stand in the order of encoders and, within one, of `seeds`. Add a problem where an encoder sets a seed of its
+    own, and where rbench trains none of the suite's encoders.
+    """
+    if not seeds:
+        return {}
+    found: dict[str, Draw] = {}
+    before = len(problems)
+    for chosen in choices(merged, "encoders"):
+        if chosen.label not in encoders.found:
+            continue  # the problem was added when the encoder was loaded
+        if "seed" in chosen.options.data:
+            place = chosen.options.key_at(("seed",))
+            problems.add(place, f"`train_seeds` sets the seed of {chosen.name}; remove `seed` here, or `train_seeds`")
+        for seed in seeds if _chain(encoders.found[chosen.label], encoders) else ():
+            found |= _draw(chosen, seed, encoders)
+    if not found and len(problems) == before:
+        named = ", ".join(chosen.label for chosen in choices(merged, "encoders"))
+        message = f"`train_seeds`: rbench trains none of this suite's encoders ({named}) with a seed"
+        problems.add(merged.at(("train_seeds",)), f"{message}; remove it, or write `train_seeds: []` in the profile")
+    return found
+
+
+def _chain(spec: EncoderSpec, encoders: Encoders) -> list[EncoderSpec]:
+    """Return the encoder and its bases down to the first that is drawn by a seed; empty where none of them is."""
+    chain = []
+    for below in bases(spec, encoders.found):
+        chain.append(below)
+        if encoders.drawn(below):
+            return chain
+    return []
+
+
+def _draw(chosen: Chosen, seed: int, encoders: Encoders) -> dict[str, Draw]:
+    """Load one draw of an encoder. Return it and the draws of the bases through which the seed reaches it, by label."""
+    chain = _chain(encoders.found[chosen.label], encoders)
+    train = chain[-1].train
+    assert train is not None
+    if train.seed == seed:
+        return {spec.name: Draw(encoder=spec.name, train_seed=seed) for spec in chain}
+    labels = [_seeded(chosen.name, chosen.options, seed), *(_seeded(spec.name, None, seed) for spec in chain[1:])]
+    for spec, label, base in zip(chain, labels, labels[1:], strict=False):
+        encoders.copy(spec, label, {"base": base})
+    encoders.copy(chain[-1], labels[-1], {"train": train.model_copy(update={"seed": seed})})
+    return {label: Draw(encoder=spec.name, train_seed=seed) for spec, label in zip(chain, labels, strict=True)}
+
+
+def _seeded(name: str, options: Positioned | None, seed: int) -> str:
+    return Choice(name=name, options={**(options.data if options is not None else {}), "seed": seed}).label
 
 
 def _with_tables(suite: Suite, merged: Positioned, entries: Entries) -> Suite:

@@ -92,7 +92,9 @@ def _used(path: Path) -> tuple[str, ...]:
     A file whose imports are not all used by every job lists the used ones: `USES = ("train.contrastive_losses",)`.
     """
     said = _stated(path, "USES") if path.is_relative_to(_PACKAGE) else None
-    return _reached(path) if said is None else tuple(ast.literal_eval(said))
+    if said is not None:
+        return tuple(ast.literal_eval(said))
+    return tuple(sorted({_name(file) for file in _walk(path)[0]} - {_name(path)}))
 
 
 def _stated(path: Path, name: str) -> ast.expr | None:
@@ -106,10 +108,6 @@ def _stated(path: Path, name: str) -> ast.expr | None:
     return None
 
 
-def _reached(path: Path) -> tuple[str, ...]:
-    return tuple(sorted({_name(file) for file in _walk(path)[0]} - {_name(path)}))
-
-
 def parts_of(path: Path) -> set[Path]:
     """Return a file and the files without a VERSION through which it reaches others. They count as parts of it."""
     return _walk(path)[1]
@@ -121,7 +119,7 @@ def _walk(path: Path) -> tuple[set[Path], set[Path]]:
     passed = {path}
     queue = [path]
     while queue:
-        for file in _imported(queue.pop()):
+        for file in _imported(_tree(queue.pop())):
             if _states_version(file):
                 found.add(file)
             elif file not in passed and not _passed_by(_name(file)):
@@ -134,25 +132,17 @@ def _passed_by(name: str) -> bool:
     return name.partition(".")[0] in _ELSEWHERE or name in _AS_ASKED
 
 
-def _imported(path: Path) -> tuple[Path, ...]:
-    """Return the files of the package that a file imports anywhere, except under `if TYPE_CHECKING`."""
-    return _imports(_tree(path))
-
-
 @functools.lru_cache(maxsize=512)
-def _imports(tree: ast.Module) -> tuple[Path, ...]:
-    return tuple(_each_import(tree))
-
-
-def _each_import(tree: ast.Module) -> Iterator[Path]:
+def _imported(tree: ast.Module) -> tuple[Path, ...]:
+    """Return the files of the package that a file imports anywhere, except under `if TYPE_CHECKING`."""
+    found: list[Path | None] = []
     for node in _statements(tree):
         if isinstance(node, ast.Import):
-            found = [_file(alias.name.removeprefix("rbench.")) for alias in node.names if _ours(alias.name)]
+            found += [_file(alias.name.removeprefix("rbench.")) for alias in node.names if _ours(alias.name)]
         elif isinstance(node, ast.ImportFrom) and node.module is not None and _ours(node.module):
-            found = [_behind(node.module.removeprefix("rbench").removeprefix("."), alias.name) for alias in node.names]
-        else:
-            continue
-        yield from (file for file in found if file is not None and file.parent != _PACKAGE.parent)
+            module = node.module.removeprefix("rbench").removeprefix(".")
+            found += [_behind(module, alias.name) for alias in node.names]
+    return tuple(file for file in found if file is not None and file.parent != _PACKAGE.parent)
 
 
 def _behind(module: str, name: str) -> Path | None:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from rbench.encoders.remembered import RememberedVectors
     from rbench.encoders.sentence import SentenceEncoder
     from rbench.resources import Resources
-    from rbench.tasks import ContrastData, Example, TaskData
-    from rbench.tasks.adversarial import AdversarialRow
+    from rbench.tasks import Example, SetData, TaskData
 
 
 class Asked(NamedTuple):
@@ -95,7 +94,7 @@ class VictimContext:
     """The seed of fine-tuning. A measure draws its random numbers from it."""
     victim: EncoderClassifier
     """In eval mode; or a classifier that exists. `rbench.encoders.classify` serves both."""
-    set: ContrastData | list[AdversarialRow] | None
+    set: SetData | None
     """The set that the job is about; None for the rows of the task."""
     rows: Callable[[str], list[Example]]
     """Returns the rows of a split of the task."""

@@ -9,7 +9,7 @@ fall are in its sets. As with contrast sets, only records are read, and the plan
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rbench.measures._context import Measured, VictimContext
 from rbench.measures._predicted import asked, unlike_predictions
@@ -70,7 +70,8 @@ def run(options: Options, context: VictimContext) -> Measured:
     """
     import numpy as np
 
-    rows = cast("list[AdversarialRow]", context.set)
+    assert context.set is not None
+    rows: tuple[AdversarialRow, ...] = context.set.rows
     changed = [row for row in rows if row.changed]
     texts = [*(row.original for row in rows), *(row.texts for row in changed)]
     found = asked(context, texts)
@@ -104,8 +105,9 @@ def examples(prepared: Any, job: Job) -> int:
     if "attack" in job.needs:
         made = prepared.plan.job(job.needs["attack"]).attacking
         return int(made.num_examples)
-    sets = prepared.adversarial.values()
-    return next(len(one.rows) for one in sets if one.fingerprint == getattr(job.spec, "data_fingerprint", None))
+    assert job.measuring is not None
+    sets = prepared.sets[job.measuring.task.name]
+    return next(len(one.rows) for one in sets if one.set == job.measuring.set)
 
 
 def unlike(record: Record, lines: Sequence[Prediction]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rbench.measures._context import Measured, VictimContext
 from rbench.measures._options import Plain
@@ -13,7 +13,7 @@ from rbench.spec import Prediction, Record
 
 if TYPE_CHECKING:
     from rbench.encoders.classify import Classified
-    from rbench.tasks import Bundle, ContrastData, Example
+    from rbench.tasks import Bundle, Example
 
 TITLE = "Contrast sets: accuracy on originals and edits, and consistency over both"
 VERSION = 1
@@ -36,8 +36,10 @@ def run(options: Plain, context: VictimContext) -> Measured:
     """
     import numpy as np
 
-    data = cast("ContrastData", context.set)
-    members = list(_members(data.bundles))
+    assert context.set is not None
+    data = context.set
+    bundles: tuple[Bundle, ...] = data.rows
+    members = list(_members(bundles))
     found = asked(context, [one.texts for _, one in members])
     predictions = [
         Prediction(
@@ -52,12 +54,12 @@ def run(options: Plain, context: VictimContext) -> Measured:
     ]
     scores = contrast_scores(judged(predictions))
     (consistency,) = (one.value for one in scores if one.name == "con")
-    said = f"consistency {consistency:.3f}, {len(data.bundles)} bundles" if consistency is not None else ""
+    said = f"consistency {consistency:.3f}, {len(bundles)} bundles" if consistency is not None else ""
     context.progress(len(members), len(members), said)
     counts = {
         **data.counts,
         "texts_cut": int(np.sum(found.cut)),
-        "edits_read_as_original": _alike(data.bundles, found),
+        "edits_read_as_original": _alike(bundles, found),
         **{f"rows left out, {reason}": rows for reason, rows in data.dropped.items()},
     }
     return Measured(predictions, scores, counts)
@@ -81,8 +83,8 @@ def _alike(bundles: Sequence[Bundle], found: Classified) -> int:
 
 def examples(prepared: Any, job: Any) -> int:
     """Return how many texts a job classifies."""
-    sets = prepared.contrast[job.spec.task.name]
-    return next(int(data.texts) for data in sets if data.spec.name == job.spec.set.name)
+    found = next(one for one in prepared.sets[job.spec.task.name] if one.set == job.spec.set)
+    return sum(len(bundle.members) for bundle in found.rows)
 
 
 def unlike(record: Record, lines: Sequence[Prediction]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from rbench.errors import ResourceError
 from rbench.load import Loaded
 from rbench.load.positions import shown
 from rbench.plan.lineage import chain, effective, portable
-from rbench.spec import EncoderSpec, content_key
+from rbench.spec import ADVERSARIAL, AdversarialSet, EncoderSpec, content_key
 from rbench.system.located import Located
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
     from rbench.encoders.stated import check_code, stated
 
     encoders, notes = dict(loaded.encoders), []
-    used = {*loaded.suite.encoders, *(one.set.encoder for sets in loaded.adversarial.values() for one in sets)}
+    attacked = (one.set.encoder for one in loaded.sets_of(ADVERSARIAL) if isinstance(one.set, AdversarialSet))
+    used = {*loaded.suite.encoders, *attacked}
     for name, spec in loaded.encoders.items():
         place = weights.get(name)
         try:

@@ -9,22 +9,16 @@ from typing import Any
 from rbench.errors import PlanError
 from rbench.spec import (
     RESOURCE_KINDS,
-    AdversarialSet,
     AttackSpec,
-    Choice,
-    ContrastSpec,
-    Draw,
-    EncoderSpec,
-    MeasureNeeds,
     ResourceProfile,
-    StrategyNeeds,
+    Specs,
     Suite,
     TaskSpec,
     Training,
     TrainSpec,
     VictimSpec,
 )
-from rbench.spec.keys import content_key
+from rbench.spec.jobs import content_key
 
 
 @dataclass(frozen=True)
@@ -37,56 +31,24 @@ class Code:
     """VERSIONs of the files of rbench that are used, by name."""
 
 
-@dataclass(frozen=True)
-class SetInput:
-    """A set that a measure has the victims of a task classify."""
+@dataclass(frozen=True, kw_only=True)
+class PlanInputs(Specs):
+    """The inputs of a plan: what a suite names, and content hashes of data, weights and resources."""
 
-    needs: MeasureNeeds
-    set: ContrastSpec | AdversarialSet
-    fingerprint: str | None = None
-    """Content hash of its rows. None: the plan makes the adversarial set."""
-    strategy: Choice | None = None
-    """How the victim is fine-tuned that the plan attacks to make the set; None: clean."""
-
-
-@dataclass(frozen=True)
-class PlanInputs:
-    """The inputs of a plan: specs by name, and content hashes of data, weights and resources."""
-
-    encoders: Mapping[str, EncoderSpec]
-    tasks: Mapping[str, TaskSpec]
-    attacks: Mapping[str, AttackSpec]
-    resources: ResourceProfile
     data: Mapping[str, str]
     """Content hash by task or corpus name."""
     sizes: Mapping[str, Mapping[str, int]]
     """Rows by task and split."""
     weights: Mapping[str, str] = field(default_factory=dict)
     """Content hash by encoder name, for weights that no job makes. It also holds the names in `models`."""
-    models: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Names of the further models that an encoder's training needs (a generator), by encoder and option."""
     splits: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Content hash by task and split, for jobs that use only that split of the task."""
     resource_weights: Mapping[str, str] = field(default_factory=dict)
     """Content hash by resource kind, for resources that no job makes."""
     training: Mapping[str, tuple[ResourceProfile, Mapping[str, str]]] = field(default_factory=dict)
     """By encoder: the resource profile that its objective uses, and content hashes of those resources by kind."""
-    strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
-    """What fine-tuning strategies need, by label."""
-    tuning: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
-    """The strategies that make victims, by task. A task that is not in it has all strategies of the suite."""
-    building: Mapping[str, MeasureNeeds] = field(default_factory=dict)
-    """The measures under `build`, by label."""
-    sets: Mapping[str, tuple[SetInput, ...]] = field(default_factory=dict)
-    """The contrast sets and adversarial sets that victims are evaluated on, by task."""
-    measures: Mapping[str, MeasureNeeds] = field(default_factory=dict)
-    """The measures under `evaluate`, by label."""
-    victims: Mapping[str, VictimSpec] = field(default_factory=dict)
-    """The classifiers that exist, by name, in the suite's order."""
     victim_fingerprints: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Content hash of each classifier that exists, by name and task."""
-    draws: Mapping[str, Draw] = field(default_factory=dict)
-    """The encoder and training seed of each label, in a suite with `train_seeds`; see `Plan.draws`."""
     code: Mapping[str, Code] = field(default_factory=dict)
     """The code behind modules, by kind and name (`objectives/simcse`), and behind parts of jobs (`pretrain`)."""
 
@@ -112,7 +74,7 @@ def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | Non
 def check_sizes(suite: Suite, inputs: PlanInputs) -> None:
     """Raise PlanError where a test split has fewer rows than the suite attacks."""
     wrong = []
-    makes = any(one.fingerprint is None for sets in inputs.sets.values() for one in sets)
+    makes = any(one.made for sets in inputs.sets.values() for one in sets)
     for task in suite.tasks if suite.attacks or makes else ():
         wanted, size = suite.examples_for(task), inputs.sizes[task].get("test", 0)
         if wanted != "all" and wanted > size:

@@ -58,15 +58,9 @@ def portable(spec: EncoderSpec, models: Collection[str] = ()) -> EncoderSpec:
         models: the options of its objective that name further models. All others but `resources` stay as they are,
             because nothing says what lies behind them.
     """
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {name: _portable(getattr(spec, name)) for name in ("base", "word_vectors", "tokenizer")}
     if spec.unlisted and spec.base is not None:
         changes["name"] = "".join((short_name(spec.base), *spec.name.partition("[")[1:]))
-    if spec.base is not None and _is_path(spec.base):
-        changes["base"] = _last(spec.base)
-    if spec.word_vectors is not None and _is_path(spec.word_vectors):
-        changes["word_vectors"] = _last(spec.word_vectors)
-    if spec.tokenizer is not None and _is_path(spec.tokenizer):
-        changes["tokenizer"] = _last(spec.tokenizer)
     if (train := spec.train) is not None:
         hashed = {*models, "resources"}
         options = {k: _portable(v) if k in hashed else v for k, v in train.options.items()}
@@ -80,9 +74,7 @@ def portable_victim(spec: VictimSpec) -> VictimSpec:
 
     An endpoint's headers and the secrets of its URL are left out, because they are for the server that asks for them.
     """
-    changes: dict[str, Any] = {}
-    if spec.model is not None and _is_path(spec.model):
-        changes["model"] = _last(spec.model)
+    changes: dict[str, Any] = {"model": _portable(spec.model)}
     if spec.endpoint is not None:
         changes["endpoint"] = spec.endpoint.model_copy(update={"headers": {}, "url": bare(spec.endpoint.url)})
     return spec.model_copy(update=changes)

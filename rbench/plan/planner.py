@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, opening, parted, selected_by, training_for, ways
-from rbench.plan.job_maker import JobMaker
 from rbench.plan.lineage import (
     as_trained,
     effective,
@@ -20,9 +19,9 @@ from rbench.plan.lineage import (
     portable_victim,
     registered_base,
     trained_root,
+    weights_source,
 )
 from rbench.plan.order import with_needs
-from rbench.plan.rounds import labels_of, rounds
 from rbench.spec import (
     AS_IS,
     CLEAN,
@@ -31,6 +30,7 @@ from rbench.spec import (
     AdversarialSet,
     AttackJob,
     Choice,
+    Draw,
     Evaluation,
     FinetuneJob,
     Job,
@@ -43,7 +43,7 @@ from rbench.spec import (
     Suite,
     VictimJob,
 )
-from rbench.spec.jobs import split_of
+from rbench.spec.jobs import AnyJob, split_of
 
 
 def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
@@ -59,7 +59,7 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
     check_sizes(suite, inputs)
     planner = _Planner(suite, inputs)
     jobs: dict[str, Job] = {}
-    first, *_ = every = rounds(suite, inputs.draws)
+    first, *_ = every = _rounds(suite, inputs.draws)
     for encoders in every:
         asked = [job for encoder in encoders for job in planner.as_it_is(encoder)]
         existing = suite.victims if encoders is first else ()
@@ -75,8 +75,12 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
     return Plan(suite=suite, jobs=with_needs(jobs.values(), planner.made), draws=dict(inputs.draws))
 
 
-class _Planner(JobMaker):
-    """Makes the jobs that a suite asks for."""
+class _Planner:
+    """Makes the jobs that a suite asks for, and remembers them, so that each exists once."""
+
+    def __init__(self, suite: Suite, inputs: PlanInputs) -> None:
+        self.suite, self.inputs = suite, inputs
+        self.made: dict[str, Job] = {}
 
     def cell(self, encoder: str, task: str, seed: int) -> list[Job]:
         """Return what is built of an encoder, and its victims' measures and attacks, in the order of the plan."""
@@ -267,7 +271,7 @@ class _Planner(JobMaker):
         of: dict[str, Any] = {"encoders": (self._keyed(encoder),), "strategies": (strategy,)}
         for one in self.inputs.sets.get(task, ()):
             needed = {"victim": victim}
-            if isinstance(one.set, AdversarialSet) and one.fingerprint is None:
+            if one.made and isinstance(one.set, AdversarialSet):
                 given, how = one.set, one.strategy or Choice(name=CLEAN)
                 theirs = self._victim(given.encoder, task, how, given.seed)
                 needed["attack"] = self.attack(theirs, given.encoder, task, how, given.attack, given.seed)
@@ -287,7 +291,7 @@ class _Planner(JobMaker):
         made = []
         mine = [
             next((label for label in labels if label in encoders), labels[0])
-            for labels in labels_of(self.suite, self.inputs.draws)
+            for labels in _labels_of(self.suite, self.inputs.draws)
             if len(labels) == 1 or {*labels} & {*encoders}
         ]
         others = [(label, asked) for label, asked in self.inputs.measures.items() if asked.of in ("attacks", "tasks")]
@@ -360,3 +364,49 @@ class _Planner(JobMaker):
         again = {role: self.made[key] for role, key in below.needs.items()}
         needed = {"encoder": below, **again}
         return self._measure(asked, (encoder, task, asked.label), task, needed, seed, encoders=(encoder,))
+
+    def _job(self, spec: AnyJob, parts: tuple[str, ...], needed: Mapping[str, Job | None], seed: int) -> Job:
+        """Make a job, or return it if it was made before. Roles in `needed` without a job are left out."""
+        needs = {role: below.key for role, below in needed.items() if below is not None}
+        job = Job.make(spec, parts, needs, seed)
+        return self.made.setdefault(job.key, job)
+
+    def _code(self, *names: str | None) -> Code:
+        """Merge the code under `names` into what a job's key holds: VERSIONs above 1, and the source a user added."""
+        found = [self.inputs.code[name] for name in names if name is not None and name in self.inputs.code]
+        versions = {name: version for one in found for name, version in one.versions.items() if version > 1}
+        return Code("".join(one.source for one in found), versions)
+
+    def _keyed(self, encoder: str) -> str:
+        """Return the name of an encoder that enters keys. Of one without a file it is not the label: see `portable`."""
+        return encoder if encoder in self.inputs.victims else portable(self.inputs.encoders[encoder]).name
+
+    def _opened(self, encoder: str) -> str | None:
+        """Return the name in `versions.PARTS` of the code that makes the encoder's weights: a table of word vectors, or
+        random numbers. Return None for weights that are read."""
+        source = weights_source(encoder, self.inputs.encoders)
+        if source is None:
+            return None
+        return "random encoder" if source.random_weights else "static encoder" if source.word_vectors else None
+
+    def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
+        """Return the content hashes of a profile's resources, for those that no job makes."""
+        found = sorted(self.inputs.resource_weights.items())
+        return {kind: value for kind, value in found if profile is not None and getattr(profile, kind) is not None}
+
+
+def _rounds(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
+    """Return the encoders by label, for each training seed of the suite.
+
+    An encoder that is not drawn is in the first round alone. Without `train_seeds` there is one round, of the suite's
+    encoders.
+    """
+    of = _labels_of(suite, draws)
+    return [[labels[i] for labels in of if i < len(labels)] for i in range(max(1, len(suite.train_seeds)))]
+
+
+def _labels_of(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
+    """Return the labels of each encoder of the suite, one for each training seed where it is drawn."""
+    return [
+        [label for label, draw in draws.items() if draw.encoder == encoder] or [encoder] for encoder in suite.encoders
+    ]

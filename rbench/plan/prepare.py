@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rbench import load as loading
-from rbench.errors import ResourceError
-from rbench.load import versions
-from rbench.load.measures import needs_of
+from rbench.errors import JobError, PlanError, ResourceError, SuiteError
+from rbench.load import Loaded, versions
 from rbench.load.registry import Registry
 from rbench.plan.described import complete
-from rbench.plan.inputs import Code, PlanInputs, SetInput
+from rbench.plan.inputs import Code, PlanInputs
 from rbench.plan.lineage import weights_source
-from rbench.plan.notes import all_notes
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
-from rbench.plan.splits import read_alone, scored, trained_on, without_measured, without_pairs, without_training
-from rbench.plan.victims import locate_victims, unseen_sources, with_concurrency
+from rbench.score.sts import FEWEST
 from rbench.spec import (
-    ADVERSARIAL,
-    CONTRAST,
-    Choice,
+    COSINE,
     EncoderSpec,
     Plan,
     ResourceKind,
@@ -33,11 +30,11 @@ from rbench.spec import (
     TaskSpec,
     TrainSpec,
 )
+from rbench.spec.jobs import split_of
 from rbench.system.located import Located, Places
 
 if TYPE_CHECKING:
-    from rbench.tasks import ContrastData, TaskData
-    from rbench.tasks.adversarial import AdversarialData
+    from rbench.tasks import SetData, TaskData
 
 
 @dataclass(frozen=True)
@@ -80,16 +77,14 @@ class Options:
 class Prepared:
     """A suite whose named data, weights and resources have been found and fingerprinted."""
 
-    loaded: loading.Loaded
+    loaded: Loaded
     plan: Plan
     run: Path
     rows: Rows
-    """Returns what is in `data` and `contrast` again, unless their files have changed."""
+    """Returns what is in `data` and `sets` again, unless their files have changed."""
     data: Mapping[str, TaskData]
-    contrast: Mapping[str, tuple[ContrastData, ...]]
-    """The contrast sets that victims are evaluated on, by task."""
-    adversarial: Mapping[Path, AdversarialData]
-    """The adversarial sets in folders that victims are evaluated on, by folder."""
+    sets: Mapping[str, tuple[SetData, ...]]
+    """The sets that victims classify, by task, without those that the RUN makes."""
     places: Places
     """The places of weights and resources."""
     notes: list[str]
@@ -107,49 +102,42 @@ def prepare(suite: str | Path, options: Options) -> Prepared:
     )
 
 
-def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
+def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
     """Prepare a suite that is already loaded. Raises PlanError and ResourceError as `prepare` does."""
     if options.limit is not None:
         loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit))
     if options.concurrency is not None:
-        loaded = with_concurrency(loaded, options.concurrency)
+        loaded = _with_concurrency(loaded, options.concurrency)
     problems: list[str] = []
     rows = Rows(options.data)
-    contrast = _open_contrast(loaded, rows, problems)
-    adversarial = _open_sets(loaded, rows, problems)
-    data = _open_tasks(loaded.tasks, contrast, adversarial, rows, problems)
+    sets = _open_sets(loaded, rows, problems)
+    data = _open_tasks(loaded.tasks, sets, rows, problems)
     problems += _too_small(loaded, data)
-    problems += [*without_pairs(loaded, data), *without_training(loaded, data), *without_measured(loaded, data)]
-    splits = scored(loaded, data, problems) | trained_on(loaded, data) | read_alone(loaded, data, problems)
+    problems += [*_without_pairs(loaded, data), *_without_training(loaded, data)]
+    splits = _splits(loaded, data, problems)
     weights = _locate_weights(loaded.encoders, options, problems) | _locate_models(loaded, options, problems)
     loaded, encoder_notes = complete(loaded, weights, problems)
     _check_packages(loaded, problems)
-    victims = locate_victims(loaded, options.models, problems)
+    victims = _locate_victims(loaded, options.models, problems)
     resources = _locate_resources(loaded, options, problems)
     training = _locate_training(loaded, options, problems)
     if problems:
         raise ResourceError("\n".join(dict.fromkeys(problems)))
+    read = {(task, one.set.name): one.fingerprint for task, own in sets.items() for one in own}
+    asked = {
+        task: tuple(one if one.made else one.with_rows(read[task, one.set.name]) for one in own)
+        for task, own in loaded.sets.items()
+    }
     inputs = PlanInputs(
-        encoders=loaded.encoders,
-        tasks=loaded.tasks,
-        attacks=loaded.attacks,
-        resources=loaded.resources,
+        **loaded.named | {"sets": asked},
         data={name: found.fingerprint for name, found in data.items()},
         sizes={name: found.sizes for name, found in data.items()},
         weights={name: place.fingerprint for name, place in weights.items()},
-        models=loaded.models,
         splits=splits,
         resource_weights=_fingerprints(resources),
         training={name: (profile, _fingerprints(found)) for name, (profile, found) in training.items()},
-        strategies=loaded.strategies,
-        tuning=loaded.tuning,
-        building=loaded.building,
-        measures=loaded.measures,
         code=_code(loaded),
-        victims=loaded.victims,
         victim_fingerprints={of: place.fingerprint for of, place in victims.items()},
-        draws=loaded.draws,
-        sets=_set_inputs(loaded, contrast, adversarial),
     )
     return Prepared(
         loaded=loaded,
@@ -157,12 +145,11 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         run=options.out or default_run(loaded.suite, options.profile),
         rows=rows,
         data=data,
-        contrast=contrast,
-        adversarial=adversarial,
+        sets=sets,
         places=Places(weights, resources, {name: found for name, (_, found) in training.items()}, victims),
         notes=[
-            *(*loaded.notes, *encoder_notes, *unseen_sources(loaded)),
-            *all_notes(loaded.suite, data, contrast, adversarial.values()),
+            *(*loaded.notes, *encoder_notes, *_unseen_sources(loaded)),
+            *_all_notes(loaded.suite, data, sets),
         ],
     )
 
@@ -181,70 +168,36 @@ def _limited(suite: Suite, limit: int) -> Suite:
     return suite.model_copy(update={"num_examples": cut_to})
 
 
-def _open_contrast(loaded: loading.Loaded, rows: Rows, problems: list[str]) -> dict[str, tuple[ContrastData, ...]]:
-    """Open the contrast sets that victims are evaluated on, by task."""
-    found: dict[str, tuple[ContrastData, ...]] = {}
-    for task, sets in loaded.contrast.items():
-        for spec in sets:
-            try:
-                made = rows.contrast(spec, loaded.tasks[task])
-            except ResourceError as error:
-                problems.append(str(error))
-                continue
-            found[task] = (*found.get(task, ()), made)
-    return found
+@contextmanager
+def _noted(problems: list[str], start: str = "") -> Iterator[None]:
+    """Add what is wrong in the block to the problems, and go on after it."""
+    try:
+        yield
+    except (ResourceError, JobError, SuiteError) as error:
+        problems.append(f"{start}{error}")
 
 
-def _open_sets(loaded: loading.Loaded, rows: Rows, problems: list[str]) -> dict[Path, AdversarialData]:
-    """Open the adversarial sets in folders, by folder."""
-    found = {}
-    for task, sets in loaded.adversarial.items():
+def _open_sets(loaded: Loaded, rows: Rows, problems: list[str]) -> dict[str, tuple[SetData, ...]]:
+    """Open the sets that victims classify and that the RUN does not make, by task."""
+    found: dict[str, tuple[SetData, ...]] = {}
+    for task, sets in loaded.sets.items():
         for asked in sets:
-            if asked.folder is not None:
-                try:
-                    found[asked.folder] = rows.adversarial(asked.folder, loaded.tasks[task])
-                except ResourceError as error:
-                    problems.append(str(error))
-    return found
-
-
-def _set_inputs(
-    loaded: loading.Loaded,
-    contrast: Mapping[str, tuple[ContrastData, ...]],
-    opened: Mapping[Path, AdversarialData],
-) -> dict[str, tuple[SetInput, ...]]:
-    """Return the sets that victims classify, by task: its contrast sets, then its adversarial sets."""
-    found: dict[str, tuple[SetInput, ...]] = {}
-    for task, sets in contrast.items():
-        needs = needs_of(loaded.modules["measures", CONTRAST].open(), Choice(name=CONTRAST))
-        found[task] = tuple(SetInput(needs, one.spec, one.fingerprint) for one in sets)
-    for task, asked in loaded.adversarial.items():
-        needs = needs_of(loaded.modules["measures", ADVERSARIAL].open(), Choice(name=ADVERSARIAL))
-        found[task] = found.get(task, ()) + tuple(
-            SetInput(needs, one.set, None if one.folder is None else opened[one.folder].fingerprint, one.strategy)
-            for one in asked
-        )
+            with _noted(problems):
+                found[task] = (*found.get(task, ()), *(() if asked.made else (rows.set(asked, loaded.tasks[task]),)))
     return found
 
 
 def _open_tasks(
-    tasks: Mapping[str, TaskSpec],
-    contrast: Mapping[str, tuple[ContrastData, ...]],
-    adversarial: Mapping[Path, AdversarialData],
-    rows: Rows,
-    problems: list[str],
+    tasks: Mapping[str, TaskSpec], sets: Mapping[str, tuple[SetData, ...]], rows: Rows, problems: list[str]
 ) -> dict[str, TaskData]:
     data = {}
     for name, spec in tasks.items():
-        try:
-            own = [one for one in adversarial.values() if one.about.task == name]
-            data[name] = rows.task(spec, contrast.get(name, ()), own)
-        except ResourceError as error:
-            problems.append(str(error))
+        with _noted(problems):
+            data[name] = rows.task(spec, sets.get(name, ()))
     return data
 
 
-def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, Located]:
+def _locate_models(loaded: Loaded, options: Options, problems: list[str]) -> dict[str, Located]:
     """Locate the further models that training needs, by name. `_locate_weights` locates those in the registry."""
     from rbench.encoders.locate import locate
 
@@ -253,14 +206,12 @@ def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]
         for option, name in models.items():
             if name in loaded.encoders:
                 continue
-            try:
+            with _noted(problems, f"{encoder}: train.options.{option}: "):
                 found[name] = locate(EncoderSpec(name=name, base=name), options.models)
-            except ResourceError as error:
-                problems.append(f"{encoder}: train.options.{option}: {error}")
     return found
 
 
-def _too_small(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> list[str]:
+def _too_small(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
     """Return a problem for each corpus that was found but has fewer sentences than a batch."""
     from rbench.train import batches
 
@@ -300,18 +251,18 @@ def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, probl
     return weights
 
 
-def _code(loaded: loading.Loaded) -> dict[str, Code]:
+def _code(loaded: Loaded) -> dict[str, Code]:
     """Return the code behind the suite's modules and behind all jobs."""
     named = {f"{kind}/{name}": Code(found.source, found.versions) for (kind, name), found in loaded.modules.items()}
     return {**named, **{name: Code(versions=versions.part(name)) for name in versions.PARTS}}
 
 
-def _objective(train: TrainSpec, loaded: loading.Loaded) -> Any:
+def _objective(train: TrainSpec, loaded: Loaded) -> Any:
     """Import the module of an encoder's objective."""
     return loaded.modules["objectives", train.objective].open()
 
 
-def _check_packages(loaded: loading.Loaded, problems: list[str]) -> None:
+def _check_packages(loaded: Loaded, problems: list[str]) -> None:
     from rbench.train.objectives import missing
 
     for name, spec in loaded.encoders.items():
@@ -319,7 +270,7 @@ def _check_packages(loaded: loading.Loaded, problems: list[str]) -> None:
             problems.append(f"encoder `{name}`: {said}")
 
 
-def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[ResourceKind, Located]:
+def _locate_resources(loaded: Loaded, options: Options, problems: list[str]) -> dict[ResourceKind, Located]:
     from rbench import resources
 
     users: dict[Any, list[str]] = {}
@@ -329,29 +280,177 @@ def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[s
     for label, kinds in asked:
         for kind in kinds:
             users.setdefault(kind, []).append(label)
-    try:
+    with _noted(problems):
         return resources.locate(loaded.resources, users, options.models)
-    except ResourceError as error:
-        problems.append(str(error))
-        return {}
+    return {}
 
 
 def _locate_training(
-    loaded: loading.Loaded, options: Options, problems: list[str]
+    loaded: Loaded, options: Options, problems: list[str]
 ) -> dict[str, tuple[ResourceProfile, dict[ResourceKind, Located]]]:
     """Locate the resources of encoders' objectives. Return profile and places by encoder."""
     from rbench import resources
 
     asked = {}
     for name, (profile, needs) in loaded.training_resources.items():
-        try:
+        with _noted(problems):
             found = resources.locate(profile, dict.fromkeys(needs, (f"encoder {name}",)), options.models)
-        except ResourceError as error:
-            problems.append(str(error))
-            continue
-        asked[name] = (profile, found)
+            asked[name] = (profile, found)
     return asked
 
 
 def _fingerprints(found: Mapping[ResourceKind, Located]) -> dict[str, str]:
     return {kind: place.fingerprint for kind, place in found.items()}
+
+
+def _all_notes(suite: Suite, data: Mapping[str, TaskData], sets: Mapping[str, tuple[SetData, ...]]) -> list[str]:
+    """Return what was found of the suite's tasks and of the sets that victims classify, and what its seeds can show."""
+    noted = dict.fromkeys((*suite.tasks, *(evaluation.task for evaluation in suite.evaluations)))
+    return [
+        *(note for name in noted for note in _data_notes(data[name])),
+        *(note for own in sets.values() for one in own for note in _set_notes(one)),
+        *_seed_notes(suite),
+    ]
+
+
+def _seed_notes(suite: Suite) -> list[str]:
+    """Return what two seeds mean for the intervals of differences, which are those of Student's t over the seeds."""
+    if not suite.attacks or suite.train_seeds or len(suite.seeds) != 2:
+        return []
+    return [
+        "two seeds: the 95% interval of a difference reaches 12.7 standard errors to each side; with three seeds it "
+        "reaches 4.3"
+    ]
+
+
+def _data_notes(data: TaskData) -> list[str]:
+    """Return where a task's rows are from, how many there are, and which were left out."""
+    sizes = ", ".join(f"{split} {rows}" for split, rows in data.sizes.items())
+    notes = [f"{data.spec.name}: {data.origin} ({sizes})"]
+    notes += [
+        f"{data.spec.name}: its {split} split has {rows:,} rows here; the published one has {published:,}"
+        for split, (rows, published) in data.unlike_published.items()
+    ]
+    notes.extend(f"{data.spec.name}: {said}" for said in data.left_out)
+    notes.extend(f"{data.spec.name}: {said}" for said in data.contradicted)
+    return notes
+
+
+def _set_notes(data: SetData) -> list[str]:
+    """Return the same for a set that victims classify."""
+    counts = data.counts
+    sizes = f" ({counts['bundles']} bundles, {counts['edits']} edits)" if "bundles" in counts else ""
+    left_out = (f"{data.set.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items())
+    return [f"{data.set.name}: {data.origin}{sizes}", *left_out]
+
+
+def _locate_victims(loaded: Loaded, models_path: Sequence[Path], problems: list[str]) -> dict[tuple[str, str], Located]:
+    """Locate the classifiers that exist, by name and task. Add a problem for each that is missing or does not fit.
+
+    Functions and endpoints are asked a fixed probe, whose answers are their fingerprint.
+    """
+    found = {}
+    for (name, spec), task in itertools.product(loaded.victims.items(), loaded.suite.tasks):
+        from rbench.victims.place import locate
+
+        with _noted(problems):
+            found[name, task] = locate(spec, loaded.tasks[task], models_path)
+    return found
+
+
+def _unseen_sources(loaded: Loaded) -> list[str]:
+    """Return a note on each function whose source is in no file, so that its `version` alone stands for it."""
+    from rbench.victims.place import source_of
+
+    return [
+        f"victim {name}: the source of {spec.function} is in no Python file, so a change of it is not noticed; write "
+        "another `version` whenever it changes"
+        for name, spec in loaded.victims.items()
+        if spec.function is not None and source_of(spec) is None
+    ]
+
+
+def _with_concurrency(loaded: Loaded, concurrency: int) -> Loaded:
+    """Return the suite with `concurrency` requests under way at once to each of its endpoints. No key depends on it.
+
+    Raises PlanError where no classifier of the suite is an endpoint.
+    """
+    if not any(spec.endpoint is not None for spec in loaded.victims.values()):
+        raise PlanError("--concurrency is how many requests an endpoint gets at once, and there is no endpoint here")
+    changed = {
+        name: spec.model_copy(
+            update={"endpoint": spec.endpoint.model_copy(update={"concurrency": concurrency})} if spec.endpoint else {}
+        )
+        for name, spec in loaded.victims.items()
+    }
+    return dataclasses.replace(loaded, victims=changed)
+
+
+def _without_training(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
+    """Return a problem for each task with classes on which encoders would be fine-tuned and that has no training rows.
+
+    A task may have test rows alone: a classifier that exists needs no others.
+    """
+    wrong = []
+    for name in loaded.tuning if loaded.suite.encoders else ():
+        if name not in data or loaded.tasks[name].kind == "sts" or "train" in data[name].sizes:
+            continue
+        local = loaded.tasks[name].local
+        whole = local is not None and local.split is not None
+        remedy = "leave `split: test` out, and the table is divided" if whole else "add a train file beside the others"
+        wrong.append(
+            f"encoders are fine-tuned on the task {name}, and it has no train split ({data[name].origin}); {remedy}. A "
+            "classifier that exists is attacked without one"
+        )
+    return wrong
+
+
+def _splits(loaded: Loaded, data: Mapping[str, TaskData], problems: list[str]) -> dict[tuple[str, str], str]:
+    """Fingerprint the splits that jobs use of a task alone. Add a problem for each that is not there or too small."""
+    found = {}
+    for user, task, split, fewest in _users_of_splits(loaded):
+        sizes = data[task].sizes if task in data else {split: fewest}  # a missing task has its problem already
+        if split not in sizes:
+            problems.append(f"{user}: task {task} has no {split} split here; it has {', '.join(sizes)}")
+        elif sizes[split] < fewest:
+            problems.append(f"{user}: the {split} split of {task} has {sizes[split]} pairs; {fewest} are needed")
+        elif task in data:
+            found[task, split] = data[task].split_fingerprint(split)
+    return found
+
+
+def _users_of_splits(loaded: Loaded) -> Iterator[tuple[str, str, str, int]]:
+    """Yield user, task and split, and the fewest rows that there must be: for evaluations and to select training steps,
+    for measures, and for in-domain encoders, which are trained on the texts of a training split."""
+    yield from (("evaluate", one.task, one.split, FEWEST) for one in loaded.suite.evaluations)
+    for name, spec in loaded.encoders.items():
+        if spec.train is not None:
+            for task in spec.train.selecting:
+                yield f"encoder {name}: select_by", task, spec.train.select_split, FEWEST
+    measures = [("build", needs) for needs in loaded.building.values()]
+    measures += [(f"evaluate: {label}", needs) for label, needs in loaded.measures.items()]
+    for user, needs in measures:
+        yield from ((user, task, split, 1) for task, splits in needs.splits.items() for split in splits)
+        for task, what in (needs.tasks or dict.fromkeys(loaded.suite.tasks, needs.what)).items():
+            if (alone := split_of(what)) is not None:
+                yield user, task, alone, 1
+    yield from ((f"encoder {name}", task, "train", 1) for name in loaded.in_domain for task in loaded.suite.tasks)
+
+
+def _without_pairs(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
+    """Return a problem for each split of an STS task that a strategy of the suite fits or trains on and that is too
+    small or not there."""
+    wrong = []
+    for task, strategies in loaded.tuning.items():
+        if task not in data or loaded.tasks[task].kind != "sts":
+            continue
+        sizes = data[task].sizes
+        for strategy in strategies:
+            for split in ("validation", *(["train"] if strategy.name != COSINE else [])):
+                if sizes.get(split, 0) < FEWEST:
+                    wrong.append(
+                        f"{strategy.name} needs {FEWEST} pairs in the {split} split of {task}, which has "
+                        f"{sizes.get(split, 0)} here (its splits: {', '.join(sizes)}). Put {task}/{split}.jsonl beside "
+                        "the others in a data folder"
+                    )
+    return wrong

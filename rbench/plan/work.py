@@ -1,11 +1,16 @@
-"""What each job of a plan costs, by the model (`cost_model`): its time on the reference machine, and its disk space."""
+"""What each job of a plan costs, before anything runs.
+
+`estimate` counts examples and queries. `Estimator` has the time on the reference machine and the disk space, by the
+model (`cost_model`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import RbenchError
@@ -19,7 +24,6 @@ from rbench.plan.cost_model import (
     reading,
     training_seconds,
 )
-from rbench.plan.estimate import measured_examples
 from rbench.spec import (
     AttackJob,
     FinetuneJob,
@@ -33,6 +37,7 @@ from rbench.spec import (
 
 if TYPE_CHECKING:
     from rbench.plan.prepare import Prepared
+    from rbench.tasks import TaskData
 
 SAMPLE = 200
 """Examples of a task whose words are counted."""
@@ -191,20 +196,22 @@ class Estimator:
             return _network(read_config(where), layers)
         return None
 
-    def _lengths(self, task: TaskSpec, split: str, protected: Iterable[str] = ()) -> tuple[float, float]:
-        """Return the mean words of an example: those in columns that are not protected, and all."""
+    def _lengths(self, task: TaskSpec, split: str, protected: Collection[str] = ()) -> tuple[float, float]:
+        """Return `_words` of a task, which it remembers."""
         left = ",".join(sorted(protected))
         if (task.name, split + left) not in self._words:
-            data = self._prepared.data[task.name]
-            there = next((one for one in (split, "test", "train", "validation") if data.sizes.get(one)), None)
-            examples = data.split(there)[:SAMPLE] if there else []
-            counts = [0.0] * len(task.columns)
-            for example in examples:
-                for i, text in enumerate(example.texts):
-                    counts[i] += len(text.split()) / len(examples)
-            free = sum(n for column, n in zip(task.columns, counts, strict=True) if column not in left.split(","))
-            self._words[task.name, split + left] = free, sum(counts)
+            self._words[task.name, split + left] = _words(self._prepared.data[task.name], split, protected)
         return self._words[task.name, split + left]
+
+
+def _words(data: TaskData, split: str, protected: Collection[str] = ()) -> tuple[float, float]:
+    """Return the mean words of an example of a split, or of another where it is empty: those in columns that are not
+    protected, and all."""
+    there = next((one for one in (split, "test", "train", "validation") if data.sizes.get(one)), None)
+    examples = data.split(there)[:SAMPLE] if there else []
+    counts = [sum(len(one.texts[i].split()) for one in examples) for i in range(len(data.spec.columns))]
+    free = sum(n for column, n in zip(data.spec.columns, counts, strict=True) if column not in protected)
+    return free / max(1, len(examples)), sum(counts) / max(1, len(examples))
 
 
 def _network(config: Mapping[str, Any], layers: int | None = None) -> Network | None:
@@ -227,3 +234,42 @@ def _is_model(where: str) -> bool:
 
 def _unsized(job: Job) -> str:
     return f"the size of {job.parts[0]}"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The cost of a job: examples to attack and, roughly, model queries. Evaluations count texts as examples."""
+
+    examples: int
+    queries: int = 0
+    told: str = ""
+    """Of a measure whose file says it: a sentence with a place for the number of examples."""
+
+
+def estimate(job: Job, prepared: Prepared) -> Estimate | None:
+    """Estimate a job's cost; None for jobs that are neither attacks nor evaluations.
+
+    Queries are examples times mean words times the attack's `queries_per_word`, a rule of thumb in the attack's file.
+    """
+    if (examples := measured_examples(job, prepared)) is not None:
+        return Estimate(examples, told=getattr(_file(job, prepared), "TOLD", ""))
+    if job.measuring is not None and job.untuned:
+        return Estimate(sum(prepared.data[job.measuring.task.name].sizes.values()))
+    if job.attacking is None:
+        return None
+    spec = job.attacking
+    words = _words(prepared.data[spec.task.name], "test", spec.attack.protect.get(spec.task.kind, ()))[0]
+    # The estimate assumes that training texts are as long as test texts.
+    return Estimate(spec.num_examples, round(spec.num_examples * words * spec.attack.queries_per_word))
+
+
+def measured_examples(job: Job, prepared: Prepared) -> int | None:
+    """Return how many texts, pairs or rows the job of a measure reads; None where the measure's file does not say."""
+    if job.what is None:
+        return None
+    count = getattr(_file(job, prepared), "examples", None)
+    return count(prepared, job) if count is not None else None
+
+
+def _file(job: Job, prepared: Prepared) -> ModuleType:
+    return prepared.loaded.modules["measures", job.what or ""].open()

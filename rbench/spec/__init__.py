@@ -6,10 +6,9 @@ read, planned and tabulated in a fraction of a second.
 
 from __future__ import annotations
 
-from rbench.spec.adversarial import AdversarialSet, SetFile
-from rbench.spec.bases import base_of, bases
 from rbench.spec.claims import Axis, Claim, Subject
 from rbench.spec.common import (
+    FLAGS,
     IN_DOMAIN,
     RESOURCE_KINDS,
     SCHEMA_VERSION,
@@ -21,13 +20,17 @@ from rbench.spec.common import (
     Count,
     Dtype,
     EvaluationMetric,
+    Flag,
     FontSize,
+    Health,
+    Measured,
     MeasureOf,
     Notes,
     NumExamples,
     Pick,
     Pooling,
     Positive,
+    Raised,
     Rate,
     ResourceKind,
     Serves,
@@ -42,32 +45,43 @@ from rbench.spec.common import (
     is_text_file,
 )
 from rbench.spec.entries import (
+    PART_ACCURACY,
+    PART_ROWS,
     AttackSpec,
     ContrastSpec,
     EncoderSpec,
+    HubData,
+    HubSplit,
+    LocalData,
     Named,
+    Part,
     ResourceProfile,
     SimilarityGoalSpec,
     Source,
     TaskSpec,
     Training,
     TrainSpec,
+    Unsplit,
+    base_of,
+    bases,
 )
-from rbench.spec.health import FLAGS, Flag, Health, Measured, Raised
 from rbench.spec.jobs import (
     AttackJob,
+    Draw,
     FinetuneJob,
     Job,
     JobSpec,
     MeasureJob,
+    Plan,
     PretrainJob,
+    Specs,
     VictimJob,
+    content_key,
 )
-from rbench.spec.keys import content_key
 from rbench.spec.meaning import Meaning
-from rbench.spec.plans import Draw, Plan
 from rbench.spec.results import (
     TIMED_OUT,
+    Change,
     Digest,
     MeasuredRow,
     Outcome,
@@ -76,10 +90,9 @@ from rbench.spec.results import (
     Record,
     Score,
     SkipReason,
+    Step,
     error_kind,
 )
-from rbench.spec.sources import PART_ACCURACY, PART_ROWS, HubData, HubSplit, LocalData, Part, Unsplit
-from rbench.spec.steps import Change, Step
 from rbench.spec.suite import (
     ADVERSARIAL,
     CLEAN,
@@ -88,12 +101,15 @@ from rbench.spec.suite import (
     SHORT,
     STS,
     AdversarialOptions,
+    AdversarialSet,
+    AskedSet,
     Choice,
     ContrastOptions,
     Evaluation,
     EvaluationOptions,
     MeasureNeeds,
     ResourceChoice,
+    SetFile,
     StrategyNeeds,
     Suite,
     TableSpec,

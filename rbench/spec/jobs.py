@@ -1,25 +1,29 @@
-"""Defines jobs, and the content hash that is a job's key."""
+"""Defines jobs, the content hash that is a job's key, and plans: all jobs of a suite, and which are its attacks."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Annotated, ClassVar, Literal, get_args
+import hashlib
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from rbench.spec.adversarial import AdversarialSet
+from rbench.errors import SuiteError
 from rbench.spec.common import SCHEMA_VERSION, Count, MeasureOf, Positive, Split, Stage, Stored, Strict
 from rbench.spec.entries import (
     AttackSpec,
     ContrastSpec,
     EncoderSpec,
+    Named,
     ResourceProfile,
     SimilarityGoalSpec,
     TaskSpec,
     Training,
 )
-from rbench.spec.keys import content_key
-from rbench.spec.suite import Choice
+from rbench.spec.suite import AdversarialSet, AskedSet, Choice, MeasureNeeds, StrategyNeeds, Suite
 from rbench.spec.victims import VictimSpec
 
 
@@ -332,3 +336,138 @@ class Job(Strict):
 def _empty(spec: Strict, *names: str) -> frozenset[str]:
     """Return the fields among `names` that are empty."""
     return frozenset(name for name in names if not getattr(spec, name))
+
+
+class Draw(Strict):
+    """One of the trainings of an encoder that a suite with `train_seeds` compares."""
+
+    encoder: str
+    """The suite's encoder, by name or label."""
+    train_seed: Count | None = None
+    """The seed of the training; None where the suite has no `train_seeds`, or rbench does not train the encoder."""
+
+
+class Plan(Strict):
+    """All jobs of a suite, in an order in which each job comes after those that it needs."""
+
+    suite: Suite
+    jobs: tuple[Job, ...]
+    draws: dict[str, Draw] = {}
+    """In a suite with `train_seeds`: which encoder and training seed each label in the jobs' names stands for. The
+    label is `simcse-mini[seed=1]`, or `simcse-mini` where 1 is the encoder's own seed. Encoders that rbench does not
+    train are not in it."""
+    texts: bool = True
+    """Whether the RUN keeps texts. In a RUN that was begun without texts, or stripped of them, no job writes any."""
+
+    def draw(self, label: str) -> Draw:
+        """Return the encoder and training seed that a label stands for."""
+        return self.draws.get(label, Draw(encoder=label))
+
+    @property
+    def attacks(self) -> list[Job]:
+        """The attacks on test texts that tables, claims and conditions are about.
+
+        Where a suite asks for attacks, one that only makes an adversarial set of another victim, attack or seed is none
+        of them.
+        """
+        every = [job for job in self.jobs if job.attacking is not None and job.attacking.split == "test"]
+        if not self.suite.attacks:
+            return every
+        of_sets = {key for job in self.jobs if job.measuring and job.measuring.set for key in job.needs.values()}
+        return [job for job in every if job.key not in of_sets or self._asks_for(job)]
+
+    def _asks_for(self, attack: Job) -> bool:
+        """Whether the suite's own lists name the encoder, task, strategy, attack and seed of an attack."""
+        assert attack.attacking is not None
+        (label, task, strategy, name), suite = attack.parts, self.suite
+        draw = self.draw(label)
+        tuned = {one.label for one in suite.finetune}
+        return (
+            draw.encoder in suite.lineup
+            and draw.train_seed in (None, *suite.train_seeds)
+            and task in suite.tasks
+            and (strategy in tuned or attack.attacking.task.kind == "sts")
+            and name in {one.label for one in suite.attacks}
+            and attack.seed in suite.seeds
+        )
+
+    def job(self, key: str) -> Job:
+        """Return the job with this key. Raises KeyError where there is none."""
+        for job in self.jobs:
+            if job.key == key:
+                return job
+        raise KeyError(key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specs:
+    """The specs of all that a suite names. Loading finds them, and a plan is made of them."""
+
+    encoders: Mapping[str, EncoderSpec]
+    """The suite's encoders with their draws, their bases, and those that serve as a resource or in training."""
+    tasks: Mapping[str, TaskSpec]
+    """The suite's tasks, those of `evaluate`, training corpora, and the tasks to select training steps by."""
+    attacks: Mapping[str, AttackSpec]
+    """By label, `bertattack[max_words=10]`."""
+    resources: ResourceProfile
+    models: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Names of the further models that an encoder's training needs (a generator), by encoder and option."""
+    strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
+    """What fine-tuning strategies need, by label."""
+    tuning: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
+    """The strategies that make victims, by task. A task that is not in it has all strategies of the suite."""
+    building: Mapping[str, MeasureNeeds] = field(default_factory=dict)
+    """The measures under `build`, by label."""
+    measures: Mapping[str, MeasureNeeds] = field(default_factory=dict)
+    """The measures under `evaluate`, by label."""
+    sets: Mapping[str, tuple[AskedSet, ...]] = field(default_factory=dict)
+    """The sets that victims classify, by task: contrast sets, then adversarial sets."""
+    victims: Mapping[str, VictimSpec] = field(default_factory=dict)
+    """The classifiers that exist, by name, in the suite's order."""
+    draws: Mapping[str, Draw] = field(default_factory=dict)
+    """The encoder and training seed of each label, in a suite with `train_seeds`; see `Plan.draws`."""
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """These specs, by the names of the fields."""
+        return {one.name: getattr(self, one.name) for one in fields(Specs)}
+
+
+def keyed(value: Any) -> Any:
+    """Return what of a value enters a key, as JSON: without titles, notes, and fields that have no effect."""
+    if isinstance(value, Named):
+        return {k: keyed(v) for k, v in value if k not in value.COSMETIC | value.without_effect()}
+    if isinstance(value, Strict):
+        return {k: keyed(v) for k, v in value if k not in value.without_effect()}
+    if isinstance(value, BaseModel):
+        return {k: keyed(v) for k, v in value}
+    if isinstance(value, Mapping):
+        return {str(k): keyed(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [keyed(v) for v in value]
+    return value
+
+
+def content_key(value: Any) -> str:
+    """Hash a value's content into 64 hex digits. They are the same on every machine and ignore titles and key order.
+
+    Raises SuiteError for a number that is infinite or NaN, which JSON does not have, and says where it is.
+    """
+    content = keyed(value)
+    try:
+        text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        wrong = [(place, number) for place, number in _numbers(content, ()) if not math.isfinite(number)]
+        if not wrong:
+            raise
+        place, number = wrong[0]
+        raise SuiteError(f"`{'.'.join(place)}` is {number}, which is no number that can be set") from error
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _numbers(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
+    if isinstance(value, float):
+        yield place, value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(item, (*place, str(key)))

@@ -1,8 +1,13 @@
-"""A suite, with the keys of its YAML file: what to run."""
+"""A suite, with the keys of its YAML file: what to run; and the sets of texts that its victims classify as they are.
+
+An adversarial set holds test texts that one attack changed against one victim. A set lies in a data folder or in a
+folder of its own, or an attack of the same RUN makes it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
@@ -21,8 +26,9 @@ from rbench.spec.common import (
     Split,
     Stored,
     Strict,
+    TaskKind,
 )
-from rbench.spec.entries import Training
+from rbench.spec.entries import ContrastSpec, Training
 from rbench.spec.victims import victim_name
 
 ADVERSARIAL: Literal["adversarial"] = "adversarial"
@@ -360,3 +366,77 @@ class Suite(Strict):
         if isinstance(self.num_examples, dict):
             return self.num_examples.get(task, self.num_examples.get("default", 1000))
         return self.num_examples
+
+
+class AdversarialSet(Strict):
+    """Says which adversarial texts a set holds. It never holds the place of the set."""
+
+    name: str
+    encoder: str
+    """Label of the encoder of the victim that was attacked."""
+    finetune: str
+    """Label of the victim's fine-tuning strategy."""
+    attack: str
+    """Label of the attack."""
+    seed: Count
+    """Seed of the victim, of the sample of test texts and of the attack."""
+    victim: str | None = None
+    """Key of the fine-tuning that made the victim. None: the set is made in the same RUN, and the job needs its attack.
+    """
+
+    def without_effect(self) -> frozenset[str]:
+        return frozenset({"victim"}) if self.victim is None else frozenset()
+
+
+class SetFile(Strict):
+    """The file `rbench.json` of a set that `rbench build adversarial` wrote. The texts lie beside it, as parquet."""
+
+    format: Literal[1] = 1
+    task: str
+    kind: TaskKind
+    columns: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    """Names of the classes; empty for an STS task."""
+    encoder: str
+    finetune: str
+    attack: str
+    seed: Count
+    victim: str
+    """Key of the fine-tuning that made the victim."""
+    job: str
+    """Key of the attack."""
+    only: Literal["all", "attacked", "successes"]
+    """Which examples are rows: all, those that were attacked, or those with which the attack succeeded."""
+    counts: dict[str, int]
+    """How many rows there are (`rows`), and of all attacked examples how many have which status (`succeeded`, `failed`,
+    `skipped`, `errored`) and how many there are (`total`)."""
+    fingerprint: str
+    """Content hash of the rows, 64 hex digits."""
+
+    def named(self, name: str) -> AdversarialSet:
+        """Return what a job's specification says of the set."""
+        own = {key: getattr(self, key) for key in ("encoder", "finetune", "attack", "seed", "victim")}
+        return AdversarialSet(name=name, **own)
+
+
+class AskedSet(Strict):
+    """A set that the victims of one task of a suite classify."""
+
+    needs: MeasureNeeds
+    """The measure that scores the victims on it."""
+    set: ContrastSpec | AdversarialSet
+    folder: Path | None = None
+    """Where an adversarial set lies; None: an attack of the same RUN makes it."""
+    strategy: Choice | None = None
+    """How the victim is fine-tuned that the RUN attacks to make the set; None: clean."""
+    fingerprint: str | None = None
+    """Content hash of its rows; None: they are not read yet, or the RUN makes them."""
+
+    @property
+    def made(self) -> bool:
+        """Whether an attack of the same RUN makes it."""
+        return isinstance(self.set, AdversarialSet) and self.folder is None
+
+    def with_rows(self, fingerprint: str) -> AskedSet:
+        """Return the set with the content hash of its rows."""
+        return self.model_copy(update={"fingerprint": fingerprint})

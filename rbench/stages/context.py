@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import JobError
-from rbench.load.adversarial import AskedSet
 from rbench.load.code import Module
 from rbench.plan.rows import Rows
 from rbench.progress import Progress
-from rbench.spec import ContrastSpec, EncoderSpec, Plan, Provenance, ResourceProfile, Split, TaskSpec, VictimSpec
+from rbench.spec import AskedSet, Plan, Provenance, Specs, Split, TaskSpec
 from rbench.storage.runs import Store
 from rbench.storage.team import Team
 from rbench.storage.weights import WeightCache
 from rbench.system.located import Places
 from rbench.system.one_slot_cache import OneSlotCache
-from rbench.tasks import ContrastData, TaskData
+from rbench.tasks import SetData, TaskData
 
 Source = Callable[..., Provenance]
 """Makes the provenance of a record. Its keyword arguments are the fields that the stage adds."""
@@ -29,22 +28,21 @@ def changed(name: str) -> JobError:
     return JobError(f"the data of {name} changed while the run was under way; run the command again")
 
 
-@dataclasses.dataclass
-class Context:
-    """What the jobs of one run share: places of inputs, stores for results, and what is loaded at the moment."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context(Specs):
+    """What the jobs of one run share: what the suite names, where it lies, stores, and what is loaded at the moment.
+
+    Texts of the sets that are there (`sets`) are kept out of the training rows. `victims` have the paths and headers
+    that jobs lack.
+    """
 
     plan: Plan
     store: Store
     team: Team
     """The processes that run these jobs, this one included."""
     cache: WeightCache
-    encoders: Mapping[str, EncoderSpec]
-    tasks: Mapping[str, TaskSpec]
-    resources: ResourceProfile
     modules: Mapping[tuple[str, str], Module]
     """Modules by kind and name, each as it was when the run was planned."""
-    contrast: Mapping[str, tuple[ContrastSpec, ...]]
-    """The contrast sets that victims are evaluated on, by task. Their texts are kept out of the training rows."""
     rows: Rows
     """Gives the rows that planning read. Reads them again if their files changed since."""
     places: Places
@@ -57,14 +55,10 @@ class Context:
     """The folder for files of training trackers."""
     report_to: tuple[str, ...] = ()
     """Names of trackers, as in transformers."""
-    adversarial: Mapping[str, tuple[AskedSet, ...]] = dataclasses.field(default_factory=dict)
-    """The adversarial sets that victims are evaluated on, by task. Those in folders are kept out of training rows."""
-    victims: Mapping[str, VictimSpec] = dataclasses.field(default_factory=dict)
-    """The classifiers that exist, by name, with the paths and headers that jobs lack."""
     network: OneSlotCache[Any] = dataclasses.field(default_factory=OneSlotCache)
     """The encoder or victim of the last evaluation, kept in case the next one needs the same."""
     _tasks: dict[str, TaskData] = dataclasses.field(default_factory=dict)
-    _sets: dict[str, ContrastData] = dataclasses.field(default_factory=dict)
+    _sets: dict[tuple[str, str], SetData] = dataclasses.field(default_factory=dict)
 
     def data(self, task: TaskSpec, fingerprint: str, split: Split | None = None) -> TaskData:
         """Return the task's rows. Raises JobError unless they (or those of `split`) have the planned fingerprint."""
@@ -76,13 +70,13 @@ class Context:
     def task(self, spec: TaskSpec) -> TaskData:
         """Return the task's rows as they are when a job first asks. Does not compare them with the plan."""
         if spec.name not in self._tasks:
-            sets = [self.contrast_set(one, spec) for one in self.contrast.get(spec.name, ())]
-            folders = (one.folder for one in self.adversarial.get(spec.name, ()) if one.folder is not None)
-            self._tasks[spec.name] = self.rows.task(spec, sets, [self.rows.adversarial(one, spec) for one in folders])
+            sets = [self.set(one, spec) for one in self.sets.get(spec.name, ()) if not one.made]
+            self._tasks[spec.name] = self.rows.task(spec, sets)
         return self._tasks[spec.name]
 
-    def contrast_set(self, spec: ContrastSpec, task: TaskSpec) -> ContrastData:
-        """Return the bundles of a contrast set as they are when a job first asks. Does not compare with the plan."""
-        if spec.name not in self._sets:
-            self._sets[spec.name] = self.rows.contrast(spec, task)
-        return self._sets[spec.name]
+    def set(self, asked: AskedSet, task: TaskSpec) -> SetData:
+        """Return the rows of a set as they are when a job first asks. Does not compare them with the plan."""
+        of = task.name, asked.set.name
+        if of not in self._sets:
+            self._sets[of] = self.rows.set(asked, task)
+        return self._sets[of]

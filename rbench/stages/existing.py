@@ -5,9 +5,8 @@ from __future__ import annotations
 from rbench import score
 from rbench.spec import Job, Record, Score, VictimJob
 from rbench.stages.context import Context, Source
-from rbench.stages.inputs import Inputs
-from rbench.stages.parts import by_part, part_counts
-from rbench.stages.victims import opened
+from rbench.stages.inputs import Inputs, opened
+from rbench.stages.parts import by_part, counting, part_counts
 
 
 def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -> Record:
@@ -26,14 +25,8 @@ def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -
     victim = opened(inputs, place, context.victims[spec.victim.name], spec.task, context, forgiving=True)
     split = "validation" if data.sizes.get("validation") else "test"
     rows = sample_split(data, split, spec.max_validation, job.seed)
-    done = 0
-
-    def progress(count: int) -> None:
-        nonlocal done
-        done += count
-        context.progress.update(done, len(rows), f"{split}: {len(rows)} texts")
-
-    found = classify(victim, [row.texts for row in rows], progress=progress)
+    told = counting(context.progress.update, split, len(rows))
+    found = classify(victim, [row.texts for row in rows], progress=told)
     parted = by_part(victim, data, context.progress.update) if spec.task.parts else ()
     inputs.check()
     answered = [(int(one), row.label) for one, row in zip(found.labels, rows, strict=True) if one >= 0]

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rbench.errors import JobError
 from rbench.measures._context import Asked, EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext
-from rbench.spec import AS_IS, Job, MeasureJob, Outcome, Record
+from rbench.spec import AS_IS, AdversarialSet, Job, MeasureJob, Outcome, Record
 from rbench.stages.context import Context, Source
-from rbench.stages.inputs import Inputs, own
-from rbench.stages.sets import kept_out, opened_set
-from rbench.stages.victims import victim_hash, victim_of
+from rbench.stages.inputs import Inputs, own, victim_hash, victim_of
 from rbench.storage.weights import weights_hash
+from rbench.tasks import SetData, adversarial
 
 if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
@@ -103,13 +102,13 @@ def _encoder(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Gi
 
 def _victim(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
     """Open a victim, and the set that it classifies."""
-    found = opened_set(job, spec, context)
+    found = _opened_set(job, spec, context)
     data = context.task(spec.task) if found is not None else context.data(spec.task, spec.data_fingerprint, spec.split)
     given = VictimContext(
         task=spec.task,
         seed=job.seed,
         victim=victim_of(inputs, spec.task, context),
-        set=found.content if found is not None else None,
+        set=found,
         rows=data.split,
         splits=tuple(data.sizes),
         progress=context.progress.update,
@@ -119,7 +118,38 @@ def _victim(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Giv
         own = {"dataset_fingerprint": found.fingerprint} if found is not None else {}
         return {**own, "weights_hash": victim_hash(inputs)}
 
-    return Given(given, evidence, lambda: kept_out(job, spec, context))
+    return Given(given, evidence, lambda: _kept_out(job, spec, context))
+
+
+def _opened_set(job: Job, spec: MeasureJob, context: Context) -> SetData | None:
+    """Return the set of a job, which planning found or an attack of the RUN makes; None where the job has none.
+
+    Raises JobError where it is no longer the planned one.
+    """
+    if spec.set is None:
+        return None
+    if "attack" in job.needs:
+        assert isinstance(spec.set, AdversarialSet)
+        attack = context.plan.job(job.needs["attack"])
+        rows = [adversarial.row_of(outcome) for outcome in adversarial.kept(context.store.outcomes(attack))]
+        if not rows:
+            raise JobError(f"{attack.name} has no outcome to make a set of: all of its examples errored")
+        return adversarial.set_of(spec.set, spec.task, rows, attack.name)
+    asked = next(one for one in context.sets[spec.task.name] if one.set == spec.set)
+    found = context.set(asked, spec.task)
+    if found.fingerprint != spec.data_fingerprint:
+        raise JobError(f"{asked.folder or asked.set.name} changed while the run was under way; run the command again")
+    return found
+
+
+def _kept_out(job: Job, spec: MeasureJob, context: Context) -> dict[str, int]:
+    """Count the rows that a set kept out of the victim's training and out of its validation."""
+    trained = context.plan.job(job.needs["victim"]).tuning
+    if trained is None or spec.set is None:
+        return {}  # nobody knows on what a classifier that exists was trained
+    dropped = context.data(spec.task, trained.data_fingerprint).dropped
+    reasons = {split: f"{split}: also in {spec.set.name}" for split in ("train", "validation")}
+    return {f"{split}_kept_out": dropped.get(reason, 0) for split, reason in reasons.items()}
 
 
 def _training(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:

@@ -1,7 +1,7 @@
 """Reads tables from users' files: CSV, TSV, JSON, JSON Lines, parquet, and folders of the datasets library.
 
 `open_place` reads a file, or a folder with one table for each split. Every row keeps its place (`file:line`), and a
-file that could be read in a wrong way is refused. Which column means what is decided elsewhere (`rbench.load.tables`).
+file that could be read in a wrong way is refused. Which column means what is decided elsewhere (`rbench.load.tasks`).
 """
 
 from __future__ import annotations

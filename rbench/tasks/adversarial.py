@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from rbench.errors import ResourceError
-from rbench.load.adversarial import ABOUT as ABOUT
-from rbench.load.adversarial import read_about
-from rbench.spec import Outcome, SetFile, Status, TaskSpec
-from rbench.tasks.clean import Example, Reserved, key
+from rbench.load.sets import ABOUT as ABOUT
+from rbench.load.sets import read_about
+from rbench.spec import AdversarialSet, Outcome, SetFile, Status, TaskSpec
+from rbench.tasks.clean import Example, Reserved, SetData, key
 from rbench.tasks.data import content_hash
 
 DATA = Path("data") / "test-00000-of-00001.parquet"
@@ -54,27 +53,6 @@ class AdversarialRow(NamedTuple):
     def changed(self) -> bool:
         """Whether the attack succeeded, so that the row's texts are the perturbed ones."""
         return self.status == "succeeded"
-
-
-@dataclass(frozen=True)
-class AdversarialData:
-    """A set that was read from a folder."""
-
-    about: SetFile
-    folder: Path
-    rows: tuple[AdversarialRow, ...] = field(repr=False)
-    reserved: Reserved = field(repr=False)
-    """What a victim that is evaluated on the set may not be trained on: its originals and its changed texts."""
-
-    @property
-    def files(self) -> list[Path]:
-        """The files that it was read from."""
-        return files_of(self.folder)
-
-    @property
-    def fingerprint(self) -> str:
-        """Content hash of the rows."""
-        return self.about.fingerprint
 
 
 def original_column(column: str) -> str:
@@ -112,12 +90,12 @@ def fingerprint_of(rows: Sequence[AdversarialRow]) -> str:
     return content_hash({"test": [Example(r.id, (r.status, *r.original, *r.texts), r.label) for r in rows]})
 
 
-def files_of(folder: Path) -> list[Path]:
+def files_of(folder: Path) -> tuple[Path, ...]:
     """Return the files of a folder that a set is read from."""
-    return [folder / ABOUT, folder / DATA]
+    return folder / ABOUT, folder / DATA
 
 
-def open_set(folder: Path, task: TaskSpec) -> AdversarialData:
+def open_set(folder: Path, task: TaskSpec) -> SetData:
     """Read a set of `task`.
 
     Raises:
@@ -133,10 +111,17 @@ def open_set(folder: Path, task: TaskSpec) -> AdversarialData:
             f"{path} does not match {folder / ABOUT}: its rows are not those that were written. Write the set again: "
             "rbench build adversarial."
         )
+    origin = f"set of {len(rows)} rows in {folder}"
+    return set_of(about.named(folder.resolve().name), task, rows, origin, files_of(folder))
+
+
+def set_of(
+    named: AdversarialSet, task: TaskSpec, rows: Sequence[AdversarialRow], origin: str, files: tuple[Path, ...] = ()
+) -> SetData:
+    """Return rows as a set. Neither its originals nor its changed texts may be in the training of victims."""
     texts = {texts for row in rows for texts in (row.original, row.texts)}
-    return AdversarialData(
-        about, folder, rows, Reserved(folder.resolve().name, frozenset(key(task, one) for one in texts))
-    )
+    reserved = Reserved(named.name, frozenset(key(task, one) for one in texts))
+    return SetData(named, origin, fingerprint_of(rows), tuple(rows), reserved, files)
 
 
 def _values(path: Path) -> list[dict[str, Any]]:

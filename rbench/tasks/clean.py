@@ -24,10 +24,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rbench.errors import ResourceError
-from rbench.spec import TaskSpec
+from rbench.spec import AdversarialSet, ContrastSpec, TaskSpec
 from rbench.tabular import check_unicode, text_of_label
 
 EXAMPLES_OF_WHERE = 5
@@ -101,6 +102,30 @@ class Reserved:
     def has(self, example: Example, key: bytes) -> bool:
         """Return whether an example, whose key is `key`, is kept out of training."""
         return key in self.keys or any(normalised(example.texts[i]) in texts for i, texts in self.shared.items())
+
+
+@dataclass(frozen=True)
+class SetData:
+    """A set of texts that victims classify as they are, as it was read.
+
+    `counts` says what there is of which kind. `dropped` counts rows that were left out by reason, `where` has the first
+    few of their places.
+    """
+
+    set: ContrastSpec | AdversarialSet
+    origin: str
+    """Where the rows are from, for people."""
+    fingerprint: str
+    """Content hash of the rows."""
+    rows: tuple[Any, ...] = field(repr=False)
+    """`contrast.Bundle`s of a contrast set, `adversarial.AdversarialRow`s of an adversarial set."""
+    reserved: Reserved = field(repr=False)
+    """What a victim that is evaluated on the set may not be trained on."""
+    files: tuple[Path, ...] = ()
+    """The files that it was read from."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    where: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 class Columns(NamedTuple):

@@ -16,20 +16,26 @@ A row is left out, and counted, where one of its two labels is not one of the ta
 rows) or a text is empty. Some edits keep the label, are the original's text again, or repeat an edit of the bundle.
 They stay in, as published, and are counted. Where a set names clusters, bundles whose first rows have the same value
 there are one cluster.
+
+A contrast set names its columns in its own way. For each column of the task, `original` and `perturbed` of its spec
+have a template: the name of a column of the set, or a text with such names in braces, `{premise} {hypothesis}`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rbench.errors import ResourceError
 from rbench.spec import ContrastSpec, TaskSpec
-from rbench.tasks.clean import Columns, Dropped, Example, Reserved, Row, example, key, normalised
-from rbench.tasks.contrast_rows import filled, numbered_rows, side_of
+from rbench.tabular import check_unicode
+from rbench.tasks import lines, local
+from rbench.tasks.clean import Columns, Dropped, Example, Reserved, Row, SetData, example, key, normalised
 from rbench.tasks.data import content_hash
+
+_PART = re.compile(r"\{(\w+)\}")
 
 
 class Bundle(NamedTuple):
@@ -47,51 +53,92 @@ class Bundle(NamedTuple):
         return (self.original, *self.edits)
 
 
-@dataclass(frozen=True)
-class ContrastData:
-    """A contrast set that was read. `dropped` counts rows by reason, `where` has the first few of their places."""
-
-    spec: ContrastSpec
-    origin: str
-    fingerprint: str
-    dropped: dict[str, int]
-    where: dict[str, list[str]]
-    bundles: tuple[Bundle, ...] = field(repr=False)
-    reserved: Reserved = field(repr=False)
-    """What a victim that is evaluated on the set may not be trained on."""
-    counts: dict[str, int]
-    """How many bundles and edits there are, and how many edits of which kind."""
-
-    @property
-    def texts(self) -> int:
-        """How many texts (or pairs of texts) are classified."""
-        return sum(1 + len(bundle.edits) for bundle in self.bundles)
-
-
-def open_contrast(spec: ContrastSpec, task: TaskSpec, data_path: Sequence[Path] = ()) -> ContrastData:
+def open_contrast(spec: ContrastSpec, task: TaskSpec, data_path: Sequence[Path] = ()) -> SetData:
     """Read a contrast set of `task`: generated, or from the first folder of `data_path` that has its file.
 
     Raises:
         ResourceError: there is no such file (the message says where it was looked for and where the set was
             published), a row lacks a column, two rows have the same id, or no row has two labels of the task.
     """
-    origin, rows = numbered_rows(spec, data_path)
+    path = None if spec.generator is not None else _find(spec, data_path)
     dropped = Dropped()
-    pairs = _pairs(spec, task, rows, dropped)
+    pairs = _pairs(spec, task, _identified(spec, _read(spec, path)), dropped)
     if not pairs:
         reasons = ", ".join(f"{n} {reason}" for reason, n in dropped.counts.items()) or "it has no rows"
         raise ResourceError(f"contrast set `{spec.name}`: nothing is left of it ({reasons})")
     bundles = _bundles(spec, task, pairs)
-    return ContrastData(
-        spec=spec,
-        origin=origin,
+    return SetData(
+        set=spec,
+        origin=f"generated ({spec.generator})" if path is None else f"local {path.parent}",
+        files=() if path is None else (path,),
         fingerprint=content_hash({_decides(bundle): bundle.members for bundle in bundles}),
-        dropped=dict(dropped.counts),
-        where=dropped.places,
-        bundles=bundles,
+        rows=bundles,
         reserved=_reserved(spec, task, pairs, bundles),
         counts=_counts(task, bundles),
+        dropped=dict(dropped.counts),
+        where=dropped.places,
     )
+
+
+def locate_contrast(spec: ContrastSpec, data_path: Sequence[Path] = ()) -> str:
+    """Say where `open_contrast` would take the rows from, as a text for people.
+
+    Raises:
+        ResourceError: no folder of `data_path` has the set's file.
+    """
+    return f"generated ({spec.generator})" if spec.generator is not None else f"file {_find(spec, data_path)}"
+
+
+def files_of(spec: ContrastSpec, data_path: Sequence[Path]) -> list[Path]:
+    """Return the set's file in the first folder that has it; none where rows are generated or no folder has it."""
+    paths = (path for root in data_path if spec.local for path in local.source_files(root, spec.local))
+    found = next((path for path in paths if path.is_file()), None)
+    return [found] if found is not None else []
+
+
+def _find(spec: ContrastSpec, data_path: Sequence[Path]) -> Path:
+    """The set's file in the first folder that has it."""
+    assert spec.local is not None
+    if found := files_of(spec, data_path):
+        return found[0]
+    looked = ", ".join(str(path) for path in data_path) or "the data path, which is empty"
+    columns = dict.fromkeys(
+        name for side in (spec.original, spec.perturbed) for template in side.values() for name in _names(template)
+    )
+    published = f"It was published as {spec.source}. " if spec.source else ""
+    raise ResourceError(
+        f"contrast set `{spec.name}`: no {local.file_of(spec.local)} in {looked}; rbench knows no data set on the hub "
+        f"that has it. {published}Put it as JSON Lines, one pair of "
+        f"an original and an edit a line (columns {', '.join((spec.id, *columns))}), into a folder DIR and pass "
+        "--data DIR or set RBENCH_DATA=DIR."
+    )
+
+
+def _read(spec: ContrastSpec, path: Path | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield place and values of each row of the set's file, or of its generator."""
+    if path is not None:
+        yield from ((f"{path}:{number}", values) for number, values in lines.read(path))
+        return
+    from rbench import mini
+
+    made = mini.contrast_rows(str(spec.generator))
+    yield from ((f"generated ({spec.generator}) row {i}", row) for i, row in enumerate(made))
+
+
+def _identified(spec: ContrastSpec, read: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
+    """Rows with their ids; a row without one gets its number. Predictions are stored by id, so ids must differ."""
+    seen: dict[str, str] = {}
+    for number, (where, values) in enumerate(read):
+        given = values.get(spec.id)
+        name = f"row {number}" if given is None else str(given)
+        check_unicode(name, f"{where}: contrast set `{spec.name}`: `{spec.id}`")
+        if name in seen:
+            raise ResourceError(
+                f"{where}: contrast set `{spec.name}`: `{spec.id}` is {name!r}, as at {seen[name]}; give each row one "
+                "of its own, or none (rows of one original are a bundle whatever they are called)"
+            )
+        seen[name] = where
+        yield Row(name, where, values)
 
 
 class _Pair(NamedTuple):
@@ -110,13 +157,13 @@ def _pairs(spec: ContrastSpec, task: TaskSpec, rows: Iterable[Row], dropped: Dro
     columns = Columns.of(task, {})
     pairs = []
     for row in rows:
-        original, edit = (example(task, columns, side_of(spec, row, side)) for side in ("original", "perturbed"))
+        original, edit = (example(task, columns, _side_of(spec, row, side)) for side in ("original", "perturbed"))
         if isinstance(original, str) or isinstance(edit, str):
             dropped.add(original if isinstance(original, str) else str(edit), row.where)
             continue
-        cluster = None if spec.cluster is None else filled(spec, row, spec.cluster)
+        cluster = None if spec.cluster is None else _filled(spec, row, spec.cluster)
         shared = {
-            task.columns.index(column): [normalised(str(filled(spec, row, template))) for template in templates]
+            task.columns.index(column): [normalised(str(_filled(spec, row, template))) for template in templates]
             for column, templates in spec.shares.items()
         }
         pairs.append(_Pair(original, edit, cluster, shared))
@@ -159,7 +206,7 @@ def _decides(bundle: Bundle) -> str:
 
 
 def _counts(task: TaskSpec, bundles: Sequence[Bundle]) -> dict[str, int]:
-    """`ContrastData.counts`."""
+    """`SetData.counts`."""
     edits = [(bundle.original, edit) for bundle in bundles for edit in bundle.edits]
     changed = sum(original.label != edit.label for original, edit in edits)
     distinct = [{key(task, edit.texts) for edit in bundle.edits} for bundle in bundles]
@@ -173,3 +220,34 @@ def _counts(task: TaskSpec, bundles: Sequence[Bundle]) -> dict[str, int]:
         "edits_same_text": sum(key(task, original.texts) == key(task, edit.texts) for original, edit in edits),
         "edits_repeated": len(edits) - sum(map(len, distinct)),
     }
+
+
+def _side_of(spec: ContrastSpec, row: Row, side: str) -> Row:
+    """The `original` or the `perturbed` side of a row, under the task's names of columns."""
+    names: Mapping[str, str] = getattr(spec, side)
+    suffix = ":original" if side == "original" else ""
+    return Row(row.id + suffix, row.where, {name: _filled(spec, row, template) for name, template in names.items()})
+
+
+def _filled(spec: ContrastSpec, row: Row, template: str) -> Any:
+    """What a template gives for a row: the value of a column, or a text with columns filled in.
+
+    Raises:
+        ResourceError: the row lacks a column.
+    """
+    missing = [name for name in _names(template) if name not in row.values]
+    if missing:
+        has = ", ".join(row.values)
+        raise ResourceError(
+            f"{row.where}: contrast set `{spec.name}` needs a column `{missing[0]}`; this row has {has}"
+        )
+    if "{" not in template:
+        return row.values[template]
+    if any(row.values[name] is None for name in _names(template)):
+        return None
+    return _PART.sub(lambda part: str(row.values[part[1]]), template)
+
+
+def _names(template: str) -> list[str]:
+    """The columns that a template needs."""
+    return _PART.findall(template) if "{" in template else [template]

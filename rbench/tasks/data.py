@@ -6,14 +6,15 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rbench.errors import ResourceError
 from rbench.spec import HubData, TaskSpec
+from rbench.tabular import files_of
 from rbench.tasks import lines, local, online, parts, tables
 from rbench.tasks.clean import Columns, Example, Reserved, Row, SplitColumns, clean
-from rbench.tasks.subsets import subsets_of
 
 logger = logging.getLogger("rbench")
 
@@ -107,7 +108,7 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
     Raises:
         ResourceError: there is no data (says where it looked and how to get it), or it is unreadable (says where).
     """
-    origin, columns, rows = _rows(spec, data_path)
+    origin, columns, rows = _source(spec, data_path).read()
     examples, dropped = clean(spec, columns, rows, reserved)
     for reason, count in dropped.counts.items():
         logger.info("task %s: %d rows left out, %s: %s", spec.name, count, reason, ", ".join(dropped.places[reason]))
@@ -124,50 +125,78 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
     )
 
 
-def _rows(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, SplitColumns, Mapping[str, Sequence[Row]]]:
-    """Return a description of where the rows come from, the meaning of their columns, and the rows by split."""
-    if spec.generator is not None:
-        return f"generated ({spec.generator})", Columns.of(spec, {}), _generated(spec)
-    if spec.local is not None and spec.local.file is not None:
-        if not tables.is_corpus(spec):
-            origin, rows = tables.read(spec, data_path)
-            return origin, tables.columns(spec), rows
-        path = lines.find(spec.local.file, data_path)
-        return f"file {path.name}", Columns.of(spec, spec.local.columns), {"train": lines.corpus(path)}
-    if spec.parts:
-        origin, parted = parts.read(spec, data_path)
-        return origin, Columns.of(spec, {}), parted
-    found = local.find(spec, data_path)
-    if found is not None:
-        root, layout = found
-        columns = Columns.of(spec, spec.local.columns if spec.local else {})
-        rows = local.read(spec, root, layout)
-        if spec.has_numbers_as_labels:  # ids from 0 would lose one label and shift the others
-            rows = tables.with_known_labels(spec, rows)
-        return local.describe(root, layout), columns, rows
-    answers = _from_hub(spec, data_path, online.read)
-    return (
-        _told([(source, origin) for source, (origin, _) in answers]),
-        {name: Columns.of(spec, source.columns, source.label_map) for source, (_, there) in answers for name in there},
-        {name: rows for _, (_, there) in answers for name, rows in there.items()},
-    )
-
-
 def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
     """Describe where `open_task` would take the data from, for people. Nothing is read or downloaded.
 
     Raises:
         ResourceError: there is no data (says where it looked and how to get it).
     """
+    return _source(spec, data_path).locate()
+
+
+def files_of_task(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
+    """Return the files of a task's rows. The list is empty where rows are generated or come from the hub.
+
+    Raises:
+        ResourceError: the task is a corpus file or a table, and it is not there.
+    """
+    return _source(spec, data_path).files()
+
+
+_Read = tuple[str, SplitColumns, Mapping[str, Sequence[Row]]]
+"""A description of where rows come from, the meaning of their columns, and the rows by split."""
+
+
+class _Source(NamedTuple):
+    """Where the rows of a task are. Rows are read, and the hub is asked, when a field is called."""
+
+    locate: Callable[[], str]
+    files: Callable[[], list[Path]]
+    read: Callable[[], _Read]
+
+
+def _source(spec: TaskSpec, data_path: Sequence[Path]) -> _Source:
+    """Return the first that a task has: a generator, a corpus file, a table, parts, a local copy, data of the hub."""
     if spec.generator is not None:
-        return f"generated ({spec.generator})"
+        made = f"generated ({spec.generator})"
+        return _Source(lambda: made, list, lambda: (made, Columns.of(spec, {}), _generated(spec)))
     if spec.local is not None and spec.local.file is not None:
-        corpus = tables.is_corpus(spec)
-        return f"file {lines.find(spec.local.file, data_path)}" if corpus else f"table {tables.find(spec, data_path)}"
+        if not tables.is_corpus(spec):
+            where = tables.find(spec, data_path)
+            return _Source(lambda: f"table {where}", lambda: files_of(where), lambda: tables.read(spec, where))
+        path, of = lines.find(spec.local.file, data_path), Columns.of(spec, spec.local.columns)
+        named = f"file {path.name}"
+        return _Source(lambda: f"file {path}", lambda: [path], lambda: (named, of, {"train": lines.corpus(path)}))
     if spec.parts:
-        return parts.locate(spec, data_path)
+        return _Source(
+            lambda: parts.locate(spec, data_path),
+            lambda: [path for part in spec.parts for path in parts.files(part, data_path)],
+            lambda: parts.read(spec, data_path),
+        )
     found = local.find(spec, data_path)
-    return local.describe(*found) if found is not None else _told(_from_hub(spec, data_path, online.locate))
+    if found is None:
+        return _Source(lambda: _told(_from_hub(spec, data_path, online.locate)), list, lambda: _on_hub(spec, data_path))
+    root, layout = found
+    return _Source(
+        lambda: local.describe(root, layout), lambda: local.files(root, layout), lambda: _local(spec, root, layout)
+    )
+
+
+def _local(spec: TaskSpec, root: Path, layout: local.Layout) -> _Read:
+    columns = Columns.of(spec, spec.local.columns if spec.local else {})
+    rows = local.read(spec, root, layout)
+    if spec.has_numbers_as_labels:  # ids from 0 would lose one label and shift the others
+        rows = tables.with_known_labels(spec, rows)
+    return local.describe(root, layout), columns, rows
+
+
+def _on_hub(spec: TaskSpec, data_path: Sequence[Path]) -> _Read:
+    answers = _from_hub(spec, data_path, online.read)
+    return (
+        _told([(source, origin) for source, (origin, _) in answers]),
+        {name: Columns.of(spec, source.columns, source.label_map) for source, (_, there) in answers for name in there},
+        {name: rows for _, (_, there) in answers for name, rows in there.items()},
+    )
 
 
 def _told(origins: Sequence[tuple[HubData, str]]) -> str:
@@ -196,13 +225,7 @@ def _generated(spec: TaskSpec) -> dict[str, list[Row]]:
     from rbench import mini
 
     generator = str(spec.generator)
-    return {
-        split: [
-            Row(f"{split}:{number}", f"{generator} {split} row {number}", row)
-            for number, row in enumerate(mini.rows(generator, split))
-        ]
-        for split in mini.splits(generator)
-    }
+    return {split: parts.generated(generator, split) for split in mini.splits(generator)}
 
 
 def content_hash(examples: Mapping[str, Sequence[Example]]) -> str:
@@ -227,4 +250,34 @@ def _not_found(spec: TaskSpec, data_path: Sequence[Path], reason: str) -> str:
     return (
         f"task `{spec.name}`: no complete copy in {looked}; {reason}. "
         f"Put {files} (columns {columns}) into a folder DIR and pass --data DIR or set RBENCH_DATA=DIR."
+    )
+
+
+def subsets_of(spec: TaskSpec, columns: SplitColumns, rows: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, str]]:
+    """Return the subset of each row by its id, for each split whose subsets the task lists.
+
+    A source without a column of subsets, such as the hub's copies, has none: its splits are left out.
+
+    Raises:
+        ResourceError: a row names no subset where others do, or one that the task does not list.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for split, known in spec.subsets.items():
+        column = (columns if isinstance(columns, Columns) else columns[split]).subset if split in rows else ""
+        named = [row for row in rows.get(split, ()) if column in row.values]
+        if named:
+            found[split] = {row.id: _subset(spec, row, column, known) for row in rows[split]}
+    return found
+
+
+def _subset(spec: TaskSpec, row: Row, column: str, known: Mapping[str, int]) -> str:
+    name = row.values.get(column)
+    if isinstance(name, str) and name in known:
+        return name
+    said = "this row names none" if name is None else f"{name!r} is not one of them"
+    near = get_close_matches(str(name), known, n=1)
+    hint = f" (did you mean `{near[0]}`?)" if near else ""
+    raise ResourceError(
+        f"{row.where}: `{column}` must be a subset of task `{spec.name}` ({', '.join(known)}); {said}{hint}. "
+        "Correct the row, or list the subset under `subsets` of the task's file"
     )

@@ -39,17 +39,25 @@ def corpus(path: Path) -> list[Row]:
     return rows
 
 
+def places_of(name: str, data_path: Sequence[Path]) -> tuple[Path, bool, list[Path]]:
+    """Return the path that a task names, whether it may lie below a data folder, and the places where it is looked for.
+
+    An absolute path, or one with `..`, does not.
+    """
+    path = Path(name).expanduser()
+    inside = not path.is_absolute() and ".." not in PurePosixPath(name).parts
+    return path, inside, [path, *(root / path for root in data_path if inside)]
+
+
 def find(name: str, data_path: Sequence[Path]) -> Path:
     """Find the corpus file `name`: a path, or a path below a data folder.
 
     Raises:
         ResourceError: there is no such file; names files in its folder with similar names.
     """
-    path = Path(name).expanduser()
-    inside = not path.is_absolute() and ".." not in PurePosixPath(name).parts
-    for place in (path, *(root / path for root in data_path if inside)):
-        if place.is_file():
-            return place
+    path, inside, places = places_of(name, data_path)
+    if (found := next(filter(Path.is_file, places), None)) is not None:
+        return found
     looked = ", ".join(str(folder) for folder in (path.parent, *(data_path if inside else ())))
     there = [p.name for p in path.parent.iterdir() if p.suffix in TEXT_FILES] if path.parent.is_dir() else []
     close = nearest(path.name, there)

@@ -94,7 +94,7 @@ def read(spec: TaskSpec, root: Path, layout: Layout) -> dict[str, list[Row]]:
         ResourceError: a file is not JSON Lines, or the list of test rows does not fit the data.
     """
     if layout.unsplit is not None:
-        return _divide(spec, root, layout.unsplit)
+        return _divide(root, layout.unsplit)
     named = {name for names in layout.splits.values() for name in names}
     files: dict[Path, list[tuple[int, dict[str, Any]]]] = {}
     rows: dict[str, list[Row]] = {}
@@ -112,6 +112,14 @@ def read(spec: TaskSpec, root: Path, layout: Layout) -> dict[str, list[Row]]:
                 for number in split.kept(name, named, len(read))
             ]
     return rows
+
+
+def files(root: Path, layout: Layout) -> list[Path]:
+    """Return the files of a layout, with the list of test rows if it is there."""
+    paths = [path for source in layout.sources for path in source_files(root, source)]
+    rule = layout.unsplit
+    listed = root / rule.test_rows if rule is not None and rule.test_rows is not None else None
+    return [*paths, *([listed] if listed is not None and listed.is_file() else [])]
 
 
 def describe(root: Path, layout: Layout) -> str:
@@ -146,7 +154,7 @@ def source_files(root: Path, source: str) -> list[Path]:
     return [path]
 
 
-def _divide(spec: TaskSpec, root: Path, rule: Unsplit) -> dict[str, list[Row]]:
+def _divide(root: Path, rule: Unsplit) -> dict[str, list[Row]]:
     (path,) = source_files(root, rule.source)
     read = list(lines.read(path))
     try:

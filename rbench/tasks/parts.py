@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 from rbench.errors import ResourceError
 from rbench.spec import HubData, Part, TaskSpec
 from rbench.tasks import lines, local, online
-from rbench.tasks.clean import Example, Row
+from rbench.tasks.clean import Columns, Example, Row
 
 logger = logging.getLogger("rbench")
 T = TypeVar("T")
 
 
-def read(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, dict[str, list[Row]]]:
-    """Return the origin of a task's rows, for people, and the rows of each split, with the task's own columns.
+def read(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, Columns, dict[str, list[Row]]]:
+    """Return the origin of a task's rows, for people, their columns, which are the task's own, and the rows by split.
 
     Raises:
         ResourceError: no part of a split is there (with the files that would be one), or a file cannot be read.
@@ -32,7 +32,7 @@ def read(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, dict[str, list
     origin, found = _each(spec, data_path, lambda part: _rows(part, data_path))
     for part in spec.parts:
         rows.setdefault(part.split, []).extend(found.get(part.name, ()))
-    return origin, rows
+    return origin, Columns.of(spec, {}), rows
 
 
 def locate(spec: TaskSpec, data_path: Sequence[Path]) -> str:
@@ -88,7 +88,10 @@ class _AbsentError(Exception):
 
 def _rows(part: Part, data_path: Sequence[Path]) -> list[Row]:
     """Return a part's rows, with its name in their ids."""
-    own = _generated(part) or _local(part, data_path) or _from_hub(part)
+    if part.generator is not None:
+        own = generated(part.generator, part.split)
+    else:
+        own = _local(part, data_path) or _from_hub(part)
     first, last = part.rows or (0, len(own))
     return [Row(f"{part.name}:{first + i}", row.where, row.values) for i, row in enumerate(own[first:last])]
 
@@ -103,13 +106,12 @@ def _located(part: Part, data_path: Sequence[Path]) -> str:
         raise _AbsentError(str(error)) from error
 
 
-def _generated(part: Part) -> list[Row]:
-    if part.generator is None:
-        return []
+def generated(generator: str, split: str) -> list[Row]:
+    """Return the rows that a generator of the embedded world makes of a split."""
     from rbench import mini
 
-    told = f"{part.generator} {part.split} row"
-    return [Row("", f"{told} {number}", row) for number, row in enumerate(mini.rows(part.generator, part.split))]
+    told = f"{generator} {split} row"
+    return [Row(f"{split}:{n}", f"{told} {n}", row) for n, row in enumerate(mini.rows(generator, split))]
 
 
 def _local(part: Part, data_path: Sequence[Path]) -> list[Row]:

@@ -12,14 +12,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from rbench.errors import ResourceError
 from rbench.load.registry import nearest
 from rbench.spec import TaskSpec, Unsplit, is_text_file
-from rbench.tabular import Place, Table, check_unicode, files_of, open_place, text_of_label
+from rbench.tabular import Place, Table, check_unicode, open_place, text_of_label
 from rbench.tasks import split
 from rbench.tasks.clean import Columns, Row, label_id
+from rbench.tasks.lines import places_of
 
 MOST_UNKNOWN = 0.01
 """The largest share of rows whose label is none of the task's."""
@@ -40,23 +41,15 @@ def find(spec: TaskSpec, data_path: Sequence[Path]) -> Path:
         ResourceError: there is no such file or folder; names files in its folder with similar names.
     """
     assert spec.local is not None and spec.local.file is not None
-    name = spec.local.file
-    path = Path(name).expanduser()
-    inside = not path.is_absolute() and ".." not in PurePosixPath(name).parts
-    for place in (path, *(root / path for root in data_path if inside)):
-        if place.exists():
-            return place
-    folders = [path.parent, *(root / path.parent for root in data_path if inside)]
+    path, _, places = places_of(spec.local.file, data_path)
+    if (found := next(filter(Path.exists, places), None)) is not None:
+        return found
+    folders = [place.parent for place in places]
     there = [one.name for folder in folders if folder.is_dir() for one in folder.iterdir()]
     hint = f"; did you mean {' or '.join(close)}?" if (close := nearest(path.name, there)) else ""
     raise ResourceError(
         f"task `{spec.name}`: there is no {path.name} in {', '.join(str(folder) for folder in folders)}{hint}"
     )
-
-
-def files(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
-    """Return the files of the task's table. Raises ResourceError as `read` does."""
-    return files_of(find(spec, data_path))
 
 
 def columns(spec: TaskSpec) -> Columns:
@@ -68,15 +61,15 @@ def columns(spec: TaskSpec) -> Columns:
     return made._replace(label_map=ids | {name: i for i, name in enumerate(spec.labels)})
 
 
-def read(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, dict[str, list[Row]]]:
-    """Return where the rows come from, for people, and the rows by split.
+def read(spec: TaskSpec, path: Path) -> tuple[str, Columns, dict[str, list[Row]]]:
+    """Return where the rows come from, for people, what their columns mean, and the rows by split.
 
     Raises:
         ResourceError: the table cannot be read, lacks a column or a test split, has too few rows to be divided, or too
             many of them have labels that the task does not have.
     """
     assert spec.local is not None
-    place = open_place(find(spec, data_path))
+    place = open_place(path)
     for table in place.tables:
         _check_columns(spec, table)
     if place.whole is None:
@@ -85,8 +78,8 @@ def read(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, dict[str, list
         name = spec.local.split or "train"
         origin, rows = f"table {place.path} (all rows: {name})", {name: _numbered(name, place.whole)}
     else:
-        origin, rows = _divided(spec, place.whole)
-    return origin, with_known_labels(spec, rows)
+        origin, rows = _divided(place.whole)
+    return origin, columns(spec), with_known_labels(spec, rows)
 
 
 def _splits(spec: TaskSpec, place: Place) -> dict[str, list[Row]]:
@@ -103,7 +96,7 @@ def _splits(spec: TaskSpec, place: Place) -> dict[str, list[Row]]:
     return rows
 
 
-def _divided(spec: TaskSpec, table: Table) -> tuple[str, dict[str, list[Row]]]:
+def _divided(table: Table) -> tuple[str, dict[str, list[Row]]]:
     rows, rule = _numbered("row", table), Unsplit(source="")
     if len(rows) < FEWEST:
         raise ResourceError(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rbench.score import Pairs
 from rbench.spec import EncoderSpec
-from rbench.spec.keys import content_key
+from rbench.spec.jobs import content_key
 from rbench.system import checkpoints
 from rbench.system.checkpoints import RUN, WEIGHTS, discard, last_good
 

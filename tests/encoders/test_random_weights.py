@@ -21,7 +21,7 @@ from rbench.load.registry import Registry
 from rbench.mini import tokenizer as mini_tokenizer
 from rbench.plan.lineage import effective, portable, weights_source
 from rbench.spec import EncoderSpec
-from rbench.spec.keys import content_key
+from rbench.spec.jobs import content_key
 from tests.tiny import write_bert
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}

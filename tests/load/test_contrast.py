@@ -30,7 +30,7 @@ def edited(world: World) -> World:
 
 
 def sets(world: World, *overrides: str) -> dict[str, list[str]]:
-    return {task: [one.name for one in found] for task, found in world.load(None, *overrides).contrast.items()}
+    return {task: [one.set.name for one in found] for task, found in world.load(None, *overrides).sets.items()}
 
 
 def test_contrast_means_the_set_that_each_task_names(edited: World) -> None:
@@ -49,7 +49,8 @@ def test_an_option_names_another_set(edited: World) -> None:
 
 def test_a_set_may_name_a_column_of_clusters(edited: World) -> None:
     edited.write("contrast/edited.yaml", SET.replace("TASK", "reviews") + "cluster: source\n")
-    assert edited.load().contrast["reviews"][0].cluster == "source"
+    (asked,) = edited.load().sets["reviews"]
+    assert getattr(asked.set, "cluster") == "source"  # noqa: B009 (a set of another kind has none)
 
 
 def test_contrast_stands_beside_sts_tasks(edited: World) -> None:

@@ -7,30 +7,30 @@ from pathlib import Path
 import pytest
 
 from rbench.errors import SuiteError
-from rbench.load import printed, printed_claims
+from rbench.load import printed
 from rbench.load.registry import Registry
 
 CLAIM = "  - {id: one, lower: minilm, than: uscal-minilm}\n"
 
 
 def test_a_name_stands_for_tables() -> None:
-    assert printed_claims.tables("robustsentembed-table1") == ["robustsentembed-table1"]
-    assert printed_claims.tables("table1") == ["robustsentembed-table1"]
-    assert printed_claims.tables("cline") == [f"cline-table{number}" for number in (2, 4, 5, 6, 7)]
-    assert printed_claims.tables("all") == printed.names()
+    assert printed.tables("robustsentembed-table1") == ["robustsentembed-table1"]
+    assert printed.tables("table1") == ["robustsentembed-table1"]
+    assert printed.tables("cline") == [f"cline-table{number}" for number in (2, 4, 5, 6, 7)]
+    assert printed.tables("all") == printed.names()
     assert "table1" in Registry().names("suites")
 
 
 def test_an_unknown_name_is_an_error_with_the_nearest() -> None:
     with pytest.raises(SuiteError, match='unknown paper or printed table "clin"; did you mean cline'):
-        printed_claims.tables("clin")
+        printed.tables("clin")
 
 
 def test_claims_have_their_places(tmp_path: Path) -> None:
     (tmp_path / "small-table1.yaml").write_text(f"claims:\n{CLAIM}")
-    ((claim, place),) = printed_claims.load("small-table1", tmp_path)
+    ((claim, place),) = printed.load_claims("small-table1", tmp_path)
     assert claim.id == "one" and place.endswith("small-table1.yaml:2:5")
-    assert printed_claims.tables("small", tmp_path) == ["small-table1"]
+    assert printed.tables("small", tmp_path) == ["small-table1"]
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_claims_have_their_places(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "small-table1.yaml").write_text(text)
     with pytest.raises(SuiteError, match=message):
-        printed_claims.load("small-table1", tmp_path)
+        printed.load_claims("small-table1", tmp_path)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rbench.load import load, printed_claims
+from rbench.load import load, printed
 from rbench.load.positions import Positioned, Problems
-from rbench.load.quoted_claims import with_quoted
+from rbench.load.printed import with_quoted
 from rbench.load.registry import Registry
 from tests.load.conftest import SUITE, World
 
-TABLES = list(printed_claims.tables("all"))
-SUITES = {table: suite for suite, table in printed_claims.SUITES.items()}
+TABLES = list(printed.tables("all"))
+SUITES = {table: suite for suite, table in printed.SUITES.items()}
 NAMES = Registry().names("suites")
 
 
@@ -22,7 +22,7 @@ def test_the_suite_of_a_printed_table_states_what_the_paper_claims(table: str) -
     loaded = load(SUITES.get(table, table), registry=Registry())
     stated = {claim.id for claim in loaded.suite.claims}
     left = {one for note in loaded.notes if "left out" in note for one in note.rpartition(": ")[2].split(", ")}
-    assert stated | left == {placed.claim.id for placed in printed_claims.load(table)}
+    assert stated | left == {placed.claim.id for placed in printed.load_claims(table)}
     # Table 5's are on options, where all encoders have `[norm=...]`; Table 3's on parts of a task.
     assert stated or table in ("robustsentembed-table5", "vadvcse-table3")
 

@@ -173,9 +173,8 @@ def test_the_folders_of_a_kind_are_read_once(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "tasks").mkdir()
     for name in ("one", "two", "three"):
         (tmp_path / "tasks" / f"{name}.yaml").write_text("")
-    read = []
-    files = registry._files
-    monkeypatch.setattr(registry, "_files", lambda folder, kind: read.append(kind) or files(folder, kind))
+    read, iterdir = [], Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda folder: read.append(folder.name) or iterdir(folder))
     found = registry.Registry([tmp_path])
     for name in ("one", "two", "three", "mr"):
         assert found.path("tasks", name).stem == name

@@ -617,7 +617,7 @@ def test_a_resource_is_replaced_by_one_word(world: World, kind: str, name: str, 
 
 
 def test_the_kinds_of_source_are_those_that_resources_can_load() -> None:
-    from rbench.load.resources import LOADERS
+    from rbench.load.encoders import LOADERS
     from rbench.resources.locate import _FINDERS
 
     for kind, (alone, named) in LOADERS.items():

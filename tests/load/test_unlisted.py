@@ -213,8 +213,8 @@ def test_a_folder_is_the_victim_of_an_adversarial_set(world: World, elsewhere: P
     loaded = world.load()
     label = "mine[pooling=mean]" if "{" in victim else "mine"
     assert loaded.encoders[label].base == str(world.folder / "mine")
-    assert {one.set.encoder for sets in loaded.adversarial.values() for one in sets} == {label}
-    assert {one.set.name for sets in loaded.adversarial.values() for one in sets} == {f"words-on-{label}"}
+    assert {one.set.encoder for sets in loaded.sets.values() for one in sets} == {label}
+    assert {one.set.name for sets in loaded.sets.values() for one in sets} == {f"words-on-{label}"}
 
 
 def test_the_base_of_a_file_is_relative_to_the_file(world: World, elsewhere: Path) -> None:

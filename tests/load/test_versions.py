@@ -15,9 +15,9 @@ from rbench.errors import SuiteError
 from rbench.load import versions
 from rbench.load.code import find
 from rbench.load.registry import KINDS, Registry
-from rbench.plan.inputs import Code, PlanInputs, SetInput
+from rbench.plan.inputs import Code, PlanInputs
 from rbench.plan.planner import make_plan
-from rbench.spec import Choice, MeasureNeeds, Plan
+from rbench.spec import Plan
 
 SUITE = {
     "name": "all",
@@ -30,7 +30,6 @@ SUITE = {
 }
 SCORED = {"name": "scored", "encoders": ["mini-static", "simcse-mini"], "evaluate": ["mini-sts"]}
 BUILT = {"name": "built", "encoders": ["adcl-mini"], "tasks": ["mini-sentiment"], "build": ["positives"]}
-CLASSIFIED = MeasureNeeds(what=Choice(name="contrast"), of="victims", stores="predictions")
 BUILDS = "measure/*/positives/seed0"
 SELECTED = "pretrain/simcse-mini[[]select_by=mini-sts[]]/seed0"
 ADVERSARIAL = "finetune/*/adversarial/seed0"
@@ -53,7 +52,7 @@ def planned(loaded: load.Loaded) -> Plan:
         training={name: (profile, {}) for name, (profile, _) in loaded.training_resources.items()},
         strategies=loaded.strategies,
         building=loaded.building,
-        sets={task: tuple(SetInput(CLASSIFIED, one, "f") for one in sets) for task, sets in loaded.contrast.items()},
+        sets={task: tuple(one.with_rows("f") for one in sets) for task, sets in loaded.sets.items()},
         code={**named, **{name: Code(versions=versions.part(name)) for name in versions.PARTS}},
     )
     return make_plan(loaded.suite, facts)

@@ -20,7 +20,7 @@ from rbench.mini.generators import SIZES
 from rbench.plan import prepare as preparing
 from rbench.plan.prepare import Options, Prepared
 from rbench.plan.rows import Rows
-from rbench.spec import AttackJob, FinetuneJob, Plan, TaskSpec
+from rbench.spec import AskedSet, AttackJob, FinetuneJob, Plan, TaskSpec
 from rbench.system.located import Located
 from rbench.tasks import TaskData
 
@@ -55,9 +55,9 @@ def numbers(_: Rows, spec: TaskSpec, *sets: Sequence[Any]) -> TaskData:
     return Numbers(spec, "published", f"rows of {spec.name}", {}, {}, {}, examples)
 
 
-def contrast(_: Rows, spec: Any, task: TaskSpec) -> Any:
+def classified(_: Rows, asked: AskedSet, task: TaskSpec) -> Any:
     return SimpleNamespace(
-        spec=spec, fingerprint=spec.name, origin="published", dropped={}, counts={"bundles": 1, "edits": 1}
+        set=asked.set, fingerprint=asked.set.name, origin="published", dropped={}, counts={"bundles": 1, "edits": 1}
     )
 
 
@@ -85,7 +85,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> None:
         return {name: place(name) for name in encoders}
 
     monkeypatch.setattr(Rows, "task", numbers)
-    monkeypatch.setattr(Rows, "contrast", contrast)
+    monkeypatch.setattr(Rows, "set", classified)
     monkeypatch.setattr(preparing, "_locate_weights", weights)
     monkeypatch.setattr(preparing, "_locate_models", models)
     monkeypatch.setattr(preparing, "_locate_resources", resources)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rbench.errors import PlanError
-from rbench.plan.only import select
+from rbench.plan.order import select
 from rbench.plan.planner import make_plan
 from rbench.spec import AttackJob
 from tests.plan.test_planner import ATTACKS, inputs, suite

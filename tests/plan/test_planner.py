@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.errors import PlanError
-from rbench.plan.inputs import PlanInputs, SetInput, training_for
+from rbench.plan.inputs import PlanInputs, training_for
 from rbench.plan.lineage import as_trained, chain, effective, portable, trained_root, weights_source
-from rbench.plan.only import select
+from rbench.plan.order import select
 from rbench.plan.planner import make_plan
 from rbench.spec import (
+    AskedSet,
     AttackJob,
     AttackSpec,
     Choice,
@@ -120,7 +121,7 @@ def test_a_plan_goes_victim_by_victim_after_the_evaluations_and_trains_what_is_f
     known = inputs(
         tasks={**TASKS, "sim": sts},
         splits={("sim", "test"): "scored"},
-        sets={"a": (SetInput(needs, evaluated, "content"),)},
+        sets={"a": (AskedSet(needs=needs, set=evaluated, fingerprint="content"),)},
     )
     asked = suite(encoders=["lm", "cse-lm"], tasks=["a"], seeds=[0, 1], evaluate=["sim", "contrast"])
     plan = make_plan(asked, known)

@@ -12,17 +12,18 @@ import pytest
 
 from rbench.errors import ResourceError
 from rbench.plan.rows import Rows
-from rbench.spec import ContrastSpec, LocalData, TaskSpec
+from rbench.spec import AskedSet, Choice, ContrastSpec, LocalData, MeasureNeeds, TaskSpec
 from rbench.tasks import lines
 
 TASK = TaskSpec(name="films", kind="single", columns=("text",), labels=("bad", "good"))
-SET = ContrastSpec(
+EDITED = ContrastSpec(
     name="edited",
     task="films",
     local="edited/test",
     original={"text": "before", "label": "was"},
     perturbed={"text": "after", "label": "is"},
 )
+SET = AskedSet(needs=MeasureNeeds(what=Choice(name="contrast")), set=EDITED)
 
 
 @pytest.fixture
@@ -59,13 +60,13 @@ def edit(before: str, after: str) -> dict[str, Any]:
 
 def test_each_file_is_read_once_while_it_is_what_it_was(data: Path, read: Counter[str]) -> None:
     rows = Rows([data])
-    sets = [rows.contrast(SET, TASK)]
+    sets = [rows.set(SET, TASK)]
     first = rows.task(TASK, sets)
     for file in data.rglob("*.jsonl"):  # another file, of the same content
         content = file.read_bytes()
         file.unlink()
         file.write_bytes(content)
-    assert rows.contrast(SET, TASK) is sets[0] and rows.task(TASK, sets) is first
+    assert rows.set(SET, TASK) is sets[0] and rows.task(TASK, sets) is first
     names = ("films/train.jsonl", "films/validation.jsonl", "films/test.jsonl", "edited/test.jsonl")
     assert read == dict.fromkeys(names, 1)
 
@@ -92,9 +93,9 @@ def test_a_copy_in_an_earlier_folder_goes_before_what_was_read(data: Path, tmp_p
 
 def test_a_task_is_read_again_where_a_contrast_set_of_it_changed(data: Path) -> None:
     rows = Rows([data])
-    before = rows.task(TASK, [rows.contrast(SET, TASK)])
+    before = rows.task(TASK, [rows.set(SET, TASK)])
     write(data / "edited/test.jsonl", [edit("test 0", "train 1")])
-    after = rows.task(TASK, [rows.contrast(SET, TASK)])
+    after = rows.task(TASK, [rows.set(SET, TASK)])
     assert (before.sizes["train"], after.sizes["train"]) == (4, 3), "what the set holds is kept out of training"
 
 
@@ -135,13 +136,13 @@ def test_lists_of_test_rows_and_files_that_are_a_corpus_are_watched_too(data: Pa
 def test_rows_that_are_gone_are_missing(data: Path) -> None:
     rows = Rows([data])
     rows.task(TASK)
-    rows.contrast(SET, TASK)
+    rows.set(SET, TASK)
     (data / "films/test.jsonl").unlink()
     (data / "edited/test.jsonl").unlink()
     with pytest.raises(ResourceError, match=r"films/test\.jsonl"):
         rows.task(TASK)
     with pytest.raises(ResourceError, match=r"edited/test\.jsonl"):
-        rows.contrast(SET, TASK)
+        rows.set(SET, TASK)
 
 
 def test_generated_rows_are_made_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from rbench.errors import SuiteError
 from rbench.spec import Training
-from rbench.spec.keys import content_key
+from rbench.spec.jobs import content_key
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])

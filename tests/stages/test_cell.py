@@ -18,7 +18,7 @@ from rbench import stages
 from rbench.errors import LeaseLost
 from rbench.executors import leases
 from rbench.spec import Choice, Job, Outcome, Plan, Provenance, Record, Suite
-from rbench.stages.cell import Cell
+from rbench.stages.attacks import Cell
 from rbench.storage import board as boards
 from rbench.storage.board import TeamBoard
 from rbench.storage.runs import Store
@@ -45,7 +45,7 @@ PLAN = Plan(suite=SUITE, jobs=JOBS)
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boards, "CHUNK", CHUNK)
-    monkeypatch.setattr("rbench.stages.cell.CHUNK", CHUNK)
+    monkeypatch.setattr("rbench.stages.attacks.CHUNK", CHUNK)
     monkeypatch.setattr(boards, "PAUSE", 0.01)
 
 

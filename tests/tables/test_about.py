@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rbench import tables
-from rbench.spec import EncoderSpec, PretrainJob
-from rbench.spec.plans import Draw
+from rbench.spec import Draw, EncoderSpec, PretrainJob
 from rbench.storage.runs import Store
 from rbench.tables import Results
 from rbench.tables.about import alone, of_table, trainings

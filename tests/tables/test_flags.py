@@ -30,7 +30,7 @@ from rbench.spec import (
     TaskSpec,
     Training,
 )
-from rbench.spec.keys import keyed
+from rbench.spec.jobs import keyed
 from rbench.storage.runs import Store
 from rbench.tables import Results, build, results_frame
 from rbench.tables.brief import briefed

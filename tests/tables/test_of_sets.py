@@ -9,7 +9,7 @@ import pytest
 from rbench.load.ground import of_plan
 from rbench.load.registry import Registry
 from rbench.spec import AttackJob, Choice, Job, Plan
-from rbench.spec.adversarial import AdversarialSet
+from rbench.spec.suite import AdversarialSet
 from rbench.storage.runs import Store
 from rbench.tables import Results
 from rbench.tables.aggregate import grid

@@ -9,7 +9,7 @@ import pytest
 from rbench.load import load_mapping
 from rbench.load.registry import Registry
 from rbench.spec import AttackSpec, EncoderSpec
-from rbench.spec.keys import content_key
+from rbench.spec.jobs import content_key
 from rbench.tables import build
 from rbench.tables.table import Table
 from tests.tables import test_flags

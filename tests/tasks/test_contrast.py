@@ -49,18 +49,18 @@ ROWS = [
 def test_rows_of_one_original_are_a_bundle(write: Write, tmp_path: Path) -> None:
     write("asked/test", ROWS)
     data = open_contrast(spec(), TASK, [tmp_path])
-    assert [bundle.id for bundle in data.bundles] == ["x-0", "y-0", "z-0"]
-    first = data.bundles[0]
+    assert [bundle.id for bundle in data.rows] == ["x-0", "y-0", "z-0"]
+    first = data.rows[0]
     assert first.original == ("x-0:original", ("is snow white", "Snow -- Snow is white."), 1)
     assert [edit.id for edit in first.edits] == ["x-0", "x-1"]
-    assert [edit.label for edit in data.bundles[1].edits] == [1, 1]
-    assert data.texts == 3 + 5
+    assert [edit.label for edit in data.rows[1].edits] == [1, 1]
+    assert sum(len(bundle.members) for bundle in data.rows) == 3 + 5
 
 
 def test_a_value_that_is_missing_makes_the_text_empty_and_is_no_word_in_it(write: Write, tmp_path: Path) -> None:
     write("asked/test", [*ROWS, row("n-0", "is snow new", "is snow old", 1, 0) | {"title": None}])
     data = open_contrast(spec(), TASK, [tmp_path])
-    assert [bundle.id for bundle in data.bundles] == ["x-0", "y-0", "z-0"]
+    assert [bundle.id for bundle in data.rows] == ["x-0", "y-0", "z-0"]
 
 
 def test_a_number_is_the_label_of_that_name(write: Write, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_number_is_the_label_of_that_name(write: Write, tmp_path: Path) -> Non
         "asked/test", [row("x", "is snow white", "is snow black", 2, 1), row("y", "is it cold", "is it hot", "1", "2")]
     )
     data = open_contrast(spec(), TASK.model_copy(update={"labels": ("1", "2")}), [tmp_path])
-    assert [(one.original.label, [edit.label for edit in one.edits]) for one in data.bundles] == [(1, [0]), (0, [1])]
+    assert [(one.original.label, [edit.label for edit in one.edits]) for one in data.rows] == [(1, [0]), (0, [1])]
 
 
 def test_the_same_text_under_two_labels_is_two_originals(write: Write, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_same_text_under_two_labels_is_two_originals(write: Write, tmp_path:
         "asked/test", [row("x", "is snow white", "is snow red", 1, 0), row("y", "is snow white", "is snow red", 0, 1)]
     )
     data = open_contrast(spec(), TASK, [tmp_path])
-    assert [(bundle.id, bundle.original.label) for bundle in data.bundles] == [("x", 1), ("y", 0)]
+    assert [(bundle.id, bundle.original.label) for bundle in data.rows] == [("x", 1), ("y", 0)]
 
 
 def test_a_row_is_left_out_for_one_reason_that_of_its_original_first(write: Write, tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_a_row_without_an_id_has_its_number_for_it(write: Write, tmp_path: Path)
     del none["pair_id"]
     write("asked/test", [null | {"pair_id": None}, none, row("x", "is snow wet", "is snow dry", 1, 0)])
     data = open_contrast(spec(), TASK, [tmp_path])
-    assert [bundle.id for bundle in data.bundles] == ["row 0", "row 1", "x"]
-    assert [bundle.original.id for bundle in data.bundles] == ["row 0:original", "row 1:original", "x:original"]
+    assert [bundle.id for bundle in data.rows] == ["row 0", "row 1", "x"]
+    assert [bundle.original.id for bundle in data.rows] == ["row 0:original", "row 1:original", "x:original"]
 
 
 # ------------------------------------------------------------------------------------------------------- clusters
@@ -137,7 +137,7 @@ def test_bundles_of_one_source_are_a_cluster_and_its_text_is_not_told(write: Wri
     ]
     write("asked/test", rows)
     data = open_contrast(spec(cluster="source"), TASK, [tmp_path])
-    assert [(bundle.id, bundle.cluster) for bundle in data.bundles] == [
+    assert [(bundle.id, bundle.cluster) for bundle in data.rows] == [
         ("a", "a"),
         ("b", "b"),
         ("c", "a"),
@@ -146,7 +146,7 @@ def test_bundles_of_one_source_are_a_cluster_and_its_text_is_not_told(write: Wri
     ]
     assert data.counts["bundles"] == 5 and data.counts["clusters"] == 4
     plain = open_contrast(spec(), TASK, [tmp_path])
-    assert {bundle.cluster for bundle in plain.bundles} == {None} and "clusters" not in plain.counts
+    assert {bundle.cluster for bundle in plain.rows} == {None} and "clusters" not in plain.counts
 
 
 def test_clusters_are_in_the_fingerprint_and_what_they_are_called_is_not(write: Write, tmp_path: Path) -> None:

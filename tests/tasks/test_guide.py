@@ -42,7 +42,7 @@ def test_the_contrast_set_of_the_guide(write: Write, tmp_path: Path) -> None:
     spec = ContrastSpec.model_validate(shown("guide-contrast-sets.md")["contrast/tickets-edited"])
     (line,) = re.findall(r"DATA/tickets-edited/test\.jsonl\s+(\{.*\})", guide)
     write(spec.local or "", [line])
-    (bundle,) = open_contrast(spec, task, [tmp_path]).bundles
+    (bundle,) = open_contrast(spec, task, [tmp_path]).rows
     assert (bundle.original.label, [edit.label for edit in bundle.edits]) == (1, [0])
 
 
@@ -51,7 +51,7 @@ def test_suites_of_the_guide_on_contrast_sets_load(tmp_path: Path) -> None:
     whole, part = re.findall(r"```yaml\n((?:# contrast\.yaml|finetune:)\n?.*?)```", guide, re.DOTALL)
     (tmp_path / "contrast.yaml").write_text(whole, encoding="utf-8")
     loaded = load(tmp_path / "contrast.yaml", registry=Registry())
-    assert set(loaded.contrast) == {"mini-sentiment", "mini-nli"}
+    assert set(loaded.sets) == {"mini-sentiment", "mini-nli"}
     (tmp_path / "rates.yaml").write_text(whole + part, encoding="utf-8")
     suite = load(tmp_path / "rates.yaml", registry=Registry()).suite
     assert len(suite.finetune) == 2 and suite.tables[0].pick == "validation"

@@ -14,10 +14,10 @@ from rbench.errors import ResourceError
 from rbench.load import load_task
 from rbench.load.registry import Registry
 from rbench.spec import HubSplit, TaskSpec
-from rbench.spec.keys import content_key
+from rbench.spec.jobs import content_key
 from rbench.tasks import locate_task, online, open_task, parts
 from rbench.tasks.clean import Row
-from rbench.tasks.files import of_task
+from rbench.tasks.data import files_of_task
 from tests.tasks.conftest import Write, reviews
 
 HUB = HubSplit(
@@ -69,7 +69,7 @@ def test_a_part_needs_all_of_its_files_and_changes_the_fingerprint(there: Path, 
     assert [example.id for example in data.split("train")][5:] == [f"TWO:{i}" for i in range(5)]
     assert data.fingerprint != without.fingerprint
     assert data.split_fingerprint("test") == without.split_fingerprint("test")
-    assert set(of_task(task(), [there])) == {*there.glob("one/*.jsonl"), *there.glob("two/*.jsonl")}
+    assert set(files_of_task(task(), [there])) == {*there.glob("one/*.jsonl"), *there.glob("two/*.jsonl")}
 
 
 def test_parts_may_lie_in_different_folders(there: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

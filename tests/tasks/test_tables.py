@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec
-from rbench.tasks import files, locate_task, open_task
+from rbench.tasks import locate_task, open_task
+from rbench.tasks.data import files_of_task
 from rbench.tasks.split import three_way
 
 ROWS = [(f"film number {i}", 1 + i % 3 % 2) for i in range(60)]
@@ -78,7 +79,7 @@ def test_the_splits_of_a_folder_are_taken_as_they_are(tmp_path: Path) -> None:
     assert {e.id for e in held.split("train") + held.split("validation")} == {f"train:{i}" for i in range(40)}
     write(tmp_path / "mine/dev.csv", [("another text", 1)])
     assert open_task(spec, [tmp_path]).sizes == {"train": 40, "validation": 1, "test": 20}
-    assert len(files.of_task(spec, [tmp_path])) == 3
+    assert len(files_of_task(spec, [tmp_path])) == 3
     (tmp_path / "mine/train.csv").unlink()
     assert open_task(spec, [tmp_path]).sizes == {"validation": 1, "test": 20}
     (tmp_path / "mine/test.csv").unlink()
