@@ -17,7 +17,6 @@ from rbench.api.given_victims import textattack_wrapper
 from rbench.api.judging import (
     Case,
     Cases,
-    FellAlone,
     baseline_notes,
     cases,
     check,
@@ -28,7 +27,6 @@ from rbench.api.judging import (
     comparison_table,
     conditions,
     contradicted,
-    fell_alone,
     met,
     paper_claims,
     paper_claims_table,

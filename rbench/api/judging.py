@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from rbench.api.runs import made, results_of
 from rbench.errors import RbenchError, ResourceError, StoreError
@@ -16,7 +16,7 @@ from rbench.load.ground import of_plan
 from rbench.load.measures import find_measure
 from rbench.load.metrics import Metric, Metrics
 from rbench.load.registry import Registry
-from rbench.spec import CONTRAST, ContrastSpec, Job, MeasureJob, Outcome, Plan, Prediction, TableSpec
+from rbench.spec import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction, TableSpec
 from rbench.spec.unlisted import known_as
 from rbench.storage.runs import Store
 from rbench.storage.runs.folder import folder_path
@@ -132,18 +132,6 @@ def paper_claims_table(found: Sequence[Judged], fmt: str = "markdown") -> str:
     return render(printed_table.table(found), fmt)
 
 
-class FellAlone(NamedTuple):
-    """A text that fell to an attack with one of two encoders alone."""
-
-    cell: str
-    """Task, strategy and attack."""
-    encoder: str
-    """The encoder with which it fell."""
-    outcome: Outcome
-    columns: tuple[str, ...]
-    labels: tuple[str, ...]
-
-
 def compare(
     run: Path | str,
     other_run: Path | str | None = None,
@@ -190,14 +178,6 @@ def _label(encoder: str, plan: Plan) -> str:
 def comparison_table(found: Comparison, fmt: str = "markdown") -> str:
     """Render a comparison, with intervals. Raises StoreError for an unknown format."""
     return render(comparing.table(found), fmt, intervals=True)
-
-
-def fell_alone(found: Comparison, most: int) -> Iterator[FellAlone]:
-    """Yield up to `most` texts of each cell that fell with one encoder alone, of metrics that count what fell."""
-    for cell in found.cells:
-        for fell, first in cell.fell_only[:most]:
-            name = found.one if first else found.other
-            yield FellAlone(str(cell.name), name, fell, cell.columns, cell.labels)
 
 
 def write_baseline(

@@ -95,13 +95,15 @@ def compare(
 
     found = api.compare(run, other, between=between, metric=metric, common=common, include=options.include)
     say(api.comparison_table(found, fmt).rstrip("\n"))
-    for i, one in enumerate(api.fell_alone(found, show)):
-        if not i:
-            say()
-        if one.outcome.original is None:
-            say(f"{one.cell}: {one.outcome.example_id} fell with {one.encoder} alone; the RUN keeps no texts")
+    alone = [(cell, *fell) for cell in found.cells for fell in cell.fell_only[:show]]
+    if alone:
+        say()
+    for cell, fell, first in alone:
+        encoder = found.one if first else found.other
+        if fell.original is None:
+            say(f"{cell.name}: {fell.example_id} fell with {encoder} alone; the RUN keeps no texts")
         else:
-            example(one.outcome, one.columns, one.labels, f"{one.cell}, {one.encoder} alone:")
+            example(fell, cell.columns, cell.labels, f"{cell.name}, {encoder} alone:")
 
 
 @app.command(
