@@ -55,12 +55,12 @@ def _value(name: str, value: Any) -> Any:
         if not isinstance(several, Sequence | Set) or isinstance(several, bytes):
             raise PlanError(f"{name}={value!r}: expected a list of texts")
         if name in _PATHS:
-            return tuple(path_of(name, one).expanduser() for one in several)
+            return tuple(path_of(name, one) for one in several)
         if not all(isinstance(one, str) for one in several):
             raise PlanError(f"{name}={value!r}: expected a list of texts")
         return tuple(several)
     if name in _FOLDERS and value is not None:
-        return path_of(name, value).expanduser()
+        return path_of(name, value)
     if name == "profile" and not (value is None or isinstance(value, str)):
         raise PlanError(f"profile={value!r}: expected the name of one of the suite's profiles, or None")
     _check_choice(name, value)
@@ -68,10 +68,13 @@ def _value(name: str, value: Any) -> Any:
 
 
 def path_of(name: str, value: Any) -> Path:
-    """Return a path that a call gives. Raises PlanError if it is none."""
+    """Return a path that a call gives, with `~` expanded. Raises PlanError if it is none."""
     if not isinstance(value, str | os.PathLike) or not isinstance(said := os.fspath(value), str) or "\0" in said:
         raise PlanError(f"{name}={value!r}: expected a path")
-    return Path(said)
+    try:
+        return Path(said).expanduser()
+    except RuntimeError as error:  # there is no such user
+        raise PlanError(f"{name}={said!r}: {error}") from error
 
 
 def _check_choice(name: str, value: Any) -> None:

@@ -364,7 +364,7 @@ def write_textattack_csv(results: Runs | RunResult | AttackResult, path: str | o
         rows = (_row(outcome, columns) for outcome in results.outcomes)
     else:
         names, rows = NAMES, _of_run(results.run if isinstance(results, RunResult) else results)
-    where, kept = path_of("path", path).expanduser(), list(rows)
+    where, kept = path_of("path", path), list(rows)
     try:
         with where.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, ("id", *names, *COLUMNS), quoting=csv.QUOTE_NONNUMERIC)
