@@ -26,7 +26,6 @@ from rbench.api.judging import (
     compare,
     comparison_table,
     conditions,
-    contradicted,
     met,
     paper_claims,
     paper_claims_table,

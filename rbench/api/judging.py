@@ -94,11 +94,6 @@ def claims_table(found: Sequence[JudgedClaim], fmt: str = "markdown") -> str:
     return render(on_claims.table(found), fmt, intervals=False)
 
 
-def contradicted(found: Sequence[JudgedClaim]) -> list[str]:
-    """Return the ids of the claims that are contradicted."""
-    return [one.claim.id for one in found if one.verdict == "contradicted"]
-
-
 def summary(results: Results, registry: Registry) -> list[str]:
     """Return what a run says of its claims, a line each, and which differences it could have shown."""
     ground, cells = of_plan(results.plan, registry), cells_of(results, registry)

@@ -106,8 +106,10 @@ class RunResult:
     def said_of_others(self) -> list[str]:
         """Say what is not done, and who does it; nothing if all has ended."""
         if self.submitted:
+            first, last, n = self.submitted[0], self.submitted[-1], len(self.submitted)
+            named = ", ".join(self.submitted) if n < 4 else f"{first} ... {last} ({n} tasks)"
             return [
-                f"submitted: {_shortened(self.submitted)}. The last of them writes the tables. Who does what: "
+                f"submitted: {named}. The last of them writes the tables. Who does what: "
                 f"rbench status {self.run} --watch. If they end before all is done, the same command submits the rest."
             ]
         if self.left:
@@ -142,10 +144,6 @@ class RunResult:
             return html_paragraphs(["\n\n".join(self.tables), *self._said()])
         changed = self.frame[self.frame["status"] == "succeeded"].head(EXAMPLES)
         return html_frame(for_people(self.summary)) + html_examples(changed) + html_paragraphs(self._said())
-
-
-def _shortened(names: list[str]) -> str:
-    return ", ".join(names) if len(names) < 4 else f"{names[0]} ... {names[-1]} ({len(names)} tasks)"
 
 
 SHOWN = 20

@@ -71,7 +71,8 @@ def run(
         raise typer.Exit(INCOMPLETE)
     if limits:
         judged = api.met(result.run, limits, options.include)
-        printing.conditions((*judged.met, *judged.undecided))
+        for one in (*judged.met, *judged.undecided):
+            tell(f"--fail-if {one}")
         if judged.met or (judged.undecided and not allow_undecided):
             raise typer.Exit(CHECK_FAILED if judged.met else UNDECIDED)
 

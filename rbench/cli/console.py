@@ -210,12 +210,6 @@ def _trouble(run: RunResult) -> None:
         tell("The full error of a failed job is in its record.json. The same command tries failed jobs again.")
 
 
-def conditions(found: Sequence[object]) -> None:
-    """Print each cell that meets a condition of --fail-if, or cannot be judged, to standard error."""
-    for one in found:
-        tell(f"--fail-if {one}")
-
-
 def listed(entries: Sequence[Listed]) -> None:
     """Print names with titles, references, licences and origins."""
     rows: list[list[str | Text]] = [
