@@ -30,8 +30,7 @@ from rbench.plan.lineage import chain, effective, trained_root, weights_source
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.progress.notebook import shown
-from rbench.publish import card
-from rbench.publish import export as exporting
+from rbench.publish import encoder as exporting
 from rbench.spec import IN_DOMAIN, EncoderSpec, Record, TrainSpec, is_text_file
 from rbench.spec.unlisted import is_path
 from rbench.storage.runs import Store
@@ -267,7 +266,7 @@ def _export(
         effective(name, loaded.encoders),
         where,
         folder,
-        lambda staged: card.write(staged, name, loaded.encoders, loaded.tasks, record, objective),
+        lambda staged: exporting.write_card(staged, name, loaded.encoders, loaded.tasks, record, objective),
         force=force,
     )
 

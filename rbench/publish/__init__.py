@@ -1,1 +1,1 @@
-"""Publish encoders: write a folder that sentence-transformers loads (`export`), and its model card (`card`)."""
+"""Publish encoders (`encoder`) and adversarial sets (`adversarial`), each with a card."""

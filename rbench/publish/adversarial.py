@@ -13,7 +13,7 @@ import yaml
 
 import rbench
 from rbench.errors import PlanError
-from rbench.publish.card import cell, licensed, rendered
+from rbench.publish.encoder import cell, licensed, rendered
 from rbench.spec import AttackJob, Job, Outcome, Record, SetFile, Source, TaskSpec
 from rbench.system.below import Below
 from rbench.tasks import adversarial

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from rbench import score
 from rbench.errors import JobError
 from rbench.plan.inputs import selected_by
-from rbench.publish import card
+from rbench.publish.encoder import write_card
 from rbench.spec import FinetuneJob, Health, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.stages.context import Context, Source, changed
 from rbench.stages.inputs import Inputs, check_like, own
@@ -55,7 +55,7 @@ def cached(job: Job, context: Context, make: Callable[[Path], Made], source: Sou
             spec = own(job.pretraining, context)
             assert spec.train is not None
             module, encoders = _objective(spec.train, context), {**context.encoders, spec.name: spec}
-            card.write(entry.folder, spec.name, encoders, context.tasks, record, module)
+            write_card(entry.folder, spec.name, encoders, context.tasks, record, module)
         published = entry.publish(record)
         # Not before: whatever fails after the last step, the training goes on from there.
         checkpoints.discard(_kept(job, context))

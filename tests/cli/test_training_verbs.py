@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from rbench import encoders
 from rbench.plan.lineage import effective
 from rbench.plan.prepare import Options, prepare
-from rbench.publish import card
+from rbench.publish.encoder import CARD
 from rbench.spec import EncoderSpec
 from rbench.storage.weights import WeightCache, default_cache
 from tests import tiny
@@ -84,7 +84,7 @@ def test_an_encoder_is_trained_once_by_the_job_that_a_suite_has(shell: Shell, mi
     result = shell("train", "toy", "--include", mine, "--device", "cpu")
     assert result.exit_code == 0, result.output
     weights = Path(said(result, "weights"))
-    assert {"model.safetensors", "config.json", "modules.json", card.CARD} <= {path.name for path in weights.iterdir()}
+    assert {"model.safetensors", "config.json", "modules.json", CARD} <= {path.name for path in weights.iterdir()}
     assert "in a suite: encoders: [toy]" in result.stdout and "rbench export toy DIR" in result.stdout
     assert re.search(r"^toy: loss [\d.]+, masked_accuracy", result.stdout, re.MULTILINE)
 
@@ -414,7 +414,7 @@ def test_the_card_says_what_is_behind_an_encoder(shell: Shell, mine: Path, texts
     weights = Path(said(result, "weights"))
     record = json.loads((weights / "record.json").read_text())
     for folder in (weights, tmp_path / "out"):
-        text = (folder / card.CARD).read_text()
+        text = (folder / CARD).read_text()
         front = yaml.safe_load(text.split("---\n")[1])
         assert front["library_name"] == "sentence-transformers" and front["license"] == "mit"
         assert {"sentence-transformers", "robustembed"} <= set(front["tags"]) and "base_model" not in front

@@ -17,7 +17,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.described import described
 from rbench.errors import JobError, ResourceError
 from rbench.finetune import clean, probe
-from rbench.publish import export
+from rbench.publish import encoder as export
 from rbench.spec import EncoderSpec, Training
 from rbench.train import layout
 from tests import tiny

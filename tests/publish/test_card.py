@@ -12,8 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.publish import card
-from rbench.publish.card import About, render
+from rbench.publish import encoder
+from rbench.publish.encoder import About
+from rbench.publish.encoder import render_card as render
 from rbench.spec import EncoderSpec, Health, Job, PretrainJob, Provenance, Raised, Record, Score, TaskSpec
 
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
@@ -122,7 +123,7 @@ def test_the_length_of_the_vectors_is_that_which_the_modules_make(tmp_path: Path
         ]
         (tmp_path / "modules.json").write_text(json.dumps(listed))
         (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(overall))
-        card.write(tmp_path, "e", {"e": spec}, {})
+        encoder.write_card(tmp_path, "e", {"e": spec}, {})
         return next(line for line in (tmp_path / "README.md").read_text().splitlines() if line.startswith("| pooling"))
 
     pooling = ("Pooling", {"word_embedding_dimension": 384})
@@ -143,6 +144,6 @@ def test_the_hub_id_is_that_at_the_bottom_of_the_chain(tmp_path: Path) -> None:
             "self": {"base": "self"},
         }.items()
     }
-    found = {name: card.hub_id(spec, entries) for name, spec in entries.items()}
+    found = {name: encoder.hub_id(spec, entries) for name, spec in entries.items()}
     hub = "google-bert/bert-base-uncased"
     assert found == {"bert": hub, "cut": hub, "ours": hub, "local": None, "self": None}

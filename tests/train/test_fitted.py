@@ -18,7 +18,7 @@ from rbench.load import load_mapping
 from rbench.load.registry import Registry
 from rbench.plan.lineage import effective
 from rbench.plan.prepare import Options, prepare_loaded
-from rbench.publish import export
+from rbench.publish import encoder as export
 from rbench.spec import EncoderSpec, Job, Record
 from rbench.storage.runs.sealed import unseal
 from rbench.train import layout, objectives, pretrain
