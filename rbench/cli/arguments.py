@@ -71,7 +71,7 @@ def argument(shown: str, text: str, default: Any = None, **more: Any) -> Any:
 
 
 def _shared(panel: str | None, kind: Any, shown: str, text: str, default: Any = None, **more: Any) -> tuple[Any, Any]:
-    return kind, option(shown, text, default, panel=panel, **more)
+    return kind, option(shown, text, False if kind is bool else default, panel=panel, **more)
 
 
 _what, _where, _how, _executor = (functools.partial(_shared, panel) for panel in (WHAT, WHERE, HOW, PROCESSES))
@@ -152,23 +152,19 @@ SHARED: dict[str, tuple[Any, Any]] = {
         "Give up an example after S seconds of its own time; it counts as errored by time-out.",
         callback=above_zero,
     ),
-    "retry_timeouts": _how(bool, "--retry-timeouts", "Attack examples again that timed out in an earlier run.", False),
-    "dry_run": _how(bool, "--dry-run", "Show the plan and stop.", False),
-    "fresh": _how(bool, "--fresh", "Start over; old results are moved aside, not deleted.", False),
-    "no_texts": _how(
-        bool, "--no-texts", "Keep outcomes without their texts, so that they may be redistributed.", False
-    ),
+    "retry_timeouts": _how(bool, "--retry-timeouts", "Attack examples again that timed out in an earlier run."),
+    "dry_run": _how(bool, "--dry-run", "Show the plan and stop."),
+    "fresh": _how(bool, "--fresh", "Start over; old results are moved aside, not deleted."),
+    "no_texts": _how(bool, "--no-texts", "Keep outcomes without their texts, so that they may be redistributed."),
     "fail_if": _how(
         list[str] | None,
         "--fail-if CONDITION",
         'Exit with 3 if a cell\'s whole 95% interval is beyond a limit, such as "asr > 60" or "any_attack > 80", '
         "and with 4 if it cannot be judged. May be repeated.",
     ),
-    "allow_undecided": _shared(
-        None, bool, "--allow-undecided", "What cannot be judged is a warning and no exit code.", False
-    ),
-    "quiet": _how(bool, "--quiet -q", "Print results and errors, nothing else.", False),
-    "verbose": _how(bool, "--verbose -v", "Log what is read, found and taken from the cache, with times.", False),
+    "allow_undecided": _shared(None, bool, "--allow-undecided", "What cannot be judged is a warning and no exit code."),
+    "quiet": _how(bool, "--quiet -q", "Print results and errors, nothing else."),
+    "verbose": _how(bool, "--verbose -v", "Log what is read, found and taken from the cache, with times."),
     "executor": _executor(
         Kind,
         "--executor",
@@ -210,7 +206,7 @@ SHARED: dict[str, tuple[Any, Any]] = {
         "--sbatch KEY=VALUE",
         "slurm: a further option of sbatch, such as account=nlp, or exclusive. May be repeated.",
     ),
-    "wait": _executor(bool, "--wait", "slurm: wait for the tasks and print the tables.", False),
+    "wait": _executor(bool, "--wait", "slurm: wait for the tasks and print the tables."),
 }
 """The shared options and their defaults, by the names of the fields of `api.Options` and `api.Executor`; others too."""
 EXECUTOR = "executor processes cpus gpus address cluster partition time_limit requeue sbatch wait"
