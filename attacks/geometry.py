@@ -7,7 +7,7 @@ replaced.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rbench.spec import ResourceKind, Variant
 from rbench.substitution.options import (
@@ -17,8 +17,7 @@ from rbench.substitution.options import (
     RELEASED_BUDGET,
     RELEASED_SEARCH,
     RELEASED_SOURCE,
-    AttackOptions,
-    SearchOptions,
+    GeometryOptions,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ SERVES = ("classification", "similarity")
 QUERIES_PER_WORD = 1.0
 
 
-class Options(SearchOptions, AttackOptions):
+class Options(GeometryOptions):
     """What may be set. The defaults are the variant `printed`, Algorithm 1; the paper prints `max_words`."""
 
     VARIANTS: ClassVar[dict[str, Variant]] = {
@@ -49,10 +48,6 @@ class Options(SearchOptions, AttackOptions):
             options={**RELEASED_SOURCE, **RELEASED_BUDGET, **RELEASED_SEARCH, "keep": "positive"},
         ),
     }
-
-    keep: Literal["always", "positive"] = "always"
-    """`always`: the best candidate replaces the word. `positive`: only if its projection is above zero or the
-    prediction flips; otherwise the word stays and the next one is tried."""
 
 
 def needs(options: Options) -> tuple[ResourceKind, ...]:
@@ -64,4 +59,4 @@ def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Atta
     """The attack on a victim of `rbench.attack`; it is the same for every task."""
     from rbench.attack import geometry
 
-    return geometry.build(victim, resources, **options.model_dump(exclude={"variant"}))
+    return geometry.build(victim, resources, options)

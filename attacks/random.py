@@ -54,4 +54,4 @@ def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Atta
     """The attack on a victim of `rbench.attack`; it is the same for every task."""
     from rbench.attack import substitutes
 
-    return substitutes.build_random(victim, resources, **options.model_dump(exclude={"variant"}))
+    return substitutes.build_random(victim, resources, options)

@@ -29,9 +29,8 @@ from stock import stock
 
 from rbench import attack, load
 from rbench.attack.build import recipe_class
-from rbench.attack.run import seed_all
+from rbench.attack.run import seed_all, truth
 from rbench.attack.similarity_goal import SimilarityGoal
-from rbench.attack.truth import truth
 from rbench.encoders.scorer import EncoderScorer
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import RbenchError

@@ -33,7 +33,7 @@ from machine import processor
 from stock import build_stock, stock
 
 from rbench import attack, load
-from rbench.attack.text import split
+from rbench.attack.cached import split
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
 from rbench.load.registry import Registry

@@ -51,11 +51,9 @@ from rbench.load.registry import Registry
 from rbench.load.search_path import search_path
 from rbench.resources import Resources
 from rbench.spec import EncoderSpec, ResourceChoice, TrainSpec
-from rbench.substitution.batched import Geometry, Swapped, at_most
-from rbench.substitution.callbacks import SearchCallbacks
+from rbench.substitution.batched import Geometry, SearchCallbacks, Swapped, Target, at_most
 from rbench.substitution.candidates import MaskedWords
 from rbench.substitution.segmentation import spans_of
-from rbench.substitution.target import Target
 from rbench.system.capacity import cores
 from rbench.train import pretrain
 

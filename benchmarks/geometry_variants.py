@@ -45,8 +45,8 @@ from rbench.resources import Resources, locate
 from rbench.score import attack_scores, wilson
 from rbench.spec import Choice, Outcome, ResourceChoice, Training
 from rbench.stages.attacks import sample
+from rbench.substitution.candidates import open_source
 from rbench.substitution.segmentation import spans_of
-from rbench.substitution.sources import open_source
 from rbench.system import located
 from rbench.system.capacity import cores
 from rbench.tasks import Example, TaskData, open_task

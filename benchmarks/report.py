@@ -22,7 +22,7 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from rbench.attack.steps import DIGITS
+from rbench.attack.observed import DIGITS
 from rbench.report import examples
 from rbench.report.data import Names, Report, Sampled
 from rbench.report.html import page

@@ -35,7 +35,7 @@ from rbench.resources.lexical import nltk_stopwords, wordnet_synonyms
 from rbench.spec import PretrainJob
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
-from rbench.substitution.neighbours import Neighbours
+from rbench.substitution.candidates import Neighbours
 from rbench.substitution.options import at_most
 from rbench.substitution.segmentation import in_case_of
 from rbench.train.hard_positives import at_random

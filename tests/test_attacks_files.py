@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rbench import attack, load
+from rbench.attack.binding import dry_build, parts
 from rbench.attack.build import recipe_class
-from rbench.attack.dry_build import dry_build, parts
 from rbench.load.registry import Registry
 from rbench.resources import Resources
 from rbench.spec import AttackSpec

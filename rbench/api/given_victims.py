@@ -15,7 +15,7 @@ import numpy as np
 
 from rbench.api.asked import plain
 from rbench.api.run import device_of
-from rbench.encoders.heads import HEADED
+from rbench.encoders.described import HEADED
 from rbench.encoders.locate import PACKAGED
 from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, SuiteError
 from rbench.load.alone import chosen_victim

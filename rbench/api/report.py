@@ -31,7 +31,7 @@ from rbench.site import claims as on_claims
 from rbench.site import history, pages
 from rbench.site.data import Judgement, PaperTable, Point, RunPage, Site
 from rbench.spec import Choice, Claim
-from rbench.storage.runs import files, folder_name
+from rbench.storage.runs import files, names
 from rbench.system.below import Below
 from rbench.system.folders import make_folder_of
 from rbench.tables import Results, results_frame
@@ -520,7 +520,7 @@ def _stem(label: str) -> str:
     >>> _stem("queries[panels=task,scale=log]")
     'queries-panels-task-scale-log'
     """
-    return folder_name(re.sub(r"[^A-Za-z0-9.+_]+", "-", label).strip("-"))
+    return names.folder_name(re.sub(r"[^A-Za-z0-9.+_]+", "-", label).strip("-"))
 
 
 def _write(drawn: Figure, path: Path, below: Below | None = None) -> Path:

@@ -34,7 +34,7 @@ from rbench.system.members import Member, identity_of
 from rbench.tables import Results
 from rbench.tables.flags import Flags
 from rbench.train import reports
-from rbench.victims.opened import open_answers
+from rbench.victims.asked import open_answers
 from rbench.victims.scores import AnswerError
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from rbench import load as loading
 from rbench.api.asked import options_of
 from rbench.api.run import device_of, run_prepared
+from rbench.encoders.described import stated
 from rbench.encoders.locate import locate
-from rbench.encoders.stated import stated
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.load.code import find
 from rbench.load.files import Files

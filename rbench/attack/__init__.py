@@ -12,8 +12,7 @@ from rbench.attack import _textattack  # noqa: F401  (first: it prepares the imp
 from rbench.attack.build import build, check, needs
 from rbench.attack.engine import AttackTask, EngineConfig
 from rbench.attack.run import run
-from rbench.attack.scorer_victim import ScorerVictim
-from rbench.attack.victim import Victim
+from rbench.attack.victim import ScorerVictim, Victim
 from rbench.attack.workers import Workers, sensible
 
 __all__ = [

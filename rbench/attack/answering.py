@@ -18,7 +18,7 @@ from rbench.inference import Batched, Memo, Remote
 from rbench.spec import TaskSpec
 from rbench.spec.victims import Origin, VictimSpec
 from rbench.victims.answers import Answers
-from rbench.victims.opened import open_answers
+from rbench.victims.asked import open_answers
 from rbench.victims.scores import AnswerError, Row
 
 VERSION = 1
@@ -66,15 +66,13 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
             AnswerError: one of these texts has no usable answer.
             JobError: the function or the endpoint failed as a whole.
         """
-        texts = list(text_input_list)
-        rows = {text: self.by_text.get(text) for text in dict.fromkeys(texts)}
-        new = [text for text, row in rows.items() if row is None]
-        for text, answer in zip(new, self.asked(new), strict=True):
+        return torch.stack(self.by_text.filled(text_input_list, self._probabilities))
+
+    def _probabilities(self, texts: list[Text]) -> Iterator[Tensor]:
+        for answer in self.asked(texts):
             if isinstance(answer, AnswerError):
                 raise answer
-            rows[text] = probabilities = torch.from_numpy(answer).float()
-            self.by_text.put(text, probabilities)
-        return torch.stack([row for text in texts if (row := rows[text]) is not None])
+            yield torch.from_numpy(answer).float()
 
     def is_truncated(self, text: Text) -> bool:
         """Return False: what a function or an endpoint reads of a text is not known."""

@@ -13,13 +13,11 @@ from textattack.attack_recipes import AttackRecipe
 from textattack.constraints import PreTransformationConstraint
 
 from rbench.attack._textattack import use_device
-from rbench.attack.asked import watch
-from rbench.attack.binding import binding
+from rbench.attack.binding import arguments, binding, dry_build
 from rbench.attack.cached import cached
 from rbench.attack.constraints import foreseen, suite_constraints
-from rbench.attack.dry_build import arguments, dry_build
+from rbench.attack.observed import listen, watch
 from rbench.attack.similarity_goal import aim_at_similarity, remember_allowed
-from rbench.attack.steps import listen
 from rbench.errors import SuiteError
 from rbench.load.code import open_source
 from rbench.load.recipes import refusal
@@ -28,7 +26,7 @@ from rbench.spec import AttackSpec, ResourceKind, TaskSpec
 
 VERSION = 1
 USES = ("attack.constraints", "attack.cached")
-"""attack.binding and attack.dry_build are not listed, because only recipes use them."""
+"""attack.binding is not listed, because only recipes use it."""
 
 
 def check(spec: AttackSpec) -> None:

@@ -213,12 +213,8 @@ class UniversalSentenceEncoder(_BoundSimilarity, _USE):  # type: ignore[misc]
         self._sentences = current.get().sentence_encoder
 
 
-class MultilingualUniversalSentenceEncoder(_BoundSimilarity, _MultilingualUSE):  # type: ignore[misc]
+class MultilingualUniversalSentenceEncoder(UniversalSentenceEncoder, _MultilingualUSE):  # type: ignore[misc]
     """TextAttack's multilingual USE constraint with the bound sentence encoder."""
-
-    def __init__(self, threshold: float = 0.8, large: bool = False, metric: str = "angular", **kwargs: Any) -> None:
-        _SentenceEncoder.__init__(self, threshold=threshold, metric=metric, **kwargs)
-        self._sentences = current.get().sentence_encoder
 
 
 class SBERT(_BoundSimilarity, _SBERT):  # type: ignore[misc]

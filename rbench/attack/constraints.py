@@ -11,7 +11,7 @@ from textattack.constraints.overlap import MaxWordsPerturbed
 from textattack.constraints.pre_transformation import InputColumnModification
 from textattack.transformations import WordSwapMaskedLM
 
-from rbench.attack.text import columns_of
+from rbench.attack.cached import columns_of
 from rbench.errors import SuiteError
 from rbench.load.registry import nearest
 from rbench.spec import AttackSpec, TaskSpec

@@ -9,10 +9,8 @@ from pathlib import Path
 from rbench.attack.answering import AnsweringVictim, open_answering
 from rbench.attack.build import build
 from rbench.attack.run import Oracle, run
-from rbench.attack.scorer_victim import ScorerVictim
-from rbench.attack.victim import Victim
-from rbench.encoders.scorer import EncoderScorer
-from rbench.encoders.victims import load_victim
+from rbench.attack.victim import ScorerVictim, Victim
+from rbench.encoders.scorer import EncoderScorer, load_victim
 from rbench.inference import backends
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec, VictimSpec

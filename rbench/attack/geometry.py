@@ -14,48 +14,51 @@ projection of a candidate's sentence vector follows from the victim's probabilit
 The same holds for DeepFool's normal of the boundary between y and the class k: there g is 1 at k and -1 at y. The order
 of the words follows from the gradients of m in any case.
 
-On STS tasks `rbench.attack.scorer_geometry` takes the place of all this.
+On STS tasks a scorer of sentence pairs is attacked (ours: the ADCL paper attacks classifiers only). Algorithm 1 raises
+a loss. For a pair it is the error of the score, on the side of the gold score that has more room: the score is pushed
+towards the end of the scale that is farther from the gold score, since only there every pair's error can grow by the
+threshold. (The gradient of |score - gold| itself would push a pair with the gold score 4.5 and the score 4.6 upwards,
+where it has 0.4 to go.) The sentence vector z is (u, v), the vectors of both sentences in turn, of which a replacement
+changes one. The loss is an increasing function of plus or minus the raw score r(u, v), a cosine or log-odds. So v_z is
+the gradient of r at (u, v), with this sign. It does not vanish where the map from r to the scale is flat. In place of a
+second class there is one number, so the normal of the nearest boundary (`direction: deepfool`) is the same vector.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 from textattack import Attack
+from textattack.goal_function_results import GoalFunctionResultStatus
 from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from torch import Tensor, nn
 
-from rbench.attack.geometry_example import GeometryExample
-from rbench.attack.gradients import Labelled, at_logits
-from rbench.attack.scorer_geometry import ScorerGradients
-from rbench.attack.scorer_victim import ScorerVictim
 from rbench.attack.substitutes import WordSwapCandidates, substitution_attack, swaps, word_budget, word_spans
+from rbench.attack.victim import Labelled, ScorerVictim, at_logits
 from rbench.errors import JobError
 from rbench.inference import rows_of
-from rbench.substitution.deepfool import nearest_boundary
+from rbench.substitution.options import GeometryOptions
 from rbench.substitution.search import (
     BatchText,
     Gradients,
-    Keep,
-    Order,
-    Projection,
     Scores,
+    Slot,
+    Words,
     search,
 )
-from rbench.substitution.word_gradients import WordNorm, norms_by_word
+from rbench.substitution.word_gradients import WordNorm, nearest_boundary, norms_by_word, pieces_to_words, word_norms
 
 VERSION = 1
 USES = (
     "attack.substitutes",
     "inference.input_gradients",
-    "substitution.deepfool",
     "substitution.search",
     "substitution.word_gradients",
 )
-"""attack.scorer_geometry and attack.scorer_victim are not listed, because only attacks on STS tasks use them."""
 
 Direction = Literal["gradient", "deepfool"]
 
@@ -90,8 +93,7 @@ class VictimGradients:
         self.direction, self.word_norm = direction, word_norm
         if not isinstance(self.classifier.head, nn.Linear):
             raise JobError("the Geometry attack reads projections off the logits and needs a victim with a linear head")
-        if not self.classifier.tokenizer.is_fast:
-            raise JobError("the Geometry attack needs a victim with a fast tokenizer, to know which pieces make a word")
+        _check_tokenizer(self.classifier.tokenizer)
 
     def __call__(self, texts: Sequence[AttackedText], labels: Sequence[int]) -> Look:
         """Compute all texts in one forward and one backward pass. Other attacks under way share these passes."""
@@ -125,15 +127,62 @@ class VictimGradients:
         return _LabelExample(method, initial)
 
 
-class Settings(NamedTuple):
-    """The options of `attacks/geometry.py` that steer the search."""
+class PairLook(NamedTuple):
+    """Result of one gradient pass over n pairs of sentences."""
 
-    max_words: int
-    share: float
-    projection: Projection
-    accept_flip: bool
-    order: Order
-    keep: Keep
+    vectors: Tensor
+    """(n, 2 dim): z."""
+    raw_gradients: Tensor
+    """(n, 2 dim): gradient of the raw score at z."""
+    norms: list[Tensor] | None
+    """n tensors (words,): a gradient norm for each word of both sentences, -inf where truncation hides the word."""
+
+
+class ScorerGradients:
+    """Gradients of the raw score, for pairs of sentences.
+
+    Args:
+        victim: a `ScorerVictim`.
+        word_norm: as `rbench.substitution.word_gradients`.
+
+    Raises:
+        JobError: the victim's tokenizer is not a fast one.
+    """
+
+    def __init__(self, victim: Any, word_norm: WordNorm = "l2") -> None:
+        self.victim, self.word_norm = victim, word_norm
+        _check_tokenizer(victim.tokenizer)
+
+    def __call__(self, texts: Sequence[AttackedText], *, norms: bool) -> PairLook:
+        """Look at all pairs; `norms` says whether gradients at word pieces are computed too."""
+        pairs = [text.tokenizer_input for text in texts]
+        vectors = self.victim.vectors(pairs)
+        gradients = [torch.cat(self.victim.raw_gradient(u, v)) for u, v in vectors]
+        joined = torch.stack([torch.cat(one) for one in vectors])
+        return PairLook(joined, torch.stack(gradients), self._norms(texts, pairs) if norms else None)
+
+    def _norms(self, texts: Sequence[AttackedText], pairs: Sequence[tuple[str, ...]]) -> list[Tensor]:
+        offsets = self.victim.encoded(pairs, return_offsets_mapping=True)
+        found = self.victim.embedding_gradients(pairs)
+        rows = []
+        for number, text in enumerate(texts):
+            sides = []
+            for side in (0, 1):
+                row = 2 * number + side
+                spans = [(0, start, end) for column, start, end in word_spans(text) if column == side]
+                owners = pieces_to_words(offsets["offset_mapping"][row], offsets.sequence_ids(row), spans)
+                sides.append(word_norms(found[row], owners, len(spans), self.word_norm))
+            rows.append(torch.cat(sides))
+        return rows
+
+    def example(self, method: Any, initial: Any) -> PairExample:
+        """Return the callables of the search for one example."""
+        return PairExample(method, initial, self)
+
+
+def _check_tokenizer(tokenizer: Any) -> None:
+    if not tokenizer.is_fast:
+        raise JobError("the Geometry attack needs a victim with a fast tokenizer, to know which pieces make a word")
 
 
 class GeometrySearch(SearchMethod):  # type: ignore[misc]
@@ -147,9 +196,9 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
     is_black_box = False
 
     def __init__(
-        self, gradients: VictimGradients | ScorerGradients, transformation: WordSwapCandidates, settings: Settings
+        self, gradients: VictimGradients | ScorerGradients, transformation: WordSwapCandidates, options: GeometryOptions
     ) -> None:
-        self.gradients, self.transformation, self.settings = gradients, transformation, settings
+        self.gradients, self.transformation, self.options = gradients, transformation, options
 
     def perform_search(self, initial_result: Any) -> Any:
         if self._left() < 2:
@@ -164,11 +213,11 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
             directions=example.directions,
             candidates=example.candidates,
             scores=example.scores,
-            max_words=word_budget(self, text, self.settings.max_words, self.settings.share),
-            projection=self.settings.projection,
-            accept_flip=self.settings.accept_flip,
-            order=self.settings.order,
-            keep=self.settings.keep,
+            max_words=word_budget(self, text, self.options),
+            projection=self.options.projection,
+            accept_flip=self.options.accept_flip,
+            order=self.options.order,
+            keep=self.options.keep,
         )
         return example.results[result.words]
 
@@ -178,7 +227,65 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
         return left
 
     def extra_repr_keys(self) -> list[str]:
-        return ["settings"]
+        return ["options"]
+
+
+class GeometryExample(ABC):
+    """The callables of the search for one example: the texts and goal function results that it has seen so far.
+
+    A subclass says what depends on the victim.
+
+    Args:
+        method: the `GeometrySearch`.
+        initial: the goal function's result for the original text.
+    """
+
+    def __init__(self, method: Any, initial: Any) -> None:
+        self.method, self.initial = method, initial
+        self.results: dict[Words, Any] = {tuple(initial.attacked_text.words): initial}
+        self.texts: dict[Words, AttackedText] = {tuple(initial.attacked_text.words): initial.attacked_text}
+
+    @abstractmethod
+    def gradients(self, batch: list[BatchText]) -> Gradients:
+        """Return sentence vectors, directions and norms of words. Each text counts as a query."""
+
+    @abstractmethod
+    def directions(self, batch: list[BatchText]) -> Gradients:
+        """As `gradients` without norms. It asks nothing: the victim's answers to these texts are known."""
+
+    @abstractmethod
+    def scores(self, batch: list[BatchText]) -> Scores:
+        """Return the sentence vectors of candidates, and whether they reach the goal."""
+
+    def candidates(self, batch: list[Slot]) -> list[list[str]]:
+        free = {words: set(self.method.get_indices_to_order(self.texts[words])[1]) for _, words, _ in batch}
+        slots = [slot for slot in batch if slot.place in free[slot.words]]
+        ranked = self.method.transformation.replacements([(self.texts[s.words], s.place) for s in slots])
+        for slot, words in zip(slots, ranked, strict=True):
+            if not words and (asked := getattr(self.method, "asked", None)) is not None:
+                asked.nothing_for(self.texts[slot.words], slot.place)  # `_allowed` counts the other words
+        kept = {slot: self._allowed(slot, words) for slot, words in zip(slots, ranked, strict=True) if words}
+        return [kept.get(slot, []) for slot in batch]
+
+    def _allowed(self, slot: Slot, ranked: list[str]) -> list[str]:
+        """Return candidates that pass the constraints, most probable first, at most as many as the budget allows."""
+        text, place = self.texts[slot.words], slot.place
+        changed = self.method.get_transformations(
+            text, original_text=self.initial.attacked_text, indices_to_modify=[place]
+        )
+        found = {new.words[place]: new for new in changed}
+        kept = [word for word in ranked if word in found][: int(min(self.method._left(), len(ranked)))]
+        self.texts.update((tuple(found[word].words), found[word]) for word in kept)
+        return kept
+
+    def asked(self, batch: list[BatchText]) -> tuple[list[bool], bool]:
+        """Query the victim. Return for each text whether it reaches the goal, and whether this was the last round."""
+        results, _ = self.method.get_goal_results([self.texts[s.words] for s in batch])
+        self.results.update((s.words, result) for s, result in zip(batch, results, strict=True))
+        flipped = [result.goal_status == GoalFunctionResultStatus.SUCCEEDED for result in results]
+        # A round costs a candidate, and a gradient pass where the words are ordered anew.
+        costs = 1 if self.method.options.order == "once" else 2
+        return flipped, self.method._left() < costs
 
 
 class _LabelExample(GeometryExample):
@@ -196,7 +303,6 @@ class _LabelExample(GeometryExample):
         return self._along(self._logs([self.results[s.words] for s in batch]), look.at_logits, look.lengths, look.norms)
 
     def directions(self, batch: list[BatchText]) -> Gradients:
-        """As `gradients` without norms. It asks nothing: the victim's answers to these texts are known."""
         logs = self._logs([self.results[s.words] for s in batch])
         return self._along(logs, *self.method.gradients.towards(logs, [self.label] * len(batch)))
 
@@ -218,24 +324,42 @@ class _LabelExample(GeometryExample):
         return Scores((logs @ self.axis).unsqueeze(1), flipped, last=last)
 
 
-def build(
-    victim: Any,
-    resources: Any,
-    *,
-    direction: Direction,
-    word_norm: WordNorm,
-    max_words: int,
-    share: float,
-    projection: Projection,
-    accept_flip: bool,
-    order: Order,
-    keep: Keep,
-    **candidates: Any,
-) -> Attack:
-    """Build the attack of `attacks/geometry.py`; `candidates` are options of `CandidateOptions`."""
-    transformation = swaps(resources, **candidates)
-    settings = Settings(max_words, share, projection, accept_flip, order, keep)
-    scorer = isinstance(victim, ScorerVictim)
-    gradients = ScorerGradients(victim, word_norm) if scorer else VictimGradients(victim, direction, word_norm)
-    method = GeometrySearch(gradients, transformation, settings)
+class PairExample(GeometryExample):
+    """The callables of the search for one pair."""
+
+    def __init__(self, method: Any, initial: Any, look: ScorerGradients) -> None:
+        super().__init__(method, initial)
+        self.look = look
+        low, high = look.victim.scorer.scale
+        gold = float(initial.ground_truth_output)
+        # In the middle both ends are equally far. Then the score goes on in the direction in which it errs.
+        room = (high - gold) - (gold - low)
+        self.sign = 1.0 if (room or float(initial.output) - gold) > 0 else -1.0
+
+    def gradients(self, batch: list[BatchText]) -> Gradients:
+        self.method.goal_function.num_queries += len(batch)
+        return self._looked(batch, norms=True)
+
+    def directions(self, batch: list[BatchText]) -> Gradients:
+        return self._looked(batch, norms=False)
+
+    def _looked(self, batch: list[BatchText], *, norms: bool) -> Gradients:
+        vectors, gradients, found = self.look([self.texts[s.words] for s in batch], norms=norms)
+        return Gradients(vectors, self.sign * gradients, found)
+
+    def scores(self, batch: list[BatchText]) -> Scores:
+        flipped, last = self.asked(batch)
+        pairs = [self.texts[s.words].tokenizer_input for s in batch]
+        return Scores(torch.stack([torch.cat(one) for one in self.look.victim.vectors(pairs)]), flipped, last=last)
+
+
+def build(victim: Any, resources: Any, options: GeometryOptions) -> Attack:
+    """Build the attack of `attacks/geometry.py`."""
+    transformation = swaps(resources, options)
+    gradients: VictimGradients | ScorerGradients
+    if isinstance(victim, ScorerVictim):
+        gradients = ScorerGradients(victim, options.word_norm)
+    else:
+        gradients = VictimGradients(victim, options.direction, options.word_norm)
+    method = GeometrySearch(gradients, transformation, options)
     return substitution_attack(victim, resources, transformation, method)

@@ -9,7 +9,6 @@ discards the order and returns the first K that are one word. Here the search st
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -18,14 +17,13 @@ from textattack.shared import utils
 from textattack.transformations import WordSwapMaskedLM as _WordSwapMaskedLM
 from torch.nn import Module
 
+from rbench.attack.cached import CHINESE
 from rbench.attack.components import current
 from rbench.errors import ResourceError
 from rbench.resources.masked_lm import MaskedLM, Question, Ranked
 
 VERSION = 1
 
-CHINESE = re.compile("[\u4e00-\u9fff]")
-"""TextAttack's own test for Chinese text, which has to be segmented."""
 MAX_PIECES = 12
 """Number of pieces of a word that are combined when `piece_candidates` or `max_combinations` is set. Public copies of
 BERT-Attack's code have this limit."""
@@ -46,7 +44,7 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
     def __init__(
         self, *, piece_candidates: int | None = None, max_combinations: int | None = None, **kwargs: Any
     ) -> None:
-        from rbench.encoders.fitting import longest_input
+        from rbench.encoders.reading import longest_input
 
         lm = current.get().masked_lm
         super().__init__(**(kwargs | {"masked_language_model": lm.model, "tokenizer": lm.tokenizer}))
@@ -66,11 +64,15 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
     # ---------------------------------------------------------------------------------------------------------- BAE
 
     def _bae_replacement_words(self, current_text: Any, indices_to_modify: Iterable[int]) -> list[list[str]]:
-        mask, mask_id = self._lm_tokenizer.mask_token, self._lm_tokenizer.mask_token_id
+        mask = self._lm_tokenizer.mask_token
         texts = [current_text.replace_word_at_index(index, mask).text for index in indices_to_modify]
-        known = {text: self._lm.memo.get(self._bae_key(text)) for text in texts}
-        new = [text for text, words in known.items() if words is None]
-        rows = dict(zip(new, self._lm.rows(new, self.max_length), strict=True))
+        keys = [("bae", self.max_candidates, self.min_confidence, self.max_length, text) for text in texts]
+        return list(map(list, self._lm.memo.filled(keys, self._bae_words)))
+
+    def _bae_words(self, keys: list[tuple[Any, ...]]) -> list[list[str]]:
+        texts = [key[-1] for key in keys]
+        mask_id = self._lm_tokenizer.mask_token_id
+        rows = dict(zip(texts, self._lm.rows(texts, self.max_length), strict=True))
         places = {text: row[0].index(mask_id) for text, row in rows.items() if mask_id in row[0]}
         first = 2 * self.max_candidates + 64
         asked = [Question(rows[text], place, first, "probabilities") for text, place in places.items()]
@@ -78,13 +80,7 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
             text: self._top_words(question, best)
             for text, question, best in zip(places, asked, self._lm.ranked(asked), strict=True)
         }
-        for text in new:
-            known[text] = found.get(text, [])  # empty if truncation cut off the mask
-            self._lm.memo.put(self._bae_key(text), known[text])
-        return [list(known[text] or ()) for text in texts]
-
-    def _bae_key(self, text: str) -> tuple[Any, ...]:
-        return "bae", self.max_candidates, self.min_confidence, self.max_length, text
+        return [found.get(text, []) for text in texts]  # empty if truncation cut off the mask
 
     def _top_words(self, question: Question, best: Ranked) -> list[str]:
         """Return the most probable words: at most `max_candidates`, each with probability `min_confidence` or more."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,13 +24,11 @@ from textattack.attack_results import (
 )
 
 from rbench import inference
-from rbench.attack.cached import CachedAttack
+from rbench.attack.cached import CachedAttack, SplicedText, columns_of
 from rbench.attack.similarity_goal import SimilarityGoal
-from rbench.attack.text import SplicedText, columns_of
-from rbench.attack.truth import Truth, truth
 from rbench.errors import JobError, RbenchError
 from rbench.masking import masked
-from rbench.spec import TIMED_OUT, AttackSpec, Outcome, Status, TaskSpec
+from rbench.spec import TIMED_OUT, AttackSpec, Outcome, SkipReason, Status, TaskSpec
 from rbench.system.changes import words_changed
 from rbench.tasks import Example
 
@@ -37,6 +37,60 @@ USES = ("attack.cached", "inference.input_gradients")
 """attack.similarity_goal is not listed, because only attacks on STS tasks use it."""
 
 Oracle = Callable[[tuple[str, ...]], int | None]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is true of an example, and what its outcome says of it: a class, or a gold score on a task's scale."""
+
+    value: int | float | None
+    """The class, or the gold score; None for a gold score that is missing or no number."""
+    graded: bool
+    """Whether it is a gold score."""
+    skip: SkipReason | None = None
+    """Why the example cannot be attacked; None if it can be."""
+
+    @property
+    def given(self) -> int | str:
+        """The value in the form that `Attack.attack` accepts: it refuses floats."""
+        return repr(float(self.value or 0.0)) if self.graded else int(self.value or 0)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of an outcome that hold it."""
+        return {"gold": self.value} if self.graded else {"label": self.value}
+
+    def answer(self, when: str, output: Any) -> dict[str, Any]:
+        """Return the field of an outcome for a victim's answer. `when` is `original` or `perturbed`."""
+        return {f"{when}_score": float(output)} if self.graded else {f"{when}_prediction": int(output)}
+
+
+def truth(example: Example, task: TaskSpec) -> Truth:
+    """Return the truth about an example.
+
+    Raises:
+        JobError: a label is not a class of the task. (A bad gold score only makes the pair be skipped.)
+    """
+    label = example.label
+    if task.kind == "sts":
+        return Truth(_finite(label), graded=True, skip=_unfit(example, task))
+    if label is None or label not in range(len(task.labels)):
+        raise JobError(f"task {task.name}, example {example.id}: {label!r} is not one of {len(task.labels)} classes")
+    return Truth(int(label), graded=False)
+
+
+def _finite(score: float | None) -> float | None:
+    return float(score) if score is not None and math.isfinite(score) else None
+
+
+def _unfit(example: Example, task: TaskSpec) -> SkipReason | None:
+    """Return why a pair of an STS task cannot be attacked."""
+    assert task.scale is not None  # `build` has checked it
+    if not all(text.strip() for text in example.texts):
+        return "empty sentence"
+    low, high = task.scale
+    score = _finite(example.label)
+    return None if score is not None and low <= score <= high else "gold outside the scale"
 
 
 def run(
@@ -70,7 +124,7 @@ def run(
 
     def job(example: Example) -> Outcome:
         attack = idle.pop() if idle else build()
-        with inference.limited(max_seconds, inference.clock):
+        with inference.limited(max_seconds):
             outcome = _attacked(attack, example, spec, task, seed, oracle)
         idle.append(attack)
         return outcome

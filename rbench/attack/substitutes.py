@@ -18,9 +18,9 @@ from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
-from rbench.substitution.options import at_most
+from rbench.substitution.candidates import Candidates, open_source
+from rbench.substitution.options import AttackOptions, at_most
 from rbench.substitution.segmentation import Span
-from rbench.substitution.sources import Candidates, open_source
 
 VERSION = 1
 
@@ -38,7 +38,7 @@ def word_spans(text: AttackedText) -> list[Span]:
 
 
 class WordSwapCandidates(WordSwap):  # type: ignore[misc]
-    """Replaces a word by each of its candidates (`rbench.substitution.sources`).
+    """Replaces a word by each of its candidates (`rbench.substitution.candidates`).
 
     A masked language model reads all columns as one text, as in TextAttack's own transformations.
     """
@@ -79,13 +79,13 @@ class RandomSubstitution(SearchMethod):  # type: ignore[misc]
 
     is_black_box = True
 
-    def __init__(self, max_words: int, share: float) -> None:
-        self.max_words, self.share = max_words, share
+    def __init__(self, options: AttackOptions) -> None:
+        self.options = options
 
     def perform_search(self, initial_result: Any) -> Any:
         result = initial_result
         _, free = self.get_indices_to_order(initial_result.attacked_text)
-        changed, budget = 0, word_budget(self, initial_result.attacked_text, self.max_words, self.share)
+        changed, budget = 0, word_budget(self, initial_result.attacked_text, self.options)
         for index in np.random.permutation(sorted(free)).tolist():
             if changed >= budget:
                 break
@@ -102,18 +102,23 @@ class RandomSubstitution(SearchMethod):  # type: ignore[misc]
         return result
 
     def extra_repr_keys(self) -> list[str]:
-        return ["max_words", "share"]
+        return ["options"]
 
 
-def word_budget(search: SearchMethod, text: AttackedText, max_words: int, share: float) -> int:
-    """Return how many words of a text may be replaced: min(max_words, share * L), rounded down.
+def word_budget(search: SearchMethod, text: AttackedText, options: AttackOptions) -> int:
+    """Return how many words of a text may be replaced: min(`max_words`, `share` * L), rounded down.
 
     L counts the words of the columns that no constraint protects, stop words and words without candidates included.
     """
     attack = search.attack
     columns = [c for c in attack.pre_transformation_constraints if isinstance(c, InputColumnModification)]
     counted = set(range(text.num_words)).intersection(*(c(text, attack.transformation) for c in columns))
-    return at_most(max_words, share)(len(counted))
+    return at_most(options.max_words, options.share)(len(counted))
+
+
+def swaps(resources: Any, options: AttackOptions) -> WordSwapCandidates:
+    """Return the transformation with a profile's resources."""
+    return WordSwapCandidates(open_source(resources, **options.of_source))
 
 
 def substitution_attack(victim: Any, resources: Any, transformation: WordSwap, search: SearchMethod) -> Attack:
@@ -126,12 +131,6 @@ def substitution_attack(victim: Any, resources: Any, transformation: WordSwap, s
     return search.attack
 
 
-def swaps(resources: Any, **options: Any) -> WordSwapCandidates:
-    """Return the transformation with a profile's resources. `options` are those of `CandidateOptions`."""
-    return WordSwapCandidates(open_source(resources, **options))
-
-
-def build_random(victim: Any, resources: Any, *, max_words: int, share: float, **candidates: Any) -> Attack:
-    """Build the control attack of `attacks/random.py`. `candidates` are options of `CandidateOptions`."""
-    search = RandomSubstitution(max_words, share)
-    return substitution_attack(victim, resources, swaps(resources, **candidates), search)
+def build_random(victim: Any, resources: Any, options: AttackOptions) -> Attack:
+    """Build the control attack of `attacks/random.py`."""
+    return substitution_attack(victim, resources, swaps(resources, options), RandomSubstitution(options))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench.attack.engine import POOLED, AttackTask, Engine, EngineConfig
-from rbench.attack.truth import truth
+from rbench.attack.run import truth
 from rbench.errors import JobError, RbenchError
 from rbench.spec import Outcome
 from rbench.system import processes

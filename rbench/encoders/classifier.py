@@ -1,21 +1,117 @@
-"""A classifier: an encoder with a linear head. It is the victim of attacks."""
+"""A classifier: an encoder with a linear head. It is the victim of attacks.
+
+`OnEncoder` is what it has in common with a scorer of pairs (`rbench.encoders.scorer`).
+"""
 
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from safetensors.torch import load_file
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from rbench.encoders.on_encoder import ABOUT, FORMAT, HEAD, OnEncoder
+from rbench.encoders.reading import Settings, prompt_tokens
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.encoders.settings import Settings
-from rbench.errors import ResourceError
+from rbench.errors import JobError, ResourceError
 
 VERSION = 1
+
+FORMAT = 1
+ABOUT, HEAD = "rbench.json", "head.safetensors"
+
+
+class OnEncoder(nn.Module):
+    """A module on top of an encoder, which it shares and does not copy.
+
+    Args:
+        encoder: computes the vectors.
+        max_length: longest input in tokens; None, or more than the encoder's: the encoder's.
+
+    Raises:
+        JobError: `max_length` leaves no room for a text after the prompt.
+    """
+
+    KIND: ClassVar[str]
+    """What it is: the `kind` in its `rbench.json`, where a classifier has none."""
+
+    def __init__(self, encoder: SentenceEncoder, max_length: int | None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.max_length = min(max_length or encoder.max_length, encoder.max_length)
+        if self.max_length <= (prompt := prompt_tokens(encoder.tokenizer)):
+            raise JobError(
+                f"texts are cut at {self.max_length} tokens, and the encoder's prompt alone has {prompt}; raise "
+                "`max_length` of the fine-tuning, or shorten the prompt"
+            )
+
+    @property
+    def tokenizer(self) -> Any:
+        """The encoder's tokenizer."""
+        return self.encoder.tokenizer
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.encoder.device
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the network's token embedding layer. Attacks that use gradients put a hook on it."""
+        return self.encoder.model.get_input_embeddings()  # type: ignore[no-any-return]
+
+    @classmethod
+    @abstractmethod
+    def restored(cls, encoder: SentenceEncoder, about: dict[str, Any], head: dict[str, Tensor]) -> Self:
+        """Return what was saved, of its encoder, what is said `about` it, and the weights of its head."""
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "cpu") -> tuple[Self, dict[str, Any]]:
+        """Read what `save` wrote. Return the victim, in eval mode on `device`, and its meta.
+
+        On the same device, its answers equal those before saving bit for bit.
+
+        Raises:
+            ResourceError: there is no such folder, `save` did not write it, its format differs, or it is damaged.
+        """
+        try:
+            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            if (found := (about.get("kind", "classifier"), about["format"])) != (cls.KIND, FORMAT):
+                raise ValueError(f"kind {found[0]}, format {found[1]}; this rbench reads {cls.KIND}, {FORMAT}")
+            encoder = SentenceEncoder.open(
+                folder,
+                pooling=about["pooling"],
+                max_length=about["encoder_max_length"],
+                name=folder.name,
+                settings=Settings(**about.get("settings", {})),
+            )
+            victim, meta = cls.restored(encoder, about, load_file(folder / HEAD)), about["meta"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+            raise ResourceError(
+                f"{folder}: not a {cls.KIND} that rbench saved ({type(error).__name__}: {error})"
+            ) from error
+        return victim.to(device).eval(), meta
+
+    def write(self, folder: Path, head: nn.Module, about: dict[str, Any]) -> None:
+        """Write config, tokenizer, weights, head and what is said `about` them (JSON values) to `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.encoder.save(folder)
+        save_file({name: tensor.contiguous() for name, tensor in head.state_dict().items()}, folder / HEAD)
+        said = {
+            "format": FORMAT,
+            "pooling": self.encoder.pooling,
+            "max_length": self.max_length,
+            "encoder_max_length": self.encoder.max_length,
+            **({"settings": stated} if (stated := self.encoder.settings.stated()) else {}),
+            **about,
+        }
+        (folder / ABOUT).write_text(
+            json.dumps(said, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 class EncoderClassifier(OnEncoder):
@@ -31,6 +127,8 @@ class EncoderClassifier(OnEncoder):
         max_length: longest input in tokens, for the caller that tokenises; None, or more than the encoder's: the
             encoder's.
     """
+
+    KIND = "classifier"
 
     def __init__(
         self, encoder: SentenceEncoder, num_labels: int, dropout: float | None = None, max_length: int | None = None
@@ -73,34 +171,10 @@ class EncoderClassifier(OnEncoder):
         self.write(folder, self.head, {"num_labels": self.num_labels, "dropout": self.dropout.p, "meta": meta})
 
     @classmethod
-    def load(cls, folder: Path, device: str = "cpu", *, trust_remote_code: bool = False) -> tuple[Self, dict[str, Any]]:
-        """Read what `save` wrote. Return the classifier, in eval mode on `device`, and its meta.
-
-        On the same device, logits equal those before saving bit for bit.
-
-        Raises:
-            ResourceError: there is no such folder, `save` did not write it, its format differs, or it is damaged.
-        """
-        try:
-            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-            if about["format"] != FORMAT:
-                raise ResourceError(f"{folder}: a classifier of format {about['format']}; this rbench reads {FORMAT}")
-            encoder = SentenceEncoder.open(
-                folder,
-                pooling=about["pooling"],
-                max_length=about["encoder_max_length"],
-                trust_remote_code=trust_remote_code,
-                name=folder.name,
-                settings=Settings(**about.get("settings", {})),
-            )
-            classifier = cls(encoder, about["num_labels"], about["dropout"], about["max_length"])
-            classifier.head.load_state_dict(load_file(folder / HEAD))
-            meta = about["meta"]
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            raise ResourceError(
-                f"{folder}: not a classifier that rbench saved ({type(error).__name__}: {error})"
-            ) from error
-        return classifier.to(device).eval(), meta
+    def restored(cls, encoder: SentenceEncoder, about: dict[str, Any], head: dict[str, Tensor]) -> Self:
+        classifier = cls(encoder, about["num_labels"], about["dropout"], about["max_length"])
+        classifier.head.load_state_dict(head)
+        return classifier
 
 
 def _own_dropout(encoder: SentenceEncoder) -> float:

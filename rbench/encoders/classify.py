@@ -1,23 +1,31 @@
-"""Classify texts with a victim, for evaluations, in batches of equal length, as attacks compute them."""
+"""Classify texts with a victim, for evaluations, in batches of equal length, as attacks compute them.
+
+`batching` sees, when a classifier that exists is opened, in which batches a text has the answer that it has alone.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rbench.encoders.batching import Batching
-from rbench.encoders.foreign import one_line, panicked
-from rbench.errors import JobError
-from rbench.inference import Network, rows_of
+from rbench.encoders.foreign import one_line, panicked, reading
+from rbench.errors import JobError, ResourceError
+from rbench.inference import Network, Row, rows_of, tensors
+
+log = logging.getLogger("rbench")
 
 VERSION = 1
 
 BATCH = 64
+_TEXTS = ("A good film.", "The story of this film is long, its music is loud, and I like it all the same.")
+_TOLERANCE = 1e-4
+"""Largest deviation of an answer in a batch from the answer alone, relative to the largest answer."""
 
 
 class Classified(NamedTuple):
@@ -26,15 +34,6 @@ class Classified(NamedTuple):
     labels: NDArray[np.int64]
     cut: NDArray[np.bool_]
     read: list[tuple[int, ...]]
-
-
-@runtime_checkable
-class ClassifiesTexts(Protocol):
-    """A victim that is no network: it is asked for its answers."""
-
-    def classified(
-        self, rows: Sequence[tuple[str, ...]], progress: Callable[[int], None] | None = None
-    ) -> Classified: ...
 
 
 def classify(
@@ -48,14 +47,15 @@ def classify(
 
     Args:
         victim: an `EncoderClassifier` or another network with `.logits`, a tokenizer and `max_length`, which is put
-            into eval mode and left in it; or something that answers texts itself.
+            into eval mode and left in it; or something that answers texts itself (`rbench.victims.asked.Asked`).
         progress: called after each batch with its number of rows.
 
     Raises:
         JobError: the victim's logits are not finite.
     """
-    if isinstance(victim, ClassifiesTexts):
-        return victim.classified(rows, progress)
+    if hasattr(victim, "classified"):  # a function or an endpoint
+        answers: Classified = victim.classified(rows, progress)
+        return answers
     if not rows:
         return Classified(np.zeros(0, np.int64), np.zeros(0, bool), [])
     columns = [list(column) for column in zip(*rows, strict=True)]
@@ -94,3 +94,50 @@ def _logits(victim: Any, **inputs: Tensor) -> Tensor:
 
 def _length(victim: Any, texts: tuple[str, ...]) -> int:
     return len(victim.tokenizer(*texts, truncation=False, verbose=False)["input_ids"])
+
+
+class Batching(NamedTuple):
+    """What batches may have; `rbench.inference.Network` takes both."""
+
+    step: int | None = None
+    """1: rows of one length alone, without padding; None: what the device computes fastest."""
+    most: int | None = None
+    """1: one row; None: as many as the device computes fastest."""
+
+
+def batching(classifier: Any, columns: int) -> Batching:
+    """Return the batches in which a classifier answers as it answers one text alone.
+
+    Args:
+        classifier: has `tokenizer`, `max_length`, `device` and the padding `pad`, and gives `.logits`.
+        columns: number of texts that it reads together, 1 or 2.
+
+    Raises:
+        ResourceError: it cannot read or compute a text at all, or its answer is not finite.
+    """
+    with reading("its tokenizer fails on a text, so it may be damaged"):
+        encoded = classifier.tokenizer(*[list(_TEXTS)] * columns, truncation=True, max_length=classifier.max_length)
+    rows = rows_of(encoded)
+    try:
+        alone = torch.cat([_computed(classifier, [row]) for row in rows])
+    except Exception as error:  # a network may raise anything
+        raise ResourceError(f"it cannot compute a text of {len(rows[0][0])} tokens: {one_line(error)}") from error
+    if not bool(alone.isfinite().all()):
+        raise ResourceError("its logits for a text are NaN or infinite; its weights are damaged")
+    if not all(_same(classifier, [row] * 3, answer.expand(3, -1)) for row, answer in zip(rows, alone, strict=True)):
+        log.warning("texts have other answers in a batch than alone, so each is computed alone, which takes longer")
+        return Batching(step=1, most=1)
+    return Batching() if _same(classifier, rows, alone) else Batching(step=1)
+
+
+def _same(classifier: Any, rows: list[Row], expected: Tensor) -> bool:
+    try:
+        found = _computed(classifier, rows)
+    except Exception:  # what cannot be computed in a batch is computed without one
+        return False
+    return bool((found - expected).abs().max() <= _TOLERANCE * expected.abs().max().clamp(min=1.0))
+
+
+def _computed(classifier: Any, rows: list[Row]) -> Tensor:
+    with torch.inference_mode():
+        return _logits(classifier, **tensors(rows, classifier.pad, 1, classifier.device))

@@ -1,18 +1,21 @@
-"""Say what the files of a model's folder state about its encoder: what sentence-transformers would encode.
+"""Say what a model's own files state about its encoder, in a folder or on the hub: what sentence-transformers encodes.
 
-Reads JSON files only, and imports no torch.
+It also says whether a folder holds a fine-tuned classifier, whose head an encoder would drop. It reads JSON files and
+the headers of weights, downloads no weights, and imports no torch.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 
+from rbench import hub
+from rbench.encoders.foreign import object_of, tensors_of
 from rbench.encoders.locate import ENCODER_HALVES, transformer_folder
-from rbench.encoders.modules import json_of, modules, normalizes
-from rbench.encoders.settings import Settings
+from rbench.encoders.modules import modules, normalizes
+from rbench.encoders.reading import Settings
 from rbench.errors import ResourceError
 from rbench.spec import Attention, Dtype, Pooling
 
@@ -35,7 +38,7 @@ FLAGS = {
 }
 """Maps the keys with which sentence-transformers before 5.4 says the modes to the modes."""
 ABOUT = "rbench.json"
-"""The file in which `rbench.encoders.on_encoder` says what a victim's encoder is."""
+"""The file in which `rbench.encoders.classifier` says what a victim's encoder is."""
 OVERALL = "config_sentence_transformers.json"
 TASK = "feature-extraction"
 """What a Transformer module does that gives hidden states."""
@@ -44,6 +47,62 @@ SETTINGS = tuple(
     for kind in ("bert_", "roberta_", "distilbert_", "camembert_", "albert_", "xlm-roberta_", "xlnet_")
 )
 """The names that sentence-transformers has had for the settings of its Transformer module."""
+
+
+HEADED = "ForSequenceClassification"
+"""The end of the names of transformers' classes that have a head for classification."""
+_HEADS = ("classifier.", "score.", "classification_head.", "sequence_summary.", "logits_proj.")
+"""How the names of a head's weights begin in these classes."""
+
+
+class Stated(NamedTuple):
+    """What the files of a model say."""
+
+    fields: dict[str, Any]
+    """Fields of an EncoderSpec by name; see `described`."""
+    by_sentence_transformers: bool
+    """Whether these are the files of sentence-transformers. A folder of transformers alone says nothing of pooling, so
+    that in `fields` is what sentence-transformers would take."""
+
+
+def stated(where: str, *, revision: str | None = None, trust_remote_code: bool = False) -> Stated:
+    """Return what the files of a model say; `where` is a folder, or `id@commit` on the hub.
+
+    `revision` is what stood for the commit; None: main.
+
+    Raises:
+        ResourceError: the files are damaged or ask for something that rbench does not do, the model needs Python code
+            of its own without `trust_remote_code`, or neither the hub nor its cache has the files.
+    """
+    repo, _, commit = where.rpartition("@")
+    folder = Path(where) if Path(where).is_dir() else hub.configs(repo, commit, revision)
+    check_code(folder, trusted=trust_remote_code)
+    return Stated(described(folder), (folder / "modules.json").is_file())
+
+
+def check_code(folder: Path, *, trusted: bool = False) -> None:
+    """Raise ResourceError where the model in a folder needs Python code of its own, and that is not `trusted`."""
+    if not trusted and (code := _code_of(folder)):
+        raise ResourceError(
+            f"it needs Python code of its own ({code}), which rbench runs only where the file of an encoder says so. "
+            "Read that code; then write DIR/encoders/NAME.yaml with its `base`, its `pooling` and "
+            "`trust_remote_code: true`, pass --include DIR, and name the encoder NAME"
+        )
+
+
+def _code_of(folder: Path) -> str:
+    """Return the class of a model's own that its config asks for, or nothing where transformers has the network."""
+    try:
+        config = object_of(transformer_folder(folder) / "config.json")
+        asked = config.get("auto_map", {})
+        code, kind = asked.get("AutoModel") or asked.get("AutoConfig"), config.get("model_type")
+    except (ResourceError, AttributeError):
+        return ""  # whoever opens the files says what is wrong
+    if not code:
+        return ""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    return "" if kind in CONFIG_MAPPING_NAMES else str(code)
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -64,7 +123,7 @@ def described(folder: Path) -> dict[str, Any]:
             f"{root} holds an adapter (PEFT), not a whole network; merge it into its base (`merge_and_unload()` of the "
             "package peft), save the result, and name that folder"
         )
-    config = json_of(root / "config.json")
+    config = object_of(root / "config.json")
     if config.get("is_encoder_decoder") is True and config.get("model_type") not in ENCODER_HALVES:
         raise ResourceError(
             f"{root} is an encoder-decoder model ({config.get('model_type')}), and rbench reads the encoders of "
@@ -73,7 +132,7 @@ def described(folder: Path) -> dict[str, Any]:
     parts = {kind: folder / part for kind, part in modules(folder)}
     if not parts:
         return {"pooling": _usual_pooling(root)} | _of_victim(folder, root)
-    pooling = json_of(parts["Pooling"] / "config.json") if "Pooling" in parts else {}
+    pooling = object_of(parts["Pooling"] / "config.json") if "Pooling" in parts else {}
     found: dict[str, Any] = {"pooling": _pooling(pooling, folder) if "Pooling" in parts else _usual_pooling(root)}
     found |= _of_transformer(root) | _of_vectors(folder)
     if "prompt" in found and pooling.get("include_prompt") is False:
@@ -86,13 +145,13 @@ def prompts(folder: Path) -> dict[str, str]:
 
     Raises ResourceError where the file is damaged.
     """
-    listed = json_of(folder / OVERALL).get("prompts")
+    listed = object_of(folder / OVERALL).get("prompts")
     return {str(k): v for k, v in listed.items() if isinstance(v, str) and v} if isinstance(listed, dict) else {}
 
 
 def _usual_pooling(root: Path) -> Pooling:
     """Return the pooling that sentence-transformers gives a network whose folder states none."""
-    config = json_of(root / "config.json")
+    config = object_of(root / "config.json")
     named = config.get("architectures") or [""]
     causal = isinstance(named, list) and str(named[0]).endswith("ForCausalLM") and config.get("is_causal", True)
     return "last" if causal else "mean"
@@ -114,7 +173,7 @@ def _pooling(config: dict[str, Any], folder: Path) -> Pooling:
 
 def _of_transformer(root: Path) -> dict[str, Any]:
     """Return what the settings of the Transformer module state."""
-    config = next((stated for name in SETTINGS if (stated := json_of(root / name))), {})
+    config = next((stated for name in SETTINGS if (stated := object_of(root / name))), {})
     modalities = config.get("modality_config", {"text": {}})
     beyond = [
         *([] if config.get("transformer_task", TASK) == TASK else [f"the task {config['transformer_task']}"]),
@@ -139,7 +198,7 @@ def _of_transformer(root: Path) -> dict[str, Any]:
 
 def _of_victim(folder: Path, root: Path) -> dict[str, Any]:
     """Return what the file says that rbench writes beside a victim's weights; nothing where there is none."""
-    about = json_of(folder / ABOUT)
+    about = object_of(folder / ABOUT)
     if about.get("format") != 1 or about.get("pooling") not in get_args(Pooling):
         return {}
     try:
@@ -147,14 +206,14 @@ def _of_victim(folder: Path, root: Path) -> dict[str, Any]:
     except ValidationError as error:
         raise ResourceError(f"{folder / ABOUT}: its `settings` are damaged: {error.errors()[0]['msg']}") from error
     found = {"pooling": about["pooling"], **settings}
-    longest, network = about.get("encoder_max_length"), json_of(root / "config.json").get("max_position_embeddings")
+    longest, network = about.get("encoder_max_length"), object_of(root / "config.json").get("max_position_embeddings")
     shorter = type(longest) is int and 0 < longest < (network if type(network) is int else 0)
     return found | ({"max_length": longest} if shorter else {})
 
 
 def _of_vectors(folder: Path) -> dict[str, Any]:
     """Return what is done before the transformer and after pooling."""
-    config = json_of(folder / OVERALL)
+    config = object_of(folder / OVERALL)
     found: dict[str, Any] = {"normalize": True} if normalizes(folder) else {}
     prompt = prompts(folder).get(str(config.get("default_prompt_name")))
     found |= {"prompt": prompt} if prompt else {}
@@ -168,3 +227,47 @@ def _mapping(config: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _counts(value: Any) -> bool:
     return type(value) is int and value > 0
+
+
+def has_head(config: dict[str, Any]) -> bool:
+    """Return whether the class that wrote a config.json has a head for classification."""
+    wrote = config.get("architectures")
+    return isinstance(wrote, list) and any(isinstance(name, str) and name.endswith(HEADED) for name in wrote)
+
+
+def check_base(name: str, where: str) -> None:
+    """Refuse a fine-tuned classifier as the base of an encoder, which would lose its head without a word.
+
+    Args:
+        name: the encoder, for the message.
+        where: a folder, or `id@commit` on the hub; of the hub only what its cache has is looked at.
+
+    Raises:
+        ResourceError: config.json names a class with a head, and the weights, where they are here, have one.
+    """
+    repo, _, commit = where.partition("@")
+    folder = Path(where) if Path(where).is_dir() else hub.cached(repo, commit) if commit else None
+    if folder is None or not (folder / "config.json").is_file():
+        return
+    try:
+        config = object_of(folder / "config.json")
+    except ResourceError:
+        return  # opening the encoder says what is wrong
+    if not has_head(config) or not _weights_have_head(folder):
+        return
+    meant = where if folder == Path(where) else repo
+    raise ResourceError(
+        f"encoder `{name}`: {meant} is a fine-tuned classifier ({', '.join(map(str, config['architectures']))}). As an "
+        "encoder it loses its head, and a new one is trained. To measure the classifier as it is, name it in a suite "
+        f"under `victims: [{meant}]`, or with --classifier {meant}. To take the network below its head all the same, "
+        "write `head: drop` into the encoder's file"
+    )
+
+
+def _weights_have_head(folder: Path) -> bool:
+    """Return whether a folder's safetensors have weights of a head; True where that cannot be seen."""
+    files = sorted(folder.glob("*.safetensors"))
+    try:
+        return not files or any(name.startswith(_HEADS) for file in files for name in tensors_of(folder, file.name))
+    except (OSError, ResourceError):
+        return True

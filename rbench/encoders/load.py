@@ -35,8 +35,8 @@ def load(
         ResourceError: there are no weights, they are damaged or incomplete, or the network has fewer layers or does not
             support the pooling.
     """
+    from rbench.encoders.reading import Settings
     from rbench.encoders.sentence import SentenceEncoder
-    from rbench.encoders.settings import Settings
 
     settings = Settings.of(spec, kind)
     if spec.random_weights:

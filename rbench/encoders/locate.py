@@ -12,6 +12,7 @@ from rbench.encoders.foreign import check_files
 from rbench.encoders.modules import FIRST, after_pooling, modules
 from rbench.encoders.vectors import vector_files
 from rbench.errors import ResourceError
+from rbench.mini import lexical as mini
 from rbench.spec import EncoderSpec
 from rbench.spec.unlisted import is_path
 from rbench.system import digests
@@ -76,7 +77,8 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
         return Located(EMBEDDED_TOKENIZER, tokenizer_fingerprint(EMBEDDED_TOKENIZER), tokenizer_fingerprint)
     base = spec.base or spec.tokenizer or spec.name
     what, mark = ("tokenizer", tokenizer_fingerprint) if spec.random_weights else ("base", fingerprint)
-    folder = _folder(spec.name, base, models_path, relative=not spec.unlisted)
+    named = places((*models_path, PACKAGED), spec.name, base, relative=not spec.unlisted)
+    folder = next(filter(_is_model, named), None)
     if folder is not None:
         return adapters.merged(folder) if adapters.is_adapter(folder) else Located(str(folder), mark(str(folder)), mark)
     if is_path(base) or not hub.is_repo_id(base):
@@ -85,10 +87,29 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
             f"encoder `{spec.name}`: its {what} {base!r} is neither a folder with a config.json nor a hub id{there}."
         )
     try:
-        commit = hub.commit(base, spec.revision)
+        return on_hub(base, spec.revision)
     except ResourceError as error:
         raise ResourceError(_not_found(spec, base, models_path, str(error))) from error
-    return Located(f"{base}@{commit}", commit, _commit)
+
+
+def places(models_path: Sequence[Path], *names: str, relative: bool = True) -> Iterator[Path]:
+    """Yield where something of one of these names may be: in each folder of the search path, then the last as a path.
+
+    It counts as a path where it is written as one, or, if `relative`, has a separator. No name leads out of a folder.
+    """
+    for root in models_path:
+        for name in names:
+            part = PurePosixPath(name)
+            if not part.is_absolute() and ".." not in part.parts and "\\" not in name:
+                yield root / name
+    path = Path(names[-1]).expanduser()
+    if is_path(names[-1]) or (relative and len(path.parts) > 1):
+        yield path
+
+
+def searched(models_path: Sequence[Path]) -> str:
+    """Return the search path as text, for messages."""
+    return ", ".join(map(str, models_path)) or "the model search path, which is empty"
 
 
 def fingerprint(where: Path | str) -> str:
@@ -120,6 +141,12 @@ def tokenizer_fingerprint(where: str) -> str:
     if not any(path.name in TOKENIZER_FILES for path in files):
         raise ResourceError(f"{root} has no tokenizer (tokenizer.json, vocab.txt or the like)")
     return digests.of_files(sorted(files))
+
+
+def on_hub(repo: str, revision: str | None) -> Located:
+    """Return the place of a model on the hub. Raises ResourceError where it is not there, or cannot be asked for."""
+    commit = hub.commit(repo, revision)
+    return Located(f"{repo}@{commit}", commit, _commit)
 
 
 def _commit(where: str) -> str:
@@ -171,24 +198,18 @@ def is_vectors(where: str) -> bool:
 def _locate_vectors(spec: EncoderSpec, name: str, models_path: Sequence[Path]) -> Located:
     if name == "mini":
         return Located(EMBEDDED, _vectors_fingerprint(EMBEDDED), _vectors_fingerprint)
-    within = [root / part for root in models_path for part in (spec.name, name) if _stays_inside(part)]
-    path = Path(name).expanduser()
-    explicit = [path] if path.is_absolute() or len(path.parts) > 1 else []
-    place = next((place for place in (*within, *explicit) if is_vectors(str(place))), None)
+    place = next((place for place in places(models_path, spec.name, name) if is_vectors(str(place))), None)
     if place is None:
-        looked = ", ".join(str(path) for path in models_path) or "the model search path, which is empty"
         raise ResourceError(
-            f"encoder `{spec.name}`: no word vectors {spec.name} or {name} in {looked}. Put the file (GloVe or "
-            f"word2vec: .txt, .vec or .bin) at DIR/{name}, then pass --models DIR or set RBENCH_MODELS=DIR."
+            f"encoder `{spec.name}`: no word vectors {spec.name} or {name} in {searched(models_path)}. Put the file "
+            f"(GloVe or word2vec: .txt, .vec or .bin) at DIR/{name}, then pass --models DIR or set RBENCH_MODELS=DIR."
         )
     return Located(str(place), _vectors_fingerprint(str(place)), _vectors_fingerprint)
 
 
 def _vectors_fingerprint(where: str) -> str:
     if where == EMBEDDED:
-        from rbench.mini import lexical
-
-        return digests.of_files(lexical.sources())
+        return digests.of_files(mini.sources())
     return digests.of_files(vector_files(Path(where)))
 
 
@@ -197,22 +218,6 @@ def _has_vectors(folder: Path) -> bool:
         return bool(vector_files(folder))
     except ResourceError:
         return False
-
-
-def _folder(name: str, base: str, models_path: Sequence[Path], *, relative: bool = True) -> Path | None:
-    """Return the folder of a model. `relative`: whether `a/b` may be one below the current folder."""
-    for root in (*models_path, PACKAGED):
-        for part in (name, base):
-            if _stays_inside(part) and _is_model(root / part):
-                return root / part
-    path = Path(base).expanduser()
-    explicit = is_path(base) or (relative and len(path.parts) > 1)
-    return path if explicit and _is_model(path) else None
-
-
-def _stays_inside(name: str) -> bool:
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and "\\" not in name
 
 
 def _is_model(folder: Path) -> bool:
@@ -247,7 +252,6 @@ def _not_found(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason
             f"into the hub's cache, and `hf download {base}{at} --local-dir DIR` into a folder to name instead."
         )
     names = f"{spec.name}" if base == spec.name else f"{spec.name} or {base}"
-    looked = ", ".join(str(path) for path in models_path) or "the model search path, which is empty"
     at = f" --revision {spec.revision}" if spec.revision else ""
     # A hub id has an owner, except for a few old models. A name without owner is most likely a folder's.
     get = (
@@ -256,6 +260,6 @@ def _not_found(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason
         else f"A name without owner is mostly that of a folder: put config.json, weights and tokenizer into DIR/{base}"
     )
     return (
-        f"encoder `{spec.name}`: no folder {names} in {looked}; {reason}. "
+        f"encoder `{spec.name}`: no folder {names} in {searched(models_path)}; {reason}. "
         f"{get}, then pass --models DIR or set RBENCH_MODELS=DIR."
     )

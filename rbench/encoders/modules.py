@@ -10,6 +10,7 @@ import json
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from rbench.encoders.foreign import object_of
 from rbench.errors import ResourceError
 
 _MOVED = {
@@ -90,23 +91,6 @@ def normalizes(folder: Path) -> bool:
     return bool(kinds) and kinds[-1] == "Normalize"
 
 
-def json_of(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; an empty one if there is no file.
-
-    Raises:
-        ResourceError: the file is damaged, or holds something else.
-    """
-    if not path.is_file():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ResourceError(f"{path}: cannot be read as JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise ResourceError(f"{path}: must be a JSON object, with keys and values")
-    return found
-
-
 def _listed(path: Path) -> list[tuple[str, str]]:
     try:
         listed = json.loads(path.read_text(encoding="utf-8"))
@@ -130,13 +114,13 @@ def _inside(part: str, path: Path) -> str:
 
 def activation_of(dense: Path) -> str | None:
     """Return the name in torch.nn of a Dense module's activation; None where it is not in `ACTIVATIONS`."""
-    named = json_of(dense / "config.json").get("activation_function", DEFAULT_ACTIVATION)
+    named = object_of(dense / "config.json").get("activation_function", DEFAULT_ACTIVATION)
     return ACTIVATIONS.get(named) if isinstance(named, str) else None
 
 
 def _wrong_dense(dense: Path) -> str:
     """Say why rbench cannot do a Dense module; empty if it can."""
-    config = json_of(dense / "config.json")
+    config = object_of(dense / "config.json")
     if not config:
         return "a Dense without a config.json"
     if activation_of(dense) is None:

@@ -37,8 +37,8 @@ def draw(spec: EncoderSpec, tokenizer: Any, seed: int, kind: TaskKind | None = N
         ResourceError: the architecture has keys that BertConfig does not know, values that it refuses, or fewer layers
             than `spec.layers`.
     """
+    from rbench.encoders.reading import Settings
     from rbench.encoders.sentence import SentenceEncoder, keep_layers
-    from rbench.encoders.settings import Settings
 
     if wrong := architecture.problem(spec):
         raise ResourceError(wrong)

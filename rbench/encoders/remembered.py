@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.inference.memo import Memo
+from rbench.inference import Memo
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder

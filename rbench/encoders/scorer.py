@@ -22,20 +22,14 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from rbench.encoders.on_encoder import ABOUT, FORMAT, HEAD, OnEncoder
+from rbench.encoders.classifier import ABOUT, EncoderClassifier, OnEncoder
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.encoders.settings import Settings
-from rbench.errors import ResourceError
 
 VERSION = 1
 
-KIND = "scorer"
-"""What `rbench.json` of a scorer's folder has as `kind`. A classifier's has none."""
 Scale = tuple[float, float]
 """The lowest and the highest gold score."""
 
@@ -114,6 +108,8 @@ class EncoderScorer(OnEncoder):
         max_length: longest sentence in tokens; None, or more than the encoder's: the encoder's.
     """
 
+    KIND = "scorer"
+
     def __init__(
         self,
         encoder: SentenceEncoder,
@@ -186,37 +182,13 @@ class EncoderScorer(OnEncoder):
 
     def save(self, folder: Path, meta: dict[str, Any]) -> None:
         """Write config, tokenizer, weights, head and `meta` (JSON values of the caller) to `folder`, for `load`."""
-        about = {"kind": KIND, "head": self.head.kind, "scale": list(self.scale), "meta": meta}
+        about = {"kind": self.KIND, "head": self.head.kind, "scale": list(self.scale), "meta": meta}
         self.write(folder, self.head, about)
 
     @classmethod
-    def load(cls, folder: Path, device: str = "cpu", *, trust_remote_code: bool = False) -> tuple[Self, dict[str, Any]]:
-        """Read what `save` wrote. Return the scorer, in eval mode on `device`, and its meta.
-
-        Raises:
-            ResourceError: there is no such folder, `save` did not write it, its format differs, or it is damaged.
-        """
-        try:
-            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-            if about.get("kind") != KIND or about["format"] != FORMAT:
-                raise ValueError(f"kind {about.get('kind')}, format {about['format']}; expected {KIND}, {FORMAT}")
-            encoder = SentenceEncoder.open(
-                folder,
-                pooling=about["pooling"],
-                max_length=about["encoder_max_length"],
-                trust_remote_code=trust_remote_code,
-                name=folder.name,
-                settings=Settings(**about.get("settings", {})),
-            )
-            head = _head(about["head"], load_file(folder / HEAD), encoder.dim)
-            low, high = about["scale"]
-            scorer = cls(encoder, head, (low, high), about["max_length"])
-            meta = about["meta"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
-            raise ResourceError(
-                f"{folder}: not a scorer that rbench saved ({type(error).__name__}: {error})"
-            ) from error
-        return scorer.to(device).eval(), meta
+    def restored(cls, encoder: SentenceEncoder, about: dict[str, Any], head: dict[str, Tensor]) -> Self:
+        low, high = about["scale"]
+        return cls(encoder, _head(about["head"], head, encoder.dim), (low, high), about["max_length"])
 
 
 def _head(kind: str, state: dict[str, Tensor], dim: int) -> CosineHead | RegressionHead:
@@ -228,3 +200,16 @@ def _head(kind: str, state: dict[str, Tensor], dim: int) -> CosineHead | Regress
     head = RegressionHead(dim)
     head.load_state_dict(state)
     return head
+
+
+def load_victim(folder: Path, device: str = "cpu") -> tuple[EncoderClassifier | EncoderScorer, dict[str, Any]]:
+    """Read the victim that a fine-tuning saved. Return it, in eval mode on `device`, with its meta.
+
+    Raises:
+        ResourceError: there is no such folder, no victim was saved in it, or it is damaged.
+    """
+    try:
+        kind = json.loads((folder / ABOUT).read_text(encoding="utf-8")).get("kind")
+    except (OSError, ValueError, AttributeError):
+        kind = None  # `EncoderClassifier.load` says what is wrong
+    return (EncoderScorer if kind == EncoderScorer.KIND else EncoderClassifier).load(folder, device)

@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,17 +18,13 @@ from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTo
 from transformers.utils import logging as transformers_logging
 
 from rbench.encoders import static as static  # registers its network with AutoModel
-from rbench.encoders.fitting import fitted, longest_input, takes
 from rbench.encoders.foreign import check_finite, check_model, reading
 from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.locate import ENCODER_HALVES, TRANSFORM, is_static, transformer_folder
 from rbench.encoders.pooled import masked_mean as masked_mean
 from rbench.encoders.pooled import pool
-from rbench.encoders.reading import plain, prepared, prompt_tokens
-from rbench.encoders.saved_transform import transform_of
-from rbench.encoders.settings import Settings
-from rbench.encoders.shared import stored_once
-from rbench.encoders.transform import Transform
+from rbench.encoders.reading import Settings, fitted, longest_input, plain, prepared, prompt_tokens, takes
+from rbench.encoders.transform import Transform, transform_of
 from rbench.errors import ResourceError
 from rbench.inference import Network, rows_of
 from rbench.spec import Pooling
@@ -318,5 +315,34 @@ def _read(root: Path, trust_remote_code: bool, name: str, settings: Settings) ->
             )
     if "attention_mask" not in inspect.signature(model.forward).parameters:
         raise ResourceError(f"encoder `{name}`: a {type(model).__name__} takes no attention_mask: not a text encoder")
-    model = stored_once(model.float() if settings.dtype == "float32" else model)
+    model = _stored_once(model.float() if settings.dtype == "float32" else model)
     return model.eval(), sorted(info["missing_keys"])
+
+
+def _stored_once(network: nn.Module) -> nn.Module:
+    """Return the network, whose state has each of its parameters once from now on. It reads such states too.
+
+    T5's table of tokens is one tensor under two names. safetensors, with which the checkpoints of a training are
+    written, refuses to write it twice.
+    """
+    names: dict[int, list[str]] = {}
+    for name, weight in network.named_parameters(remove_duplicate=False):
+        names.setdefault(id(weight), []).append(name)
+    again = {name: first for first, *others in names.values() for name in others}
+    if again:
+        network.register_state_dict_post_hook(partial(_leave_out, again))  # type: ignore[no-untyped-call]
+        network.register_load_state_dict_pre_hook(partial(_fill_in, again))  # type: ignore[no-untyped-call]
+    return network
+
+
+def _leave_out(again: dict[str, str], module: nn.Module, state: dict[str, Any], prefix: str, about: Any) -> None:
+    """Leave the further names out of a state."""
+    for name in again:
+        state.pop(prefix + name, None)
+
+
+def _fill_in(again: dict[str, str], module: nn.Module, state: dict[str, Any], prefix: str, *more: Any) -> None:
+    """Put the further names into a state that is read."""
+    for name, first in again.items():
+        if prefix + first in state:
+            state.setdefault(prefix + name, state[prefix + first])

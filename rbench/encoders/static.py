@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
-from rbench.encoders.fitting import LARGEST_REAL_LENGTH
 from rbench.encoders.locate import EMBEDDED
+from rbench.encoders.reading import LARGEST_REAL_LENGTH
 from rbench.encoders.vectors import Floats, read_vectors
 from rbench.errors import ResourceError
+from rbench.mini import lexical as mini
 
 VERSION = 1
 
@@ -93,9 +94,7 @@ def read(where: str) -> tuple[StaticModel, PreTrainedTokenizerFast]:
         ResourceError: there are no word vectors, or they cannot be read.
     """
     if where == EMBEDDED:
-        from rbench.mini.lexical import word_vectors
-
-        return build(*word_vectors())
+        return build(*mini.word_vectors())
     vectors = read_vectors(Path(where))
     return build(vectors.words, vectors.matrix)
 
@@ -116,10 +115,7 @@ def build(words: Sequence[str], matrix: Floats) -> tuple[StaticModel, PreTrained
         raise ResourceError("word vectors: no words in the list")
     table = np.zeros((len(SPECIAL) + len(first), matrix.shape[1]), dtype=np.float32)
     table[len(SPECIAL) :] = matrix[list(first.values())]
-    model = StaticModel(StaticConfig(vocab_size=len(table), hidden_size=table.shape[1]))
-    with torch.no_grad():
-        model.embeddings.weight.copy_(torch.from_numpy(table))
-    return model.eval(), tokenizer(list(first))
+    return _network(torch.from_numpy(table)), tokenizer(list(first))
 
 
 def of_sentence_transformers(folder: Path) -> tuple[StaticModel, PreTrainedTokenizerFast]:
@@ -149,14 +145,23 @@ def of_sentence_transformers(folder: Path) -> tuple[StaticModel, PreTrainedToken
     rows = torch.zeros(max(len(table), start + 1), table.shape[1])
     rows[: len(table)] = table
     rows[start] = 0
-    model = StaticModel(StaticConfig(len(rows), rows.shape[1], pad_token_id=start))
+    return _network(rows, start), _tokenizer(core, longest, pad=START, first=START)
+
+
+def _network(table: Tensor, pad: int = 0) -> StaticModel:
+    model = StaticModel(StaticConfig(len(table), table.shape[1], pad_token_id=pad))
     with torch.no_grad():
-        model.embeddings.weight.copy_(rows)
-    return model.eval(), PreTrainedTokenizerFast(
+        model.embeddings.weight.copy_(table)
+    model.eval()
+    return model
+
+
+def _tokenizer(core: Any, longest: int, pad: str, first: str) -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast(
         tokenizer_object=core,
         model_max_length=longest,
-        pad_token=START,
-        cls_token=START,
+        pad_token=pad,
+        cls_token=first,
         model_input_names=["input_ids", "attention_mask"],
     )
 
@@ -195,10 +200,4 @@ def tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
         single="[CLS] $A", pair="[CLS] $A $B", special_tokens=[("[CLS]", 1)]
     )
     core.add_special_tokens(list(SPECIAL))
-    return PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        model_max_length=MAX_LENGTH,
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        model_input_names=["input_ids", "attention_mask"],
-    )
+    return _tokenizer(core, MAX_LENGTH, *SPECIAL)

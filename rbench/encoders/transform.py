@@ -4,23 +4,25 @@ A linear map (whitening) or a normalising flow (BERT-flow) is fitted on the vect
 (`rbench.train.objectives`, whitening and flow). A chain holds the modules that a SentenceTransformer has after its
 pooling. A transform is frozen: gradients of fine-tuning pass through it and change only the network, because the papers
 compare it as a fixed step after an encoder. On disk it is a folder beside the network: weights
-(safetensors) and `rbench.json`, which has its kind and pooling. `rbench.encoders.saved_transform` reads the folder.
+(safetensors) and `rbench.json`, which has its kind and pooling.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from rbench.encoders.locate import TRANSFORM_ABOUT
-from rbench.encoders.modules import ACTIVATIONS
+from rbench.encoders.locate import TRANSFORM, TRANSFORM_ABOUT, flow_missing
+from rbench.encoders.modules import ACTIVATIONS, activation_of, after_pooling
+from rbench.errors import ResourceError
 from rbench.spec import Pooling
 
 VERSION = 1
@@ -110,6 +112,7 @@ class Dense(Transform):
         if activation not in ACTIVATIONS.values():
             raise ValueError(f"there is no activation {activation}")
         self.dim, self.width = weight.shape
+        # A layer, because back-ends make the rows of layers independent of their batch.
         self.linear = nn.Linear(self.width, self.dim, bias=bias is not None)
         with torch.no_grad():
             self.linear.weight.copy_(weight)
@@ -122,7 +125,12 @@ class Dense(Transform):
         return {"activation": self.name}
 
     def module_config(self) -> dict[str, Any]:
-        return _dense_config(self.linear, self.name)
+        return {
+            "in_features": self.width,
+            "out_features": self.dim,
+            "bias": self.linear.bias is not None,
+            "activation_function": next(full for full, name in reversed(ACTIVATIONS.items()) if name == self.name),
+        }
 
     def forward(self, vectors: Tensor) -> Tensor:
         mapped: Tensor = self.activation(self.linear(vectors))
@@ -166,7 +174,7 @@ class Normalize(Transform):
         return nn.functional.normalize(vectors, dim=1)
 
 
-class Linear(Transform):
+class Linear(Dense):
     """Computes x W^T + b. Its folder is also a Dense module of sentence-transformers.
 
     Args:
@@ -177,28 +185,193 @@ class Linear(Transform):
     KIND = "linear"
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        super().__init__()
-        self.dim, self.width = weight.shape
-        # A layer, because back-ends make the rows of layers independent of their batch.
-        self.linear = nn.Linear(self.width, self.dim)
-        with torch.no_grad():
-            self.linear.weight.copy_(weight)
-            self.linear.bias.copy_(bias)
+        super().__init__(weight, bias, "Identity")
         self.requires_grad_(False)
 
+    def about(self) -> dict[str, Any]:
+        return {}
+
+
+class Flow(Transform):
+    """Maps sentence vectors u to Gaussian vectors z = f^-1(u), where u = f(z) (BERT-flow, Li et al. 2020, section 3.2).
+
+    The layout is that of Glow (Kingma and Dhariwal 2018). Each level has steps of activation normalisation, permutation
+    and coupling. After each level but the last, the second half of the dimensions goes to z unchanged.
+
+    Glow has affine couplings and learned 1x1 convolutions. As in the released code of BERT-flow (bohanli/BERT-flow,
+    flow/glow_ops_1x1.py and flow/config), couplings are additive and permutations are fixed. Here permutations are
+    random; the released code reverses the order of the dimensions. In both, the network in a coupling has two hidden
+    layers with ReLU. The released code also has activation normalisation in these layers; here they have none.
+
+    Args:
+        width: length of the vectors and of z; at least 2 ** levels.
+        levels: number of levels.
+        depth: number of steps in a level.
+        hidden: width of the hidden layers of a coupling. The paper does not print `levels`, `depth` and `hidden`.
+
+    Raises:
+        ResourceError: normflows is not installed, or `width` is below 2 ** levels.
+    """
+
+    KIND = "flow"
+
+    def __init__(self, width: int, levels: int, depth: int, hidden: int) -> None:
+        super().__init__()
+        if lacking := flow_missing():
+            raise ResourceError(lacking)
+        import normflows as nf
+
+        if width < 2**levels:
+            raise ResourceError(f"vectors of {width} numbers cannot be halved in {levels} levels; take fewer levels")
+        self.width = self.dim = width
+        self._shape = {"width": width, "levels": levels, "depth": depth, "hidden": hidden}
+        steps: list[list[Any]] = []
+        sizes: list[int] = []
+        for _ in range(levels):
+            steps.append([part for _ in range(depth) for part in _flow_step(width, hidden)])
+            sizes.append(width // 2)
+            width -= width // 2
+        sizes[-1] += width  # the last level is not halved
+        # normflows counts levels from z, and within a level from z too.
+        self.flow = nf.MultiscaleFlow(
+            [nf.distributions.DiagGaussian(size, trainable=False) for size in reversed(sizes)],
+            [level[::-1] for level in reversed(steps)],
+            [nf.flows.Merge() for _ in range(levels - 1)],
+            class_cond=False,
+        )
+        self._sizes = [self.flow.q0[i].shape[0] for i in range(levels)]
+
+    def about(self) -> dict[str, Any]:
+        return dict(self._shape)
+
     def forward(self, vectors: Tensor) -> Tensor:
-        mapped: Tensor = self.linear(vectors)
-        return mapped
+        """Map u (batch, width) to z (batch, width)."""
+        parts, _ = self.flow.inverse_and_log_det(vectors)
+        return torch.cat(parts, dim=1)
 
-    def module_config(self) -> dict[str, Any]:
-        return _dense_config(self.linear, "Identity")
+    def inverse(self, z: Tensor) -> Tensor:
+        """Map z (batch, width) to u (batch, width)."""
+        vectors: Tensor = self.flow.forward_and_log_det(list(torch.split(z, self._sizes, dim=1)))[0]
+        return vectors
+
+    def log_prob(self, vectors: Tensor) -> Tensor:
+        """Compute log p(u) = log N(z; 0, I) + log |det dz/du| in nats, (batch,), for u (batch, width)."""
+        parts, log_det = self.flow.inverse_and_log_det(vectors)
+        logs: Tensor = log_det + sum(prior.log_prob(part) for prior, part in zip(self.flow.q0, parts, strict=True))
+        return logs
 
 
-def _dense_config(layer: nn.Linear, activation: str) -> dict[str, Any]:
-    """Return the config.json of a Dense module."""
-    return {
-        "in_features": layer.in_features,
-        "out_features": layer.out_features,
-        "bias": layer.bias is not None,
-        "activation_function": next(full for full, name in reversed(ACTIVATIONS.items()) if name == activation),
-    }
+def _flow_step(width: int, hidden: int) -> tuple[nn.Module, nn.Module, nn.Module]:
+    """Make the parts of one step, in order from u to z. The coupling starts as the identity (Glow, section 3.3)."""
+    import normflows as nf
+
+    half = width - width // 2
+    shift = nf.nets.MLP([half, hidden, hidden, width - half], init_zeros=True)
+    return nf.flows.ActNorm((width,)), nf.flows.Permute(width), nf.flows.AffineCouplingBlock(shift, scale=False)
+
+
+def transform_of(folder: Path, pooling: Pooling, width: int, name: str = "encoder") -> Transform | None:
+    """Read what a model's folder has after its pooling, frozen: its modules, or its folder `TRANSFORM`; None: nothing.
+
+    One linear Dense module is a `Linear`. All other modules make a `Chain`, without a normalisation that ends them.
+
+    Args:
+        folder: the model's.
+        pooling: the pooling of the encoder.
+        width: length of the pooled vectors.
+        name: the encoder's name, for error messages.
+
+    Raises:
+        ResourceError: as `read_transform`, or a module has no safetensors weights.
+    """
+    parts = after_pooling(folder)
+    if not parts:
+        placed = folder / TRANSFORM
+        return read_transform(placed, pooling, name) if (placed / TRANSFORM_ABOUT).is_file() else None
+    if [kind for kind, _ in parts] == ["Dense"] and activation_of(parts[0][1]) == "Identity":
+        return read_transform(parts[0][1], pooling, name)
+    try:
+        return Chain(_modules(parts, width)).eval()
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise ResourceError(
+            f"encoder `{name}`: the modules after the pooling in {folder} cannot be read ({type(error).__name__}: "
+            f"{error}). rbench reads safetensors only; `SentenceTransformer(FOLDER).save(OTHER)` writes them"
+        ) from error
+
+
+def _modules(parts: Sequence[tuple[str, Path]], width: int) -> list[Transform]:
+    """Return the transforms that modules of sentence-transformers are, given as kind and folder."""
+    steps: list[Transform] = []
+    for kind, folder in parts:
+        if kind == "Normalize":
+            about: dict[str, Any] = {"kind": "normalize", "width": steps[-1].dim if steps else width}
+            steps.append(_saved_step(about, {}))
+        elif kind == "LayerNorm":
+            steps.append(_saved_step({"kind": "layer-norm"}, load_file(folder / WEIGHTS)))
+        else:
+            about = {"kind": "dense", "activation": activation_of(folder)}
+            steps.append(_saved_step(about, load_file(folder / WEIGHTS)))
+    return steps
+
+
+def _saved_step(about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Transform:
+    """Return one step of a chain, of what `Transform.about` says of it and its weights."""
+    match about["kind"]:
+        case Dense.KIND:
+            return Dense(weights["linear.weight"], weights.get("linear.bias"), about["activation"])
+        case LayerNorm.KIND:
+            return LayerNorm(weights["norm.weight"], weights["norm.bias"])
+        case Normalize.KIND:
+            return Normalize(about["width"])
+    raise ValueError(f"there is no step {about['kind']!r} after a pooling")
+
+
+def _chain(steps: Sequence[Mapping[str, Any]], weights: Mapping[str, Tensor]) -> Chain:
+    """Return the chain that `Transform.save` wrote."""
+    made = []
+    for i, step in enumerate(steps):
+        start = f"steps.{i}."
+        made.append(
+            _saved_step(step, {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)})
+        )
+    return Chain(made)
+
+
+def read_transform(folder: Path, pooling: Pooling, name: str = "encoder") -> Transform:
+    """Read what `Transform.save` wrote, or the Dense module of another sentence-transformers model; it is frozen.
+
+    Args:
+        folder: holds the transform's files.
+        pooling: the pooling of the encoder that has the transform.
+        name: the encoder's name, for error messages.
+
+    Raises:
+        ResourceError: the folder is damaged, holds an unknown kind, or was fitted on vectors of another pooling.
+    """
+    file = folder / TRANSFORM_ABOUT
+    try:
+        about: dict[str, Any] = {"kind": Linear.KIND}
+        if file.is_file():
+            about = json.loads(file.read_text(encoding="utf-8"))
+        kind, fitted = about.pop("kind"), about.pop("pooling", pooling)
+        weights = load_file(folder / WEIGHTS)
+        if kind == Linear.KIND:
+            weight = weights["linear.weight"]
+            made: Transform = Linear(weight, weights.get("linear.bias", torch.zeros(len(weight))))
+        elif kind == Chain.KIND:
+            made = _chain(about["steps"], weights)
+        elif kind == Flow.KIND:
+            made = Flow(**about)
+            made.load_state_dict(weights)
+        else:
+            raise ResourceError(f"encoder `{name}`: {file} is of kind {kind!r}, which this rbench does not read")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise ResourceError(
+            f"encoder `{name}`: the {TRANSFORM} in {folder} cannot be read ({type(error).__name__}: {error})"
+        ) from error
+    if fitted != pooling:
+        raise ResourceError(
+            f"encoder `{name}`: its {made.KIND} transform was fitted on vectors of pooling {fitted} and it has "
+            f"pooling {pooling}; write `pooling: {fitted}`"
+        )
+    return made.requires_grad_(False)

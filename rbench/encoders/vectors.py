@@ -53,18 +53,6 @@ class WordVectors:
     def __contains__(self, word: str) -> bool:
         return word in self.index
 
-    def cosine(self, a: str, b: str) -> float | None:
-        """Return the cosine of two words' vectors, in -1..1; None if a word is unknown."""
-        if a not in self.index or b not in self.index:
-            return None
-        return float(self.unit[self.index[a]] @ self.unit[self.index[b]])
-
-    def nearest(self, word: str, k: int) -> list[str]:
-        """Return the `k` nearest other words, nearest first; empty for an unknown word."""
-        if word not in self.index:
-            return []
-        return [self.words[i] for i in self.nearest_ids(self.index[word], k)]
-
     def nearest_ids(self, i: int, k: int) -> NDArray[np.int64]:
         """Return the indices of the `k` words nearest to word `i`, without `i`, by Euclidean distance as in TextAttack.
 

@@ -15,9 +15,8 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.finetune._data import gold
 from rbench.finetune._options import AdversarialOptions
 from rbench.score.starvation import Starvation
-from rbench.substitution.batched import Geometry, Swapped, at_most
-from rbench.substitution.deepfool import nearest_boundary
-from rbench.substitution.target import Target
+from rbench.substitution.batched import Geometry, Swapped, Target, at_most
+from rbench.substitution.word_gradients import nearest_boundary
 from rbench.tasks import Example
 
 VERSION = 2

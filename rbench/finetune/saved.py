@@ -32,9 +32,8 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     """
     from safetensors.torch import load_file
 
-    from rbench.encoders.classifier import EncoderClassifier
+    from rbench.encoders.classifier import HEAD, EncoderClassifier
     from rbench.encoders.classify import classify
-    from rbench.encoders.on_encoder import HEAD
     from rbench.finetune._data import gold, sample_split
 
     folder, labels = context.weights, context.data.spec.labels
@@ -60,8 +59,8 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
 
 def _check(folder: Path, encoder: SentenceEncoder, labels: tuple[str, ...]) -> None:
     """Raise JobError where the folder says that its head is for other labels, or for vectors made in another way."""
-    from rbench.encoders.on_encoder import ABOUT
-    from rbench.encoders.settings import Settings
+    from rbench.encoders.classifier import ABOUT
+    from rbench.encoders.reading import Settings
 
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))

@@ -9,7 +9,5 @@ from __future__ import annotations
 
 from rbench.inference.backends import BACKENDS, steady
 from rbench.inference.input_gradients import GradientNetwork, InputGradients
-from rbench.inference.limits import TimedOut, limited
-from rbench.inference.memo import Memo
 from rbench.inference.network import Network, Row, padding_of, rows_of, tensors
-from rbench.inference.pool import Batched, Remote, clock, run
+from rbench.inference.pool import Batched, Memo, Remote, TimedOut, clock, limited, run

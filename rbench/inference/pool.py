@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,10 +24,10 @@ import torch
 from greenlet import getcurrent, greenlet
 
 from rbench.errors import RbenchError
-from rbench.inference import limits
-from rbench.inference.memo import K, Memo, V
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 GROUPS = 4
 """Batches for a `Remote` that are under way at once, each for a part of the attacks."""
@@ -38,6 +41,81 @@ def clock() -> float:
     here = getcurrent()
     now = time.perf_counter()
     return here.spent + now - here.resumed if isinstance(here, _Attack) else now
+
+
+class Memo(Generic[K, V]):
+    """Keep at most `limit` bytes of values; beyond that, drop the least recently used ones.
+
+    `size(key, value)` estimates the bytes of an entry. The last entry is kept whatever its size. The cache is not
+    thread-safe.
+    """
+
+    def __init__(self, limit: int, size: Callable[[K, V], int]) -> None:
+        self.limit, self.used, self.hits, self.misses = limit, 0, 0, 0
+        self._size = size
+        self._entries: OrderedDict[K, V] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K) -> V | None:
+        """Return the value of `key` and mark it as the most recently used; None if there is none."""
+        value = self._entries.get(key)
+        if value is None:
+            self.misses += 1
+            return None
+        self.hits += 1
+        self._entries.move_to_end(key)
+        return value
+
+    def filled(self, keys: Iterable[K], compute: Callable[[list[K]], Iterable[V]]) -> list[V]:
+        """Return the value of each key, in order. `compute` gives those of distinct keys without one, all at once."""
+        wanted = list(keys)
+        found = {key: self.get(key) for key in dict.fromkeys(wanted)}
+        if new := [key for key, value in found.items() if value is None]:
+            for key, made in zip(new, compute(new), strict=True):
+                found[key] = made
+                self.put(key, made)
+        return [value for key in wanted if (value := found[key]) is not None]
+
+    def put(self, key: K, value: V) -> None:
+        """Keep `value` for `key`, and drop the least recently used entries while the limit is exceeded."""
+        old = self._entries.pop(key, None)
+        if old is not None:
+            self.used -= self._size(key, old)
+        self._entries[key] = value
+        self.used += self._size(key, value)
+        while self.used > self.limit and len(self._entries) > 1:
+            gone, what = self._entries.popitem(last=False)
+            self.used -= self._size(gone, what)
+
+
+class TimedOut(Exception):
+    """A job took longer than it may."""
+
+
+_limit: ContextVar[tuple[float, float] | None] = ContextVar("limit", default=None)
+"""End on the `clock` of the job that runs now, and its seconds. Each coroutine has a value of its own."""
+
+
+@contextmanager
+def limited(seconds: float | None) -> Iterator[None]:
+    """Limit the seconds that the job which runs now may take in the block, by its `clock`. None: no limit.
+
+    A job that is over its limit ends where it asks a model next: a question that is being answered is not cut off,
+    because other jobs may share its batch, and caches stay whole.
+    """
+    token = _limit.set(None if seconds is None else (clock() + seconds, seconds))
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def _check_limit() -> None:
+    limit = _limit.get()
+    if limit is not None and clock() > limit[0]:
+        raise TimedOut(f"it took longer than {limit[1]:g} s (--max-seconds)")
 
 
 class Batched(Generic[K, V]):
@@ -58,7 +136,7 @@ class Batched(Generic[K, V]):
 
     def __call__(self, keys: Iterable[K]) -> list[V]:
         """Return the value of each key, in order. Keys may repeat. Raises TimedOut if the job took too long."""
-        limits.check()
+        _check_limit()
         wanted = list(keys)
         known: dict[K, V] = {}
         missing: dict[K, None] = {}

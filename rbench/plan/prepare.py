@@ -230,7 +230,7 @@ def _texts(corpus: TaskData) -> int:
 
 
 def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, Located]:
-    from rbench.encoders.heads import check_base
+    from rbench.encoders.described import check_base
     from rbench.encoders.locate import locate
 
     weights = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
@@ -9,11 +10,68 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import ResourceError
-from rbench.resources.paths import nltk_package
+from rbench.mini import lexical as mini
+from rbench.system import digests
 
 VERSION = 1
 
 Tags = list[tuple[str, str]]
+NLTK_FILES = {
+    "wordnet": tuple(
+        f"corpora/wordnet/{stem}.{part}" for part in ("noun", "verb", "adj", "adv") for stem in ("index", "data")
+    ),
+    "averaged_perceptron_tagger_eng": tuple(
+        f"taggers/averaged_perceptron_tagger_eng/averaged_perceptron_tagger_eng.{part}.json"
+        for part in ("weights", "tagdict", "classes")
+    ),
+    "universal_tagset": ("taggers/universal_tagset/en-ptb.map",),
+    "stopwords": ("corpora/stopwords/english",),
+}
+"""The files of each NLTK package that attacks read."""
+
+
+def nltk_package(package: str) -> tuple[str, str]:
+    """Return the place of an NLTK package, unpacked or zipped, and the hash of its files that attacks read.
+
+    Raises:
+        ResourceError: the package is missing, or NLTK refuses it because other accounts may write to it; gives the
+            remedy.
+    """
+    import nltk
+
+    whole, where = hashlib.sha256(), ""
+    for name in NLTK_FILES[package]:
+        try:
+            pointer = nltk.data.find(name)
+            whole.update(name.encode() + b"\0" + bytes.fromhex(_content_of(pointer, name)))
+        except (LookupError, OSError) as error:
+            raise ResourceError(_nltk_remedy(package, error)) from error
+        where = where or str(pointer).rsplit("/", 1)[0]
+    return where, whole.hexdigest()
+
+
+def _content_of(pointer: Any, name: str) -> str:
+    """Return the hash of the file, or entry of a zip file, of one of NLTK's pointers."""
+
+    def read() -> str:
+        with pointer.open() as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    archive = getattr(pointer, "zipfile", None)
+    return digests.remembered([Path(archive.filename if archive is not None else pointer.path)], name, read)
+
+
+def _nltk_remedy(package: str, error: Exception) -> str:
+    refused = tuple(getattr(error, "_nltk_refused_writable", ()))
+    if refused:
+        return (
+            f"NLTK refuses its {package} data because other accounts may write to {', '.join(map(str, refused))}; "
+            f"run `chmod go-w` on them"
+        )
+    return (
+        f"NLTK's {package} data is missing; run `python -m nltk.downloader {package}`, "
+        "or set NLTK_DATA to a folder that has it"
+    )
 
 
 _read: dict[str, tuple[str, str]] = {}
@@ -74,11 +132,7 @@ def listed_synonyms(path: Path) -> Callable[[str], list[str]]:
 
 def open_tagger(kind: str) -> Callable[[Sequence[str]], Tags]:
     """Return the tagger of a kind, `nltk` or `mini`. It takes words and returns (word, universal tag) for each."""
-    if kind == "mini":
-        from rbench.mini.lexical import pos_tags
-
-        return pos_tags
-    return NltkTagger()
+    return mini.pos_tags if kind == "mini" else NltkTagger()
 
 
 class NltkTagger:

@@ -13,10 +13,12 @@ from typing import get_args
 
 from rbench.encoders.locate import fingerprint as encoder_fingerprint
 from rbench.encoders.locate import locate as find_encoder
+from rbench.encoders.locate import places, searched
 from rbench.encoders.vectors import COUNTERFITTED, vector_files
 from rbench.errors import ResourceError, SuiteError
 from rbench.load.registry import unknown
-from rbench.resources import paths
+from rbench.mini import lexical as mini
+from rbench.resources.lexical import nltk_package
 from rbench.spec import EncoderSpec, ResourceKind, ResourceProfile, Source
 from rbench.system import digests
 from rbench.system.located import Located
@@ -109,9 +111,11 @@ def _mini(source: Source, models_path: Sequence[Path]) -> Located:
 
 
 def _of_mini(where: str) -> str:
-    from rbench.mini import lexical
+    return digests.of_files(mini.sources())
 
-    return digests.of_files(lexical.sources())
+
+def _on_path(name: str, models_path: Sequence[Path]) -> Path | None:
+    return next((place for place in places(models_path, name) if place.exists()), None)
 
 
 def _named(source: Source, what: str) -> str:
@@ -121,7 +125,8 @@ def _named(source: Source, what: str) -> str:
 
 
 def _counterfitted(source: Source, models_path: Sequence[Path]) -> Located:
-    folder = paths.textattack_cache() / "word_embeddings" / "paragramcf"
+    cache = Path(os.environ.get("TA_CACHE_DIR") or Path.home() / ".cache" / "textattack")
+    folder = cache / "word_embeddings" / "paragramcf"
     files = [folder / name for name in COUNTERFITTED]
     if not all(path.is_file() for path in files):
         raise ResourceError(
@@ -138,10 +143,10 @@ def _of_counterfitted(where: str) -> str:
 
 def _vectors(source: Source, models_path: Sequence[Path]) -> Located:
     name = _named(source, "word_vectors")
-    place = paths.on_path(name, models_path)
+    place = _on_path(name, models_path)
     if place is None:
         raise ResourceError(
-            f"there is no {name} in {paths.searched(models_path)}; make a folder DIR/{name} with vectors.npy and "
+            f"there is no {name} in {searched(models_path)}; make a folder DIR/{name} with vectors.npy and "
             "words.txt, or with one word2vec file, then pass --models DIR (or set RBENCH_MODELS=DIR)"
         )
     return _found(str(place), _of_vectors)
@@ -153,11 +158,11 @@ def _of_vectors(where: str) -> str:
 
 def _synonym_list(source: Source, models_path: Sequence[Path]) -> Located:
     name = _named(source, "synonyms")
-    place = paths.on_path(name, models_path)
+    place = _on_path(name, models_path)
     path = place / "synonyms.txt" if place is not None and place.is_dir() else place
     if path is None or not path.is_file():
         raise ResourceError(
-            f"there is no {name}/synonyms.txt in {paths.searched(models_path)}; write this file below a folder DIR, "
+            f"there is no {name}/synonyms.txt in {searched(models_path)}; write this file below a folder DIR, "
             "two words a line, then pass --models DIR (or set RBENCH_MODELS=DIR)"
         )
     return _found(str(path), _of_file)
@@ -172,7 +177,7 @@ def _nltk(*packages: str) -> Finder:
         found, problems = [], []
         for package in packages:
             try:
-                found.append(paths.nltk_package(package)[0])
+                found.append(nltk_package(package)[0])
             except ResourceError as error:
                 problems.append(str(error))
         if problems:
@@ -183,7 +188,7 @@ def _nltk(*packages: str) -> Finder:
 
 
 def _of_nltk(packages: tuple[str, ...], where: str) -> str:
-    found = [paths.nltk_package(package)[1] for package in packages]
+    found = [nltk_package(package)[1] for package in packages]
     return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
@@ -225,14 +230,14 @@ def _use(source: Source, models_path: Sequence[Path]) -> Located:
             "the Universal Sentence Encoder needs TensorFlow; run `pip install 'rbench[use]'`, "
             "or choose the profile `standard`, which uses sentence-transformers instead"
         )
-    place = paths.on_path(source.name or "universal-sentence-encoder", models_path)
+    place = _on_path(source.name or "universal-sentence-encoder", models_path)
     if place is None:
         root = Path(os.environ.get("TFHUB_CACHE_DIR") or Path(tempfile.gettempdir()) / "tfhub_modules")
         place = root / hashlib.sha1(USE.encode(), usedforsecurity=False).hexdigest()  # TensorFlow Hub's own naming
     if not (place / "saved_model.pb").is_file():
         raise ResourceError(
             f"no Universal Sentence Encoder: no {source.name or 'universal-sentence-encoder'} in "
-            f"{paths.searched(models_path)}, nor is it in TensorFlow Hub's cache; run `python -c \"import "
+            f"{searched(models_path)}, nor is it in TensorFlow Hub's cache; run `python -c \"import "
             f"tensorflow_hub as h; h.load('{USE}')\"` with TFHUB_CACHE_DIR set to a folder that stays"
         )
     return _found(str(place), _of_saved_model)

@@ -10,7 +10,8 @@ from pathlib import Path
 from rbench.encoders.load import fetch
 from rbench.encoders.vectors import WordVectors, read_counterfitted, read_vectors
 from rbench.errors import ResourceError
-from rbench.inference.memo import Memo
+from rbench.inference import Memo
+from rbench.mini import lexical as mini
 from rbench.resources import lexical
 from rbench.resources.locate import loader, locate
 from rbench.resources.masked_lm import MaskedLM
@@ -90,18 +91,14 @@ class Resources:
         """The word vectors (N, dim), with cosines and nearest neighbours."""
         with self._open("word_vectors") as (source, where):
             if source.kind == "mini":
-                from rbench.mini.lexical import word_vectors
-
-                return WordVectors(*word_vectors())
+                return WordVectors(*mini.word_vectors())
             return (read_vectors if source.kind == "folder" else read_counterfitted)(Path(where))
 
     @cached_property
     def _synonyms(self) -> Callable[[str], list[str]]:
         with self._open("synonyms") as (source, where):
             if source.kind == "mini":
-                from rbench.mini.lexical import synonyms
-
-                return synonyms
+                return mini.synonyms
             return lexical.wordnet_synonyms() if source.kind == "wordnet" else lexical.listed_synonyms(Path(where))
 
     def synonyms(self, word: str) -> list[str]:
@@ -128,9 +125,7 @@ class Resources:
         """The sentence encoder. Its `encode`, and `vectors` (which caches), return float32 tensors (n, dim)."""
         with self._open("sentence_encoder") as (source, where):
             if source.kind == "mini":
-                from rbench.mini.lexical import encode
-
-                return Sentences(encode, "mini")
+                return Sentences(mini.encode, "mini")
             if source.kind == "use":
                 return universal_sentence_encoder(where)
             return sentence_transformer(fetch(where), self.device, self.backend)
@@ -173,8 +168,4 @@ class Resources:
     def stopwords(self) -> frozenset[str]:
         """Lower-case words that attacks do not replace."""
         with self._open("stopwords") as (source, _):
-            if source.kind == "mini":
-                from rbench.mini.lexical import stopwords
-
-                return stopwords()
-            return lexical.nltk_stopwords()
+            return mini.stopwords() if source.kind == "mini" else lexical.nltk_stopwords()

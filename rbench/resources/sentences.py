@@ -54,14 +54,11 @@ class Sentences:
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
         """Return the same as `encode`, but encode every distinct text once and cache it. Needs at least one text."""
-        rows = {text: self.memo.get(text) for text in dict.fromkeys(texts)}
-        new = [text for text, row in rows.items() if row is None]
-        if new:
-            found = self._by_text(new) if self._tokenize is None else self._by_ids(self._tokenize(new))
-            for text, vector in zip(new, found, strict=True):
-                rows[text] = vector
-                self.memo.put(text, vector.clone())
-        return torch.stack([row for text in texts if (row := rows[text]) is not None])
+        return torch.stack(self.memo.filled(texts, self._computed))
+
+    def _computed(self, texts: list[str]) -> list[Tensor]:
+        found = self._by_text(texts) if self._tokenize is None else self._by_ids(self._tokenize(texts))
+        return [vector.clone() for vector in found]  # a view would keep the whole batch in memory
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         assert self.network is not None

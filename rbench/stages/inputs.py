@@ -190,8 +190,7 @@ def opened(
             f"{given.model_dump_json()} {task.model_dump_json()}",
             lambda where: open_model(given, where, task, context.device),
         )
-    from rbench.victims.asked import Asked
-    from rbench.victims.opened import open_answers
+    from rbench.victims.asked import Asked, open_answers
 
     inputs.open(place)
     return Asked(open_answers(given, task), forgiving=forgiving)

@@ -2,8 +2,9 @@
 
 `Geometry` stands between `rbench.substitution.search.search` (Algorithm 1 of the ADCL paper, "Self-Supervised
 Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models") and an encoder in the middle
-of its training. It says what is a word and which words may be replaced; `callbacks` asks the encoder. The loss comes
-from the caller: the contrastive one (sections 3.2 and 3.3), or cross-entropy (adversarial fine-tuning, section 4.4).
+of its training, the `Target`. It says what is a word and which words may be replaced; `SearchCallbacks` asks the
+encoder. The loss comes from the caller: the contrastive one (sections 3.2 and 3.3), or cross-entropy (adversarial
+fine-tuning, section 4.4).
 
 It takes plain texts and knows neither TextAttack nor objectives. The Geometry attack (`rbench.attack.geometry`) is the
 same search against a finished victim, with TextAttack's goals, constraints and count of queries.
@@ -11,21 +12,214 @@ same search against a finished victim, with TextAttack's goals, constraints and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import JobError, ResourceError
+from rbench.inference import GradientNetwork, Network, Row, padding_of, rows_of, steady
 from rbench.resources import Resources
-from rbench.substitution.callbacks import STEP, SearchCallbacks
+from rbench.substitution.candidates import Candidates, open_source
 from rbench.substitution.options import CandidateSource, Unknown
 from rbench.substitution.options import at_most as at_most
-from rbench.substitution.search import Keep, Order, Projection, Result, Substitution, search
+from rbench.substitution.search import (
+    BatchText,
+    Gradients,
+    Keep,
+    Order,
+    Projection,
+    Scores,
+    Slot,
+    Substitution,
+    search,
+)
 from rbench.substitution.segmentation import Columns, SegmentedTexts
-from rbench.substitution.sources import Candidates, open_source
-from rbench.substitution.target import Target
-from rbench.substitution.word_gradients import WordNorm
+from rbench.substitution.word_gradients import WordNorm, norms_by_word
 
 VERSION = 1
+
+STEP = 8
+"""Texts are padded to a multiple of so many tokens: 64 texts have some 30 lengths, and batches of one or two rows take
+half as long again for each row as batches of sixteen, on a CPU."""
+
+DIVERGED = "the encoder's vectors or gradients are no finite numbers: its training has diverged; lower learning_rate"
+
+Loss = Callable[[Tensor, list[int]], Tensor]
+Project = Callable[[Tensor], Tensor]
+Over = Callable[[Tensor, list[int]], Sequence[bool]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a search moves in training: an encoder, what is computed from its vectors, and where texts are cut.
+
+    Args:
+        encoder: gives h; z = project(h). Its tokenizer need not be the masked language model's.
+        loss: given z (n, dim) and the numbers of their texts, one loss for each, (n,). Any increasing function of it
+            whose gradients do not vanish finds the same words.
+        max_length: texts are cut there, in tokens; never beyond what the encoder reads.
+        project: a module or function on vectors (n, dim), row by row (a batch normalisation runs on its running
+            statistics). A function that is no module must not depend on a mode. None: z = h.
+        over: given z (n, dim) and the numbers of their texts, whether the search of each is over there (the prediction
+            flipped). A candidate that ends the search goes before all that do not. None: searches end with the budget.
+        leave_if_over: whether a text for which the search is over at the start stays as it is. False: nobody asks
+            before a word is replaced.
+    """
+
+    encoder: SentenceEncoder
+    loss: Loss
+    max_length: int
+    project: Project | None = None
+    over: Over | None = None
+    leave_if_over: bool = True
+
+    def network(self) -> nn.Module:
+        """Token ids to z, sharing the weights of encoder and `project`."""
+        return _Vectors(self.encoder, self.project)
+
+    @contextmanager
+    def in_eval_mode(self) -> Iterator[None]:
+        """Put encoder and `project` into eval mode, and each of their modules back into its own mode afterwards."""
+        parts = [part for part in (self.encoder, self.project) if isinstance(part, nn.Module)]
+        modules = [module for part in parts for module in part.modules()]
+        modes = [module.training for module in modules]
+        try:
+            for module in modules:
+                module.training = False
+            yield
+        finally:
+            for module, mode in zip(modules, modes, strict=True):
+                module.training = mode
+
+
+class _Vectors(nn.Module):
+    """z = project(encoder)."""
+
+    def __init__(self, encoder: SentenceEncoder, project: Project | None) -> None:
+        super().__init__()
+        self.encoder, self.project = encoder, project
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        h: Tensor = self.encoder(**inputs)
+        return h if self.project is None else self.project(h)
+
+
+class SearchCallbacks:
+    """What the search asks of an encoder in training: its three callables for one batch of texts.
+
+    Args:
+        target: what is asked; in eval mode.
+        texts: the batch. The search names its texts by number.
+        source: proposes replacements.
+        word_norm: as `rbench.substitution.word_gradients`.
+
+    Raises:
+        ResourceError: the encoder has no fast tokenizer.
+        JobError: from any of the callables: the encoder gives numbers that are not finite.
+    """
+
+    def __init__(self, target: Target, texts: SegmentedTexts, source: Candidates, word_norm: WordNorm = "l2") -> None:
+        self.target, self.texts, self.source, self.word_norm = target, texts, source, word_norm
+        self.tokenizer, self.device = target.encoder.tokenizer, target.encoder.device
+        if not self.tokenizer.is_fast:
+            raise ResourceError(
+                "the Geometry search needs an encoder with a fast tokenizer: it says which pieces make a word"
+            )
+        self.max_length = min(target.max_length, target.encoder.max_length)
+        pad = padding_of(self.tokenizer)
+        module = target.network()
+        twin = steady(module)
+        table = twin.encoder.model.get_input_embeddings()  # type: ignore[union-attr, operator]
+        self.gradient_network = GradientNetwork(twin, _read, table, self.device, pad=pad, step=STEP)
+        # PyTorch always: what is trained must not depend on which back-end a measurement finds fastest.
+        self.network = Network(
+            module, _read, pad=pad, name="the encoder", device=str(self.device), backend="torch", step=STEP
+        )
+
+    def gradients(self, batch: list[BatchText]) -> Gradients:
+        """z, the gradient of the loss at z, and a gradient norm for each word, by one forward and backward pass."""
+        encoded = self._tokens(batch, return_offsets_mapping=True)
+        found = self.gradient_network(
+            rows_of(encoded), lambda z, places: self._direction(z, [batch[k] for k in places])
+        )
+        spans = [self.texts.placed(*sentence) for sentence in batch]
+        norms = norms_by_word(encoded, [one.embeddings for one in found], spans, self.word_norm)
+        vectors = torch.stack([one.answer for one in found])
+        directions = torch.stack([one.direction for one in found])
+        if not all(torch.isfinite(x).all() for x in (vectors, directions)) or any(n.isnan().any() for n in norms):
+            raise JobError(DIVERGED)
+        return Gradients(vectors, directions, norms)
+
+    def directions(self, batch: list[BatchText]) -> Gradients:
+        """z and the gradient of the loss at z, by one forward pass."""
+        z = self._vectors(batch)
+        towards = self._direction(z.clone(), batch)
+        if not torch.isfinite(towards).all():
+            raise JobError(DIVERGED)
+        return Gradients(z, towards)
+
+    def _direction(self, z: Tensor, batch: list[BatchText]) -> Tensor:
+        """The gradient (n, dim) of the loss at z."""
+        leaf = z.requires_grad_()
+        with torch.enable_grad():
+            losses = self.target.loss(leaf, [sentence.row for sentence in batch])
+            if losses.shape != (len(batch),):
+                raise ValueError(f"the loss of {len(batch)} texts must be as many numbers, not {losses.shape}")
+            return torch.autograd.grad(losses.sum(), leaf)[0]
+
+    def candidates(self, batch: list[Slot]) -> list[list[str]]:
+        """The replacements of each word. All columns of a text are read as one, joined with a line break."""
+        slots = []
+        for row, words, place in batch:
+            columns = self.texts.columns(row, words)
+            column, start, end = self.texts.placed(row, words)[place]
+            before = sum(len(text) + 1 for text in columns[:column])
+            slots.append(("\n".join(columns), before + start, before + end))
+        with torch.autocast(self.device.type, enabled=False):
+            return self.source(slots)
+
+    def scores(self, batch: list[BatchText]) -> Scores:
+        """z of each text, and whether the search of the text is over there."""
+        z = self._vectors(batch)
+        return Scores(z, None if self.target.over is None else self._over(z, batch))
+
+    def over_at_start(self) -> list[bool]:
+        """For each text whether its search is over before a word is replaced."""
+        batch = [BatchText(row, words) for row, words in enumerate(self.texts.words)]
+        if self.target.over is None or not self.target.leave_if_over:
+            return [False] * len(batch)
+        return self._over(self._vectors(batch), batch)
+
+    def _over(self, z: Tensor, batch: list[BatchText]) -> list[bool]:
+        assert self.target.over is not None
+        with torch.no_grad():
+            return list(self.target.over(z, [sentence.row for sentence in batch]))
+
+    def _vectors(self, batch: list[BatchText]) -> Tensor:
+        """z (n, dim). Texts of the same token ids are computed once, so that they have the same vector."""
+        rows = rows_of(self._tokens(batch))
+        distinct = list(dict.fromkeys(rows))
+        known: dict[Row, Tensor] = dict(zip(distinct, self.network(distinct), strict=True))
+        z = torch.stack([known[row] for row in rows])
+        if not torch.isfinite(z).all():
+            raise JobError(DIVERGED)
+        return z
+
+    def _tokens(self, batch: list[BatchText], **more: bool) -> Any:
+        columns = [self.texts.columns(*sentence) for sentence in batch]
+        texts = [text if len(text) > 1 else text[0] for text in columns]
+        return self.tokenizer(texts, truncation=True, max_length=self.max_length, return_attention_mask=False, **more)
+
+
+def _read(module: nn.Module, **inputs: Tensor) -> Tensor:
+    z: Tensor = module(**inputs)
+    return z
 
 
 @dataclass(frozen=True)
@@ -67,8 +261,10 @@ class Geometry:
         lookahead: int = 1,
     ) -> None:
         self.source, self.stopwords = source, stopwords
-        self.projection, self.accept_flip, self.lookahead = projection, accept_flip, lookahead
-        self.order, self.keep, self.word_norm = order, keep, word_norm
+        self.projection, self.word_norm = projection, word_norm
+        self._search = partial(
+            search, projection=projection, accept_flip=accept_flip, order=order, keep=keep, lookahead=lookahead
+        )
 
     @classmethod
     def of(
@@ -138,36 +334,16 @@ class Geometry:
         with target.in_eval_mode():
             ask = SearchCallbacks(target, segmented, self.source, self.word_norm)
             budgets = [0 if over else max_words(sum(row)) for row, over in zip(free, ask.over_at_start(), strict=True)]
-            results = self._search(ask, segmented.words, changeable, budgets)
-        return [
-            Swapped(
-                segmented.columns(row, result.words),
-                result.substitutions,
-                sum(free[row]),
-                asked=result.asked,
-                without=result.without,
+            results = self._search(
+                segmented.words,
+                changeable,
+                gradients=ask.gradients,
+                directions=ask.directions,
+                candidates=ask.candidates,
+                scores=ask.scores,
+                max_words=budgets,
             )
-            for row, result in enumerate(results)
+        return [
+            Swapped(segmented.columns(row, one.words), one.substitutions, sum(free[row]), one.asked, one.without)
+            for row, one in enumerate(results)
         ]
-
-    def _search(
-        self,
-        ask: SearchCallbacks,
-        words: Sequence[Sequence[str]],
-        changeable: Sequence[Sequence[bool]],
-        budgets: Sequence[int],
-    ) -> list[Result]:
-        return search(
-            words,
-            changeable,
-            gradients=ask.gradients,
-            directions=ask.directions,
-            candidates=ask.candidates,
-            scores=ask.scores,
-            max_words=budgets,
-            projection=self.projection,
-            accept_flip=self.accept_flip,
-            order=self.order,
-            keep=self.keep,
-            lookahead=self.lookahead,
-        )

@@ -1,22 +1,23 @@
-"""Replacement words from a masked language model and word vectors, batched over words and texts.
+"""Sources of replacement words: the predictions of a masked language model, or the nearest words in word vectors.
 
-One of the sources (`rbench.substitution.sources`) of the Geometry attack, its random control, ADCL's hard positives and
-adversarial training. The module takes plain texts and knows neither TextAttack nor tasks.
+`open_source` opens one for the Geometry attack, its random control, ADCL's hard positives or adversarial training. All
+are called in the same way, with many words of many texts at once. They know neither TextAttack nor tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from rbench.encoders.fitting import longest_input
+from rbench.encoders.reading import longest_input
 from rbench.encoders.vectors import WordVectors
 from rbench.errors import ResourceError
 from rbench.inference import Memo
 from rbench.resources.masked_lm import MaskedLM, Question
-from rbench.substitution.options import Unknown
-from rbench.substitution.segmentation import in_case_of
+from rbench.substitution.options import CandidateSource, Unknown
+from rbench.substitution.segmentation import in_case_of, spans_of
 
 VERSION = 2
 
@@ -26,8 +27,36 @@ MEMORY_BYTES = 64 << 20
 LOOKED_AT = 4
 """For T candidates 4T predictions are looked at: the authors' public code. The paper prints no number."""
 
-MaskedSpan = tuple[str, int, int]
+Place = tuple[str, int, int]
 """A text, and the first and the last character (exclusive) of a word in it."""
+Candidates = Callable[[Sequence[Place]], list[list[str]]]
+"""Proposes replacements of words, the best first: `MaskedWords`, `Neighbours`, or a source of a user's own."""
+
+
+def open_source(
+    resources: Any,
+    *,
+    source: CandidateSource = "masked_lm",
+    candidates: int = 50,
+    min_cosine: float | None = 0.5,
+    unknown: Unknown = "discard",
+    step: int | None = None,
+) -> Candidates:
+    """Open a source with those resources of a profile that it needs (`CandidateOptions.needed`), and no others.
+
+    Args:
+        resources: a `rbench.resources.Resources`.
+        source, candidates, min_cosine, unknown: as in `CandidateOptions`.
+        step: the masked LM's batches are padded to a multiple of so many tokens. It changes no candidate.
+
+    Raises:
+        ResourceError: a resource that it needs is missing or damaged.
+    """
+    if source == "neighbours":
+        return Neighbours(resources.word_vectors, candidates=candidates, min_cosine=min_cosine)
+    language_model = resources.masked_lm if step is None else resources.masked_lm.padded(step)
+    vectors = None if min_cosine is None else resources.word_vectors
+    return MaskedWords(language_model, vectors, candidates=candidates, min_cosine=min_cosine, unknown=unknown)
 
 
 class MaskedWords:
@@ -67,23 +96,18 @@ class MaskedWords:
         self.vectors = vectors if min_cosine is not None else None
         self.candidates, self.min_cosine, self.unknown = candidates, min_cosine, unknown
         _, self._words = language_model.whole_words
-        self._memory: Memo[MaskedSpan, list[str]] = Memo(
+        self._memory: Memo[Place, list[str]] = Memo(
             MEMORY_BYTES, lambda slot, words: 300 + 2 * len(slot[0]) + 60 * len(words)
         )
         self._limit = longest_input(language_model.model, self.tokenizer)
         empty = self.tokenizer("")["input_ids"]
         self._prefix, self._suffix = empty[:1], empty[1:]
 
-    def __call__(self, slots: Sequence[MaskedSpan]) -> list[list[str]]:
+    def __call__(self, slots: Sequence[Place]) -> list[list[str]]:
         """The replacements of each word in its text, most probable first. All words not remembered are one batch."""
-        known = {slot: reply for slot in dict.fromkeys(slots) if (reply := self._memory.get(slot)) is not None}
-        new = [slot for slot in dict.fromkeys(slots) if slot not in known]
-        for slot, reply in zip(new, self._ask(new), strict=True):
-            known[slot] = reply
-            self._memory.put(slot, reply)
-        return [list(known[slot]) for slot in slots]  # copies: a caller may change what it gets
+        return list(map(list, self._memory.filled(slots, self._ask)))  # copies: a caller may change what it gets
 
-    def _ask(self, slots: Sequence[MaskedSpan]) -> list[list[str]]:
+    def _ask(self, slots: Sequence[Place]) -> list[list[str]]:
         """As `__call__`, without memory."""
         replies: list[list[str]] = [[] for _ in slots]
         wanted = [k for k, (text, a, b) in enumerate(slots) if self._may_have(text[a:b])]
@@ -95,7 +119,7 @@ class MaskedWords:
             replies[k] = self._filter(text[a:b], best.ids)
         return replies
 
-    def _mask(self, slots: Sequence[MaskedSpan]) -> list[tuple[list[int], int]]:
+    def _mask(self, slots: Sequence[Place]) -> list[tuple[list[int], int]]:
         """For each slot the token ids with one mask in place of the word's pieces, and the place of the mask."""
         texts = list(dict.fromkeys(text for text, _, _ in slots))
         if not texts:
@@ -136,3 +160,41 @@ class MaskedWords:
         near = unit[rows] @ unit[row] >= self.min_cosine
         passing: list[bool] = np.where((rows >= 0) & (row >= 0), near, self.unknown == "keep").tolist()
         return passing
+
+
+class Neighbours:
+    """The nearest words in word vectors, nearest first. No language model is asked, so the text around is not seen.
+
+    The authors of the Geometry attack name this source in the README of their public code (`--synonym cos_sim`).
+
+    A word is looked up in lower case; one that has no vector has no neighbours. An entry that is not one word (a
+    phrase, a sign), or is the word itself in another case, is passed over. A replacement takes the case of the word
+    that it replaces, as `segmentation.in_case_of` says.
+
+    Args:
+        vectors: the word vectors.
+        candidates: at most so many words are proposed. The authors take the top 25 with the word itself, which is 24.
+        min_cosine: words are proposed whose cosine with the word is at least this; None: all.
+    """
+
+    def __init__(self, vectors: WordVectors, *, candidates: int = 24, min_cosine: float | None = 0.5) -> None:
+        self.vectors, self.candidates, self.min_cosine = vectors, candidates, min_cosine
+        self._known: dict[str, list[str]] = {}
+
+    def __call__(self, slots: Sequence[Place]) -> list[list[str]]:
+        """The replacements of each word, which the text around it does not change."""
+        return [[in_case_of(text[a:b], new) for new in self._near(text[a:b].lower())] for text, a, b in slots]
+
+    def _near(self, word: str) -> list[str]:
+        """The neighbours of a lower-case word, in lower case."""
+        if word not in self._known:
+            kept: dict[str, None] = {}
+            if word in self.vectors:
+                for i, cosine in self.vectors.most_similar(self.vectors.index[word], self.candidates):
+                    other = self.vectors.words[i].lower()
+                    if self.min_cosine is not None and cosine < self.min_cosine:
+                        break
+                    if other != word and spans_of((other,)) == [(0, 0, len(other))]:
+                        kept[other] = None
+            self._known[word] = list(kept)
+        return self._known[word]

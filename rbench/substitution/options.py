@@ -58,7 +58,7 @@ class CandidateOptions(Strict):
 
     @property
     def of_source(self) -> dict[str, Any]:
-        """The options of the source alone, as `sources.open_source` and `Geometry.of` take them."""
+        """The options of the source alone, as `candidates.open_source` and `Geometry.of` take them."""
         return self.model_dump(include=set(CandidateOptions.model_fields))
 
     @property
@@ -95,3 +95,11 @@ class AttackOptions(CandidateOptions, Variants):
     """At most so many words are replaced in one text (section 4.3)."""
     share: Share = 1.0
     """At most this share of the words of the columns that may change. The paper prints none for the attack."""
+
+
+class GeometryOptions(SearchOptions, AttackOptions):
+    """What may be set of the Geometry attack."""
+
+    keep: Literal["always", "positive"] = "always"
+    """`always`: the best candidate replaces the word. `positive`: only if its projection is above zero or the
+    prediction flips; otherwise the word stays and the next one is tried."""

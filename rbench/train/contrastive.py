@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rbench.encoders.reading import Settings
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.encoders.settings import Settings
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
 from rbench.train import health_probe, layout

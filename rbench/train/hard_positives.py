@@ -12,10 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rbench.substitution.batched import Geometry, Swapped, at_most
+from rbench.substitution.batched import Geometry, Swapped, Target, at_most
 from rbench.substitution.search import Substitution
 from rbench.substitution.segmentation import SegmentedTexts
-from rbench.substitution.target import Target
 from rbench.train.moco import Held, MoCo
 
 VERSION = 1

@@ -13,8 +13,8 @@ from rbench.errors import JobError
 from rbench.spec import Pooling
 
 if TYPE_CHECKING:
+    from rbench.encoders.reading import Settings
     from rbench.encoders.sentence import SentenceEncoder
-    from rbench.encoders.settings import Settings
     from rbench.encoders.transform import Transform
 
 _MODE: dict[Pooling, str] = {pooling: mode for mode, pooling in MODES.items()}

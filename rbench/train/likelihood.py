@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rbench.encoders.flow import Flow
 from rbench.encoders.sentence import SentenceEncoder
+from rbench.encoders.transform import Flow
 from rbench.errors import JobError, ResourceError
 from rbench.spec import EncoderSpec
 from rbench.train import layout

@@ -37,8 +37,8 @@ class MaskedEncoding(Encoding):
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors (len(texts), dim) with the encoder's pooling. ResourceError if the network cannot have it."""
+        from rbench.encoders.reading import Settings
         from rbench.encoders.sentence import SentenceEncoder
-        from rbench.encoders.settings import Settings
 
         network = self.masked_lm.base_model
         spec = self._spec
@@ -77,8 +77,7 @@ class MaskedEncoding(Encoding):
 
     def save(self, folder: Path) -> None:
         """Write the encoder with its masked-LM head, and as a SentenceTransformer too if that has the pooling."""
-        from rbench.encoders.fitting import longest_input
-        from rbench.encoders.settings import Settings
+        from rbench.encoders.reading import Settings, longest_input
         from rbench.train import layout
 
         self.masked_lm.save_pretrained(folder, safe_serialization=True)

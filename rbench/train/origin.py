@@ -87,8 +87,8 @@ def sentence_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEnco
         return encoder
     from transformers import BertModel
 
+    from rbench.encoders.reading import Settings
     from rbench.encoders.sentence import SentenceEncoder
-    from rbench.encoders.settings import Settings
 
     config, tokenizer = _architecture(spec)
     model = keep_layers(BertModel(config), spec.layers)

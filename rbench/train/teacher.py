@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.substitution.batched import Geometry, Swapped, at_most
-from rbench.substitution.target import Target
+from rbench.substitution.batched import Geometry, Swapped, Target, at_most
 from rbench.train import encoding
 from rbench.train.contrastive import Losses, TextObjective
 from rbench.train.contrastive_losses import full

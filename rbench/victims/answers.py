@@ -1,7 +1,14 @@
-"""Asks a function or an endpoint: texts in, probabilities out; and asks some texts twice, to see that it is steady."""
+"""Asks a function or an endpoint: texts in, probabilities out; and asks some texts twice, to see that it is steady.
+
+rbench sees no weights behind it. In a job's key stands what the user says of it, and a fingerprint: the answers to the
+probe, fixed texts of ours that tell one classifier from another. Many of them are mixed or odd, because classifiers
+agree on clear ones. To change them changes the keys of all such jobs.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -12,7 +19,6 @@ from numpy.typing import NDArray
 from rbench.errors import JobError, ResourceError
 from rbench.masking import masked
 from rbench.spec.victims import Origin, VictimSpec
-from rbench.victims.probe import texts as probe_texts
 from rbench.victims.scores import AnswerError, Row
 
 Text = tuple[str, ...]
@@ -23,6 +29,29 @@ EVERY = 50
 """One text in as many is asked again."""
 KEPT = 256
 """Texts whose answers are kept to be compared."""
+DIGITS = 2
+"""Decimals of probabilities in the fingerprint, so that another machine's last bits do not change it."""
+
+_SENTENCES = (
+    "The story is warm and the actors carry it, although the last half hour drags.",
+    "Nothing here works: the jokes are stale and the sound is worse.",
+    "I expected little and got a little more.",
+    "The bank raised its rates again, and the shares fell within the hour.",
+    "Two goals in the last minute turned the match.",
+    "How many moons does the largest planet have?",
+    "A new chip reads handwriting faster than people do.",
+    "The soup was not bad, but I would not order it twice.",
+    "Ministers met in the capital and agreed on nothing.",
+    "It is hard to say whether this is a joke or a mistake.",
+    "Delivery took a month, and yet I would buy it again.",
+    "She plays the villain with obvious joy.",
+)
+
+
+def probe_texts(columns: int) -> list[tuple[str, ...]]:
+    """Return the probe's texts: each sentence, followed by the next ones for tasks with several columns."""
+    n = len(_SENTENCES)
+    return [tuple(_SENTENCES[(i + j) % n] for j in range(columns)) for i in range(n)]
 
 
 class Answers:
@@ -63,11 +92,7 @@ class Answers:
             JobError: it failed, a text has no usable answer, or it answered a text twice and not alike. The message
                 names the victim, the text and the remedy.
         """
-        rows = self.each(texts)
-        for row in rows:
-            if isinstance(row, AnswerError):
-                raise JobError(str(row)) from row.__cause__
-        return np.array(rows, dtype=np.float64).reshape(len(rows), len(self.labels))
+        return self._checked(self.each(texts))
 
     def each(self, texts: Sequence[Text]) -> list[Row | AnswerError]:
         """Return probabilities (labels,), or the error that concerns this text alone, for each text.
@@ -99,8 +124,8 @@ class Answers:
         """
         wanted = probe_texts(self.columns)
         try:
-            first = np.concatenate([self._checked([text]) for text in wanted])
-            for earlier in (self._probed or first, self._checked(wanted[::-1])[::-1]):
+            first = np.concatenate([self._checked(self._named([text])) for text in wanted])
+            for earlier in (self._probed or first, self._checked(self._named(wanted[::-1]))[::-1]):
                 for text, before, now in zip(wanted, earlier, first, strict=True):
                     self._compare(text, before, now)
         except JobError as error:
@@ -110,12 +135,17 @@ class Answers:
         self._probed = self._probed or list(first)
         return first
 
-    def _checked(self, texts: Sequence[Text]) -> NDArray[np.float64]:
-        rows = self._named(texts)
+    def fingerprint(self) -> str:
+        """Ask the probe's texts, and return a hash of the rounded probabilities. Raises ResourceError as `check`."""
+        rounded = np.rint(self.check() * 10**DIGITS).astype(int).tolist()
+        return hashlib.sha256(json.dumps(rounded).encode()).hexdigest()
+
+    def _checked(self, rows: Sequence[Row | AnswerError]) -> NDArray[np.float64]:
+        """Return rows as one array (n, labels). Raises JobError where one of them is an error."""
         for row in rows:
             if isinstance(row, AnswerError):
                 raise JobError(str(row)) from row.__cause__
-        return np.array(rows, dtype=np.float64)
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(self.labels))
 
     def _named(self, texts: Sequence[Text]) -> list[Row | AnswerError]:
         """Ask, and let each error name the victim and its text."""

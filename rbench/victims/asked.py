@@ -1,22 +1,42 @@
-"""Lets functions and endpoints take part in evaluations: contrast sets, adversarial sets, measures, accuracy."""
+"""Opens functions and endpoints, and lets them take part in evaluations: contrast sets, measures, accuracy ..."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbench.encoders.classify import Classified
-from rbench.errors import JobError
+from rbench.errors import JobError, SuiteError
+from rbench.spec import TaskSpec, VictimSpec
 from rbench.victims.answers import Answers
 from rbench.victims.scores import AnswerError
 
+if TYPE_CHECKING:
+    from rbench.encoders.classify import Classified
+
 ROUND = 256
 """Texts that are asked for together, so that progress is shown while an endpoint answers."""
-
-
 MOST_ERRORED = 0.1
 """Share of the texts of a round that may have no usable answer, as of the examples of an attack."""
+
+
+def open_answers(spec: VictimSpec, task: TaskSpec) -> Answers:
+    """Return what asks the function or the endpoint of a victim. It is not asked yet.
+
+    Raises:
+        SuiteError: the body does not fit the task, or the task has no labels.
+        ResourceError: the function cannot be imported, or an environment variable is not set.
+    """
+    if task.kind == "sts" or not task.labels:
+        raise SuiteError(f"victim {spec.name} gives probabilities of labels, and the task {task.name} has none")
+    if spec.origin == "function":
+        from rbench.victims.function import open_function
+
+        return open_function(spec, task)
+    from rbench.victims.endpoint import open_endpoint
+
+    return open_endpoint(spec, task)
 
 
 class Asked:
@@ -37,6 +57,8 @@ class Asked:
         What such a classifier reads of a text is not known. So no text counts as cut, and two texts count as read
         alike only if they are the same.
         """
+        from rbench.encoders.classify import Classified
+
         ids = {texts: i for i, texts in enumerate(dict.fromkeys(rows))}
         distinct, labels = [*ids], np.zeros(len(ids), np.int64)
         for start in range(0, len(distinct), ROUND):

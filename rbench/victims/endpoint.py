@@ -1,23 +1,26 @@
-"""Asks a server over HTTP: several requests at once, each with a time limit, and again where that can help."""
+"""Asks a server over HTTP: several requests at once, each with a time limit, and again where that can help.
+
+A `Template` fills texts into the body of a request, and `rows_at` finds scores in an answer. `rbench.spec.Endpoint`
+says what both mean.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
 from rbench import masking
 from rbench.errors import JobError, ResourceError, SuiteError
+from rbench.load.registry import unknown
 from rbench.spec import TaskSpec
 from rbench.spec.victims import Endpoint, VictimSpec
-from rbench.victims.answers import Answers, Text
+from rbench.victims.answers import Answers, Text, probe_texts
 from rbench.victims.post import SETTINGS, Broken, Poster, Unavailable
-from rbench.victims.probe import texts as probe_texts
-from rbench.victims.scores import AnswerError, Reader, Row
-from rbench.victims.template import Template, rows_at
+from rbench.victims.scores import AnswerError, Reader, Row, is_row, shown
 
 VERSION = 1
 
@@ -25,6 +28,7 @@ LEAST_POOLED = 64
 """Examples that are attacked at once, at least."""
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
+HOLE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
 
 
 def open_endpoint(spec: VictimSpec, task: TaskSpec) -> Answers:
@@ -105,7 +109,7 @@ class _Asked:
             raise JobError(f"victim {self.spec.name}: {self.endpoint.url} was no longer asked")
         try:
             answer = self.poster.post(self.template.fill(texts), stop)
-            return [self._read(raw) for raw in rows_at(self.endpoint.path, answer, len(texts))]
+            return [self.reader.tried(raw) for raw in rows_at(self.endpoint.path, answer, len(texts))]
         except Unavailable as error:
             if error.status == 429 or not self._alive():
                 raise JobError(
@@ -122,12 +126,6 @@ class _Asked:
         if len(texts) > 1:  # one of them may be to blame
             return [row for text in texts for row in self._request([text], stop)]
         return [failed]
-
-    def _read(self, raw: Any) -> Row | AnswerError:
-        try:
-            return self.reader(raw)
-        except AnswerError as error:
-            return error
 
     def _alive(self) -> bool:
         """Return whether the server answers a harmless text."""
@@ -146,3 +144,116 @@ def _remedy(error: Unavailable, endpoint: Endpoint) -> str:
     if error.slow:
         return f"See whether it runs, raise `timeout` (now {endpoint.timeout:g} s), or lower `concurrency`."
     return "See whether it runs and the URL is right."
+
+
+class Template:
+    """The body of requests.
+
+    Args:
+        body: JSON with holes: `{text}`, `{texts}`, and the columns of the task in braces.
+        columns: the names of the task's text columns.
+        batch_size: most texts of one request. With more than 1, texts stand in lists.
+
+    Raises:
+        SuiteError: a hole has an unknown name, a column has no hole, or a hole stands where it cannot be filled.
+    """
+
+    def __init__(self, body: Any, columns: Sequence[str], batch_size: int = 1) -> None:
+        self.body, self.columns, self.several = body, tuple(columns), batch_size > 1
+        names = set(_holes(body))
+        for name in sorted(names - {"text", "texts", *self.columns}):
+            raise SuiteError(f"`body`: {unknown('name in braces', name, ['text', 'texts', *columns])}")
+        if not names & {"text", "texts"} and (missing := [one for one in columns if one not in names]):
+            wanted = " and ".join(f"{{{column}}}" for column in missing)
+            raise SuiteError(f"`body` does not send {wanted}; write it, or {{text}} or {{texts}}, where the text goes")
+        self.fill([tuple("" for _ in columns)] * (2 if self.several else 1))
+
+    def fill(self, texts: Sequence[Text]) -> Any:
+        """Return the JSON of a request with these texts."""
+        return self._filled(self.body, list(texts), whole=True)
+
+    def _filled(self, node: Any, texts: list[Text], whole: bool) -> Any:
+        """Fill one node. `whole`: for all texts of the request; otherwise for the only one of `texts`."""
+        if isinstance(node, Mapping):
+            return {key: self._filled(value, texts, whole) for key, value in node.items()}
+        if isinstance(node, list):
+            if whole and len(node) == 1 and set(_holes(node)) - {"texts"}:
+                return [self._filled(node[0], [text], whole=False) for text in texts]
+            return [self._filled(entry, texts, whole) for entry in node]
+        return self._string(node, texts, whole and self.several) if isinstance(node, str) else node
+
+    def _string(self, node: str, texts: list[Text], several: bool) -> Any:
+        alone = HOLE.fullmatch(node)
+        if alone is None or alone[1]:
+            return HOLE.sub(lambda hole: self._part(hole, texts, several, node), node)
+        if several or alone[2] == "texts":
+            return [self._value(alone[2], text) for text in texts]
+        return self._value(alone[2], texts[0])
+
+    def _part(self, hole: re.Match[str], texts: list[Text], several: bool, node: str) -> str:
+        """Return what a hole in a longer string becomes."""
+        if hole[1]:
+            return f"{{{hole[1]}}}"
+        value = self._value(hole[2], texts[0])
+        if several or hole[2] == "texts" or isinstance(value, list):
+            columns = " or ".join(f"{{{column}}}" for column in self.columns)
+            raise SuiteError(
+                f"`body`: {{{hole[2]}}} in {node!r} is several texts, which cannot stand in a string; write {columns}"
+                + (", in a list with one entry, or set `batch_size: 1`" if several else "")
+            )
+        return value
+
+    def _value(self, name: str, text: Text) -> str | list[str]:
+        if name in self.columns:
+            return text[self.columns.index(name)]
+        return text[0] if len(text) == 1 else list(text)
+
+
+def rows_at(path: str, answer: Any, count: int) -> list[Any]:
+    """Return the scores of each of `count` texts, as they are, from the answer to a request.
+
+    Raises AnswerError where the path leads nowhere, or to another number of rows.
+    """
+    steps = path.split(".") if path else []
+    found = _walked(answer, steps, [])
+    if count == 1 and is_row(found):
+        return [found]
+    if isinstance(found, list) and len(found) == count:
+        return found
+    what = f"a list of {len(found)}" if isinstance(found, list) else type(found).__name__
+    where = f"at `path: {path}`" if path else "(no `path` is given)"
+    raise AnswerError(
+        f"it answered {what} {where} to {count} text{'s' * (count > 1)}, not the scores of each: {shown(repr(found))}"
+    )
+
+
+def _walked(node: Any, steps: Sequence[str], gone: list[str]) -> Any:
+    if not steps:
+        return node
+    step, rest = steps[0], steps[1:]
+    if step == "*" and isinstance(node, list):
+        return [_walked(entry, rest, [*gone, step]) for entry in node]
+    if isinstance(node, Mapping) and step in node:
+        return _walked(node[step], rest, [*gone, step])
+    if isinstance(node, list) and step.isdecimal() and int(step) < len(node):
+        return _walked(node[int(step)], rest, [*gone, step])
+    where = f"below {'.'.join(gone)}" if gone else "in the answer"
+    there = (
+        f"a mapping of {', '.join(map(str, list(node)[:20])) or 'nothing'}"
+        if isinstance(node, Mapping)
+        else f"a list of {len(node)}"
+        if isinstance(node, list)
+        else shown(repr(node))
+    )
+    raise AnswerError(f"`path` asks for {step} {where}, and there is {there}")
+
+
+def _holes(node: Any) -> Iterator[str]:
+    if isinstance(node, str):
+        yield from (hole[2] for hole in HOLE.finditer(node) if hole[2])
+    elif isinstance(node, Mapping):
+        for value in node.values():
+            yield from _holes(value)
+    elif isinstance(node, list):
+        for entry in node:
+            yield from _holes(entry)

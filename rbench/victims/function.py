@@ -76,7 +76,7 @@ class _Called:
             failed = AnswerError(f"{self.spec.function} raised {told(error, self.folder)}")
             failed.__cause__ = error
             return [failed]
-        return [self._read(raw) for raw in self._rows(returned, len(texts))]
+        return [self.reader.tried(raw) for raw in self._rows(returned, len(texts))]
 
     def _rows(self, returned: Any, count: int) -> list[Any]:
         rows = plain(list(returned) if isinstance(returned, Iterator) else returned)
@@ -87,12 +87,6 @@ class _Called:
                 "list, array or tensor with one row of probabilities for each text that it gets"
             )
         return rows
-
-    def _read(self, raw: Any) -> Row | AnswerError:
-        try:
-            return self.reader(raw)
-        except AnswerError as error:
-            return error
 
 
 @contextmanager

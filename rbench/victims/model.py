@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from rbench.encoders.batching import Batching, batching
-from rbench.encoders.fitting import fitted, longest_input, padding
+from rbench.encoders.classify import Batching, batching
 from rbench.encoders.foreign import check_finite, check_model, reading
 from rbench.encoders.load import fetch
+from rbench.encoders.reading import fitted, longest_input, padding
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec, VictimSpec
 from rbench.victims.config import check_config, read_config

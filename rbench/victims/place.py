@@ -12,7 +12,7 @@ from pathlib import Path
 from rbench import hub
 from rbench.encoders import adapters
 from rbench.encoders.foreign import check_model
-from rbench.encoders.locate import fingerprint
+from rbench.encoders.locate import fingerprint, on_hub, searched
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec, VictimSpec
 from rbench.system.located import Located
@@ -42,10 +42,9 @@ def locate(spec: VictimSpec, task: TaskSpec, models_path: Sequence[Path] = ()) -
 
 def probed(where: str, *, spec: VictimSpec, task: TaskSpec) -> str:
     """Return the fingerprint of the answers that a function or an endpoint gives now, and of a function's source."""
-    from rbench.victims.opened import open_answers
-    from rbench.victims.probe import fingerprint as of_answers
+    from rbench.victims.asked import open_answers
 
-    answers = of_answers(open_answers(spec, task))
+    answers = open_answers(spec, task).fingerprint()
     source = source_of(spec)
     return answers if source is None else hashlib.sha256(f"{answers} {source}".encode()).hexdigest()
 
@@ -88,17 +87,15 @@ def located(spec: VictimSpec, models_path: Sequence[Path] = ()) -> Located:
     if is_path(spec.model) or not hub.is_repo_id(spec.model):
         raise ResourceError(f"victim `{spec.name}`: there is no folder {spec.model}")
     try:
-        commit = hub.commit(spec.model, spec.revision)
+        return on_hub(spec.model, spec.revision)
     except ResourceError as error:
         at = f" --revision {spec.revision}" if spec.revision else ""
-        looked = ", ".join(map(str, models_path)) or "the model search path, which is empty"
         reason = str(error).rstrip(".")
         raise ResourceError(
-            f"victim `{spec.name}`: {spec.model} is no folder here and none in {looked}; {reason}. A folder is "
-            f"written as a path (./{spec.model}). From the hub: `hf download {spec.model}{at} --local-dir "
+            f"victim `{spec.name}`: {spec.model} is no folder here and none in {searched(models_path)}; {reason}. A "
+            f"folder is written as a path (./{spec.model}). From the hub: `hf download {spec.model}{at} --local-dir "
             f"DIR/{spec.model}`, then pass --models DIR"
         ) from error
-    return Located(f"{spec.model}@{commit}", commit, _commit)
 
 
 def _folder(model: str, models_path: Sequence[Path]) -> Path | None:
@@ -115,7 +112,3 @@ def _folder(model: str, models_path: Sequence[Path]) -> Path | None:
 def is_path(model: str) -> bool:
     """Return whether the text is written as a path: it starts with `/`, `.` or `~`."""
     return model.startswith(("/", ".", "~"))
-
-
-def _commit(where: str) -> str:
-    return where.rpartition("@")[2]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rbench.errors import ResourceError
 from rbench.masking import masked
-from rbench.victims.labels import match
+from rbench.victims.config import match
 
 VERSION = 1
 
@@ -38,7 +38,7 @@ class Reader:
 
     Args:
         task_labels: the labels of the task, in its order.
-        given: what the user says of the classifier's labels, as `labels.match` takes it.
+        given: what the user says of the classifier's labels, as `config.match` takes it.
         scores: whether the numbers are probabilities or logits.
         in_task_order: whether a bare list of numbers without `given` is in the order of the task's labels.
     """
@@ -75,8 +75,15 @@ class Reader:
             )
         row = np.array([numbers[place] for place in self._order(names)], dtype=np.float64)
         if not np.isfinite(row).all():
-            raise AnswerError(f"it gave {_shown(numbers)}, which has NaN or infinity")
+            raise AnswerError(f"it gave {shown(numbers)}, which has NaN or infinity")
         return softmax(row) if self.scores == "logits" else _distribution(row)
+
+    def tried(self, raw: Any) -> Row | AnswerError:
+        """As a call, but return the error that it raises."""
+        try:
+            return self(raw)
+        except AnswerError as error:
+            return error
 
     def _matched(self, names: tuple[str, ...] | None) -> tuple[int, ...]:
         if names is None and self.in_task_order and not self.given:
@@ -127,7 +134,7 @@ def unpacked(raw: Any) -> tuple[tuple[str, ...] | None, list[float]]:
         if len(names) == len(numbers) == 1 and len(names[0]) == len(numbers[0]):
             return _distinct(names[0]), [float(number) for number in numbers[0]]
     raise AnswerError(
-        f"it gave {_shown(raw)}, which is neither a list of numbers nor a number for each label; of an endpoint, "
+        f"it gave {shown(raw)}, which is neither a list of numbers nor a number for each label; of an endpoint, "
         "`path` says where in the answer they are"
     )
 
@@ -163,7 +170,7 @@ def _distribution(row: Row) -> Row:
     total = math.fsum(row)
     if row.min() < 0 or abs(total - 1) > SUM_TOLERANCE:
         raise AnswerError(
-            f"it gave {_shown(row.tolist())}, which are no probabilities (their sum is {total:.6g}). If they are "
+            f"it gave {shown(row.tolist())}, which are no probabilities (their sum is {total:.6g}). If they are "
             "logits, write `scores: logits`; otherwise have it give probabilities that sum to 1"
         )
     return row if abs(total - 1) <= EXACT else row / total
@@ -190,6 +197,7 @@ def _is_list_of(value: Any, fits: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(fits, value))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a value for a message, without secrets and cut."""
     text = masked(str(value))  # before it is cut: half a secret is one too
     return text if len(text) <= 200 else text[:200] + "..."

@@ -21,7 +21,7 @@ from rbench.resources import Resources
 from rbench.spec import Outcome, TaskSpec
 from rbench.spec.victims import VictimSpec
 from rbench.victims.answers import Answers
-from rbench.victims.opened import open_answers
+from rbench.victims.asked import open_answers
 from rbench.victims.scores import AnswerError
 from tests.attack import world
 from tests.victims.server import Server

@@ -17,9 +17,9 @@ from textattack.transformations import WordInsertion, WordSwapGradientBased
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
 from rbench import attack
-from rbench.attack.asked import watch
 from rbench.attack.cached import GreedyWordSwapWIR, cached
 from rbench.attack.constraints import EnoughWordsChanged, MaxWordsChanged
+from rbench.attack.observed import watch
 from rbench.attack.run import seed_all
 from rbench.resources import Resources
 from tests.attack import world

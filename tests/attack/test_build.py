@@ -12,9 +12,9 @@ from textattack.shared import WordEmbedding
 
 from rbench import attack, load
 from rbench.attack import binding
+from rbench.attack.binding import dry_build, parts
+from rbench.attack.cached import SplicedText
 from rbench.attack.constraints import EnoughWordsChanged, MaxWordsChanged
-from rbench.attack.dry_build import dry_build, parts
-from rbench.attack.text import SplicedText
 from rbench.errors import ResourceError, SuiteError
 from rbench.load import recipes
 from rbench.load.registry import Registry

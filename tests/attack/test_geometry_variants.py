@@ -12,9 +12,9 @@ import torch
 from pydantic import ValidationError
 
 from rbench.attack import _textattack, build
+from rbench.attack.cached import SplicedText
 from rbench.attack.geometry import VictimGradients
 from rbench.attack.substitutes import word_budget
-from rbench.attack.text import SplicedText
 from rbench.attack.victim import Victim
 from rbench.load.registry import load_module
 from tests.attack import substitution_toy as toy
@@ -181,7 +181,7 @@ def test_each_option_acts(victims, name):
 @pytest.mark.parametrize("given", [{}, {"variant": "released"}, {"keep": "positive"}, {"accept_flip": False}])
 def test_the_options_reach_the_search(victims, given):
     method, options = make(victims[0], **given).search_method, load_module(FOLDER / "geometry.py").Options(**given)
-    assert method.settings._asdict().items() <= options.model_dump().items()
+    assert method.options.model_dump() == options.model_dump()
     assert (method.gradients.direction, method.gradients.word_norm) == (options.direction, options.word_norm)
 
 
@@ -264,7 +264,7 @@ def test_the_share_does_not_count_a_premise_that_the_built_attack_protects(name,
     victim, path = world.victim(tmp_path / "victim", world.PAIR), world.ROOT / "attacks" / f"{name}.py"
     built = build(spec, victim, world.resources(tmp_path / "lm"), world.PAIR, path=path)
     text = SplicedText(OrderedDict(premise=" ".join(["good"] * 40), hypothesis="a b c d e f g h"))
-    assert word_budget(built.search_method, text, 50, 0.25) == 2
+    assert word_budget(built.search_method, text, built.search_method.options) == 2
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rbench.attack.gradients import Labelled, log_odds_gradients
+from rbench.attack.victim import Labelled, log_odds_gradients
 from rbench.inference import rows_of, steady
 from tests.attack import substitution_toy as toy
 

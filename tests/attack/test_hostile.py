@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rbench import attack
-from rbench.attack.text import SplicedText
+from rbench.attack.cached import SplicedText
 from rbench.resources import Resources
 from rbench.spec import Outcome, TaskSpec
 from rbench.tasks import Example

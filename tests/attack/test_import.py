@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from rbench.attack import _deferred
+from rbench.attack import _textattack
 from rbench.storage.weights import inventory
 
 SCRIPT = """
@@ -126,9 +126,9 @@ def test_a_library_that_was_imported_before_is_left_alone(monkeypatch: pytest.Mo
     for name in [name for name in sys.modules if name.partition(".")[0] in ("flair", "bert_score")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "flair", own)
-    with _deferred.deferred():
+    with _textattack._deferred():
         assert sys.modules["flair"] is own and "flair.data" not in sys.modules
-        assert sys.modules["bert_score"] is _deferred._made["bert_score"]
+        assert sys.modules["bert_score"] is _textattack._made["bert_score"]
         with pytest.raises(ImportError, match="bert_score was asked for something while TextAttack was being imported"):
             _ = sys.modules["bert_score"].BERTScorer
     assert sys.modules["flair"] is own and "bert_score" not in sys.modules
@@ -137,6 +137,6 @@ def test_a_library_that_was_imported_before_is_left_alone(monkeypatch: pytest.Mo
 def test_the_stand_ins_go_when_the_import_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in ("flair", "bert_score")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(OSError), _deferred.deferred():
+    with pytest.raises(OSError), _textattack._deferred():
         raise OSError
-    assert not _deferred._made.keys() & sys.modules.keys()
+    assert not _textattack._made.keys() & sys.modules.keys()

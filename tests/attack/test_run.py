@@ -8,8 +8,8 @@ import pytest
 from textattack.metrics.attack_metrics import AttackQueries, AttackSuccessRate, WordsPerturbed
 
 from rbench import attack
+from rbench.attack.cached import SplicedText
 from rbench.attack.run import as_input, seed_all
-from rbench.attack.text import SplicedText
 from rbench.errors import JobError
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Outcome

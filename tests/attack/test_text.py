@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from textattack.shared import AttackedText
 
-from rbench.attack.text import SplicedText
+from rbench.attack.cached import SplicedText
 
 ODD = "aIS'-_*@.,\"<>/ \t\n\u4e2d\u0130\u00df\u0430\u02d7`|"
 PARTS = st.sampled_from(

@@ -13,8 +13,8 @@ from rbench.attack import _textattack
 from rbench.attack.geometry import VictimGradients
 from rbench.attack.victim import Victim
 from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.reading import Settings
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.encoders.settings import Settings
 from rbench.load.registry import load_module
 from tests.attack import substitution_toy as toy
 from tests.kinds import network

@@ -149,8 +149,8 @@ def test_all_prompts_are_listed_and_only_the_default_one_is_the_encoders(saved: 
 
 
 def test_a_saved_victim_says_what_its_encoder_is(networks: Make, tmp_path: Path) -> None:
+    from rbench.encoders.reading import Settings
     from rbench.encoders.sentence import SentenceEncoder
-    from rbench.encoders.settings import Settings
 
     settings = Settings(normalize=True, prompt="query: ")
     encoder = SentenceEncoder.open(networks("bert"), pooling="cls", max_length=20, settings=settings)

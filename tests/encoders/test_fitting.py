@@ -15,9 +15,8 @@ from sentence_transformers.models import Pooling, Transformer
 
 from rbench import mini
 from rbench.attack import Victim
-from rbench.encoders.batching import Batching
-from rbench.encoders.classify import classify
-from rbench.encoders.fitting import fitted, longest_input, padding
+from rbench.encoders.classify import Batching, classify
+from rbench.encoders.reading import fitted, longest_input, padding
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec, VictimSpec

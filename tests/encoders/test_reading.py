@@ -11,8 +11,7 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.encoders.reading import Prompted, prepared, prompt_tokens, tokens_of
-from rbench.encoders.settings import Settings
+from rbench.encoders.reading import Prompted, Settings, prepared, prompt_tokens, tokens_of
 from tests.attack import substitution_toy as toy
 from tests.tiny import WORDS
 

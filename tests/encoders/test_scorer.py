@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.scorer import CosineHead, EncoderScorer, RegressionHead
-from rbench.encoders.victims import load_victim
+from rbench.encoders.scorer import CosineHead, EncoderScorer, RegressionHead, load_victim
 from rbench.errors import ResourceError
 from tests import tiny
 

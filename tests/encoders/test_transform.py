@@ -14,10 +14,9 @@ import torch
 from rbench import encoders
 from rbench.attack import Victim
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.flow import Flow
 from rbench.encoders.locate import fingerprint
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.encoders.transform import Linear
+from rbench.encoders.transform import Flow, Linear
 from rbench.errors import ResourceError
 from rbench.finetune import clean
 from rbench.inference import backends

@@ -20,8 +20,7 @@ from rbench.finetune import FinetuneContext, adversarial, clean
 from rbench.finetune._adversarial_trainer import AdversarialStats, AdversarialTrainer
 from rbench.finetune._data import collator, encode_split
 from rbench.spec import TaskSpec, Training
-from rbench.substitution.batched import Geometry, Swapped, at_most
-from rbench.substitution.target import Target
+from rbench.substitution.batched import Geometry, Swapped, Target, at_most
 from rbench.tasks import Example
 from tests import tiny
 from tests.attack import substitution_toy as toy

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.reading import Settings
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.encoders.settings import Settings
 from rbench.errors import JobError
 from rbench.finetune import saved
 from rbench.spec import Training

@@ -20,12 +20,10 @@ from rbench.score.sts import Pairs
 from rbench.score.subsets import set_scores
 from rbench.spec import EncoderSpec, Outcome, Score
 from rbench.stages.attacks import sample
-from rbench.substitution.batched import Geometry, at_most
-from rbench.substitution.candidates import MaskedWords
-from rbench.substitution.neighbours import Neighbours
+from rbench.substitution.batched import Geometry, Target, at_most
+from rbench.substitution.candidates import MaskedWords, Neighbours
 from rbench.substitution.options import RELEASED_SOURCE
 from rbench.substitution.search import BatchText, Gradients, Scores, Slot, search
-from rbench.substitution.target import Target
 from rbench.tasks import Example, TaskData
 from rbench.train import objectives, pretrain
 from tests.golden import formula, world
@@ -293,7 +291,7 @@ def cases() -> list[Case]:
     return [
         Case("measures/positives", ("rbench/measures/positives.py", "rbench/train/objectives/adcl.py"), built),
         Case("shared/masked_words", ("rbench/substitution/candidates.py",), masked_words),
-        Case("shared/neighbours", ("rbench/substitution/neighbours.py",), neighbours),
+        Case("shared/neighbours", ("rbench/substitution/candidates.py",), neighbours),
         Case("shared/wordswap", ("rbench/substitution/search.py",), wordswap),
         Case("shared/geometry", ("rbench/substitution/batched.py",), geometry),
         Case("shared/edits", ("rbench/train/edits.py", "rbench/train/replaceable.py"), edits),

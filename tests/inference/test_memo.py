@@ -5,7 +5,7 @@ from collections import OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.inference.memo import Memo
+from rbench.inference import Memo
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(1, 40)), max_size=60), st.integers(1, 100))

@@ -101,11 +101,9 @@ def test_all_code_that_computes_results_has_a_version_or_is_part_of_a_file_with_
     found = {path for unit in deciding for path in (package / unit).rglob("*.py") if path.name != "__init__.py"}
     known = {
         *("attack/engine.py", "attack/workers.py"),  # who computes, not what
-        *("encoders/load.py", "encoders/locate.py", "encoders/victims.py"),  # which files: their content is in keys
+        *("encoders/load.py", "encoders/locate.py"),  # which files: their content is in keys
         "encoders/adapters.py",  # the same: the files of the adapter and of its base; peft adds one to the other
-        # What a folder's files state is in specifications, which are in keys.
-        "encoders/stated.py",
-        "victims/place.py",  # the same
+        "victims/place.py",  # what a folder's files state is in specifications, which are in keys
         # Made again from outcomes and records, and (health) a remark on a result that changes none.
         *("score/attack.py", "score/complete.py", "score/health.py", "score/advsts.py"),
         # Computed when a table is made.
@@ -139,10 +137,6 @@ def test_version_1_is_in_no_key(before: list[Plan]) -> None:
         ("measures.positives", [BUILDS]),
         (
             "substitution.candidates",
-            ["pretrain/adcl-mini/*", ADVERSARIAL, "attack/*/geometry/seed0", BUILDS],
-        ),
-        (
-            "substitution.neighbours",
             ["pretrain/adcl-mini/*", ADVERSARIAL, "attack/*/geometry/seed0", BUILDS],
         ),
         (

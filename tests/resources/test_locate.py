@@ -12,7 +12,7 @@ import yaml
 
 from rbench import resources
 from rbench.errors import ResourceError, SuiteError
-from rbench.resources import paths
+from rbench.resources import lexical
 from rbench.resources.locate import _FINDERS
 from rbench.spec import ResourceKind, ResourceProfile, Source
 
@@ -194,13 +194,13 @@ def test_nltk_data_is_found_also_in_its_zip_file(nothing: Path) -> None:
     import zipfile
 
     folder = stopwords(nothing / "nltk")
-    where, digest = paths.nltk_package("stopwords")
+    where, digest = lexical.nltk_package("stopwords")
     assert where == str(folder)
     with zipfile.ZipFile(folder.parent / "stopwords.zip", "w") as archive:
         archive.write(folder / "english", "stopwords/english")
     (folder / "english").unlink()
     folder.rmdir()
-    where, zipped = paths.nltk_package("stopwords")
+    where, zipped = lexical.nltk_package("stopwords")
     assert "stopwords.zip" in where and zipped == digest
 
 
@@ -208,7 +208,7 @@ def test_data_that_nltk_refuses_comes_with_the_command_that_helps(nothing: Path)
     folder = stopwords(nothing / "nltk")
     (folder / "english").chmod(0o666)
     try:
-        paths.nltk_package("stopwords")
+        lexical.nltk_package("stopwords")
     except ResourceError as error:
         assert "chmod go-w" in str(error)
     else:

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError
-from rbench.substitution.batched import Geometry, at_most
+from rbench.substitution.batched import Geometry, Target, at_most
 from rbench.substitution.candidates import MaskedWords
 from rbench.substitution.segmentation import spans_of
-from rbench.substitution.target import Target
 from tests.attack import substitution_toy as toy
 
 PAIRS = [("the film is good", "a lousy, dull tale"), ("Superb plot", "the movie seems neat and fine.")]

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from rbench.substitution.deepfool import nearest_boundary
+from rbench.substitution.word_gradients import nearest_boundary
 
 
 def slow(logits, label, weight):

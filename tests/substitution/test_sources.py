@@ -10,10 +10,8 @@ from pydantic import ValidationError
 
 from rbench.encoders.vectors import WordVectors
 from rbench.substitution.batched import Geometry
-from rbench.substitution.candidates import MaskedWords
-from rbench.substitution.neighbours import Neighbours
+from rbench.substitution.candidates import MaskedWords, Neighbours, open_source
 from rbench.substitution.options import CANDIDATE_NEEDS, CandidateOptions
-from rbench.substitution.sources import open_source
 from tests.attack import substitution_toy as toy
 
 RNG = np.random.default_rng(3)

@@ -9,8 +9,7 @@ import pytest
 
 from rbench.errors import JobError, ResourceError
 from rbench.spec.victims import VictimSpec
-from rbench.victims import probe
-from rbench.victims.answers import EVERY, KEPT, Answers
+from rbench.victims.answers import EVERY, KEPT, Answers, probe_texts
 from rbench.victims.scores import AnswerError
 
 
@@ -89,7 +88,7 @@ def test_a_text_that_fails_when_it_is_asked_again_is_no_difference() -> None:
 def test_the_probe_asks_each_text_alone_and_then_all_in_the_opposite_order() -> None:
     behind = Behind()
     answers(behind, columns=2).check()
-    texts = probe.texts(2)
+    texts = probe_texts(2)
     assert behind.asked == [*texts, *texts[::-1]]
     assert len(set(texts)) == len(texts) >= 10 and all(len(set(text)) == 2 for text in texts)
 
@@ -125,7 +124,7 @@ def test_fingerprints_tell_classifiers_apart_and_forget_the_last_bits() -> None:
     def of(drift: float, columns: int = 1) -> str:
         behind = Behind()
         behind.drift = drift
-        return probe.fingerprint(answers(behind, columns))
+        return answers(behind, columns).fingerprint()
 
     same = of(0.0)
     assert same == of(0.0) == of(1e-7) == of(-1e-7)
@@ -136,4 +135,4 @@ def test_the_probe_is_as_it_was() -> None:
     """Another text changes the keys of all jobs that use a function or an endpoint."""
     import hashlib
 
-    assert hashlib.sha256(repr(probe.texts(2)).encode()).hexdigest()[:16] == "eaa5e601d2023f50"
+    assert hashlib.sha256(repr(probe_texts(2)).encode()).hexdigest()[:16] == "eaa5e601d2023f50"

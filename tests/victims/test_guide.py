@@ -11,9 +11,9 @@ import yaml
 
 from rbench.spec import TaskSpec
 from rbench.spec.victims import VictimSpec
-from rbench.victims.opened import open_answers
+from rbench.victims.asked import open_answers
+from rbench.victims.endpoint import Template, rows_at
 from rbench.victims.scores import Reader
-from rbench.victims.template import Template, rows_at
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide-functions-and-endpoints.md"
 BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.errors import ResourceError
-from rbench.victims.labels import match
+from rbench.victims.config import match
 
 LABELS = ("negative", "positive")
 

@@ -10,8 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, GPT2Config, GPT2ForSequenceClassification
 
 from rbench.encoders.architecture import embedded_tokenizer
-from rbench.encoders.batching import Batching
-from rbench.encoders.classify import classify
+from rbench.encoders.classify import Batching, classify
 from rbench.errors import ResourceError
 from rbench.inference import rows_of, tensors
 from rbench.load import load_task

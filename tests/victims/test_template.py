@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.errors import SuiteError
+from rbench.victims.endpoint import Template, rows_at
 from rbench.victims.scores import AnswerError
-from rbench.victims.template import Template, rows_at
 
 ONE, TWO = ("text",), ("premise", "hypothesis")
 

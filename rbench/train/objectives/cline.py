@@ -118,7 +118,7 @@ class Cline(MaskedEncoding):
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources) -> None:
         from transformers import DataCollatorForLanguageModeling
 
-        from rbench.encoders.fitting import longest_input
+        from rbench.encoders.reading import longest_input
         from rbench.train import layout
         from rbench.train.origin import masked_lm
         from rbench.train.triples import Triples

@@ -34,7 +34,7 @@ class MaskedLanguageModelling(MaskedEncoding):
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
         from transformers import DataCollatorForLanguageModeling
 
-        from rbench.encoders.fitting import longest_input
+        from rbench.encoders.reading import longest_input
         from rbench.train.heads import MaskedBatches, MaskedLoss
         from rbench.train.origin import masked_lm
 
