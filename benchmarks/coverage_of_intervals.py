@@ -358,7 +358,7 @@ def power_cell(seeds: int, n: int, deviation: int, shared: float, *, worlds: int
     mean = Spread(*(float(np.mean(part)) for part in spread_of_all(drawn)))._replace(draw_freedom=seeds - 1)
     apart = float(np.mean(drawn.one != drawn.other))
     both = float(np.mean(drawn.one * drawn.other))
-    stated = smallest_share(mean, (both, apart / 2, apart / 2), apart / mean.texts, 0.95)
+    stated = smallest_share(mean, (both, apart / 2, apart / 2), apart / mean.texts)
     variance, freedom = variance_before(Spread(*map(np.atleast_1d, mean)), seeds, n, satterthwaite=False)
     quantiles = float(stats.t.ppf(0.975, freedom[0]) + stats.t.ppf(0.8, freedom[0]))
     old = quantiles * float(variance[0]) ** 0.5

@@ -12,8 +12,7 @@ import pytest
 
 from rbench import api
 from rbench.load import printed
-from rbench.verdicts.printed import Judged
-from rbench.verdicts.printed_table import VERDICTS, by, kind, sentences
+from rbench.verdicts.printed import VERDICTS, Judged, by, kind, sentences
 
 PAGE = (Path(__file__).parents[1] / "docs" / "claims.md").read_text(encoding="utf-8")
 ROWS = {

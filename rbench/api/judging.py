@@ -28,17 +28,16 @@ from rbench.tables.formats import render
 from rbench.tasks import Bundle, open_contrast
 from rbench.verdicts import baseline as baselines
 from rbench.verdicts import check_reports as reports
-from rbench.verdicts import claims_table as on_claims
+from rbench.verdicts import claims as on_claims
 from rbench.verdicts import compare as comparing
-from rbench.verdicts import fail_if, gate, printed_table
+from rbench.verdicts import fail_if, gate
+from rbench.verdicts import printed as on_printed
 from rbench.verdicts.baseline import Baseline
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.claims import JudgedClaim, judge_claims
 from rbench.verdicts.compare import Comparison
-from rbench.verdicts.detectable import detectable
 from rbench.verdicts.fail_if import Condition, Conditions
-from rbench.verdicts.gate import Checked
-from rbench.verdicts.gate_rows import ANY_ATTACK, judged
+from rbench.verdicts.gate import ANY_ATTACK, Checked, judged
 from rbench.verdicts.printed import Judged, judge
 
 
@@ -99,7 +98,7 @@ def summary(results: Results, registry: Registry) -> list[str]:
     ground, cells = of_plan(results.plan, registry), cells_of(results, registry)
     try:
         found = on_claims.lines(judge_claims(results.plan.suite.claims, ground, cells))
-        could = detectable(ground, cells)
+        could = on_claims.detectable(ground, cells)
     except RbenchError as error:
         return [f"claims are not judged: {error}"]
     return [*found, *([could] if could is not None else [])]
@@ -124,7 +123,7 @@ def paper_claims(name: str) -> tuple[Judged, ...]:
 
 def paper_claims_table(found: Sequence[Judged], fmt: str = "markdown") -> str:
     """Render verdicts. Raises StoreError for an unknown format."""
-    return render(printed_table.table(found), fmt)
+    return render(on_printed.table(found), fmt)
 
 
 def compare(
@@ -298,7 +297,7 @@ def _tolerances(given: float | str | Mapping[str, float], metrics: Sequence[Metr
 
 def check_annotations(found: Checked | str) -> list[str]:
     """Return GitHub's workflow commands for the rows of a check that did not pass; or for why it could not be made."""
-    return [reports.refused_github(found)] if isinstance(found, str) else list(reports.github(found))
+    return list(reports.github(found))
 
 
 def write_reports(found: Checked | str, *, junit: Path | None = None, summary: Path | None = None) -> None:
@@ -308,9 +307,9 @@ def write_reports(found: Checked | str, *, junit: Path | None = None, summary: P
     file that the environment names in GITHUB_STEP_SUMMARY, where it names one.
     """
     if junit is not None:
-        _write(junit, reports.refused_junit(found) if isinstance(found, str) else reports.junit(found))
+        _write(junit, reports.junit(found))
     page = os.environ.get("GITHUB_STEP_SUMMARY")
-    text = reports.refused_summary(found) if isinstance(found, str) else reports.summary(found)
+    text = reports.summary(found)
     if summary is not None:
         _write(summary, text)
     elif page:

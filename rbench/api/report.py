@@ -25,10 +25,9 @@ from rbench.load.ground import of_plan
 from rbench.load.positions import Positioned, Problems, parse
 from rbench.load.registry import Registry, unknown
 from rbench.report import collect, page
+from rbench.report.collect import Drawings, Svg
 from rbench.report.data import Fact, Report
-from rbench.report.drawings import Drawings, Svg
-from rbench.site import claims as on_claims
-from rbench.site import history, pages
+from rbench.site import contents, pages
 from rbench.site.data import Judgement, PaperTable, Point, RunPage, Site
 from rbench.spec import Choice, Claim
 from rbench.storage.runs import files, names
@@ -203,12 +202,12 @@ def site(
         _add_run(read.pop(0), target, registry, made, texts=texts)
     stems = zip(made.lineup, pages.unique(made.lineup), strict=True)
     hrefs = {label: f"encoders/{stem}.html" for label, stem in stems}
-    encoders = history.encoder_pages(made.points, made.lineup, made.titles, hrefs, made.weights)
+    encoders = contents.encoder_pages(made.points, made.lineup, made.titles, hrefs, made.weights)
     for one in encoders:
         _write_page(target, one.href, pages.encoder(one, "../"), made)
     shown = Site(
         runs=tuple(sorted(made.runs, key=lambda run: run.date, reverse=True)),
-        claims=on_claims.claim_rows(made.judged),
+        claims=contents.claim_rows(made.judged),
         papers=tuple(made.papers.values()),
         encoders=encoders,
         left_out=tuple(left_out),
@@ -290,19 +289,19 @@ def _add_run(one: _Read, target: Path, registry: Registry, made: _Made, *, texts
     run = _page(results, href, written.report)
     made.runs.append(run)
     made.titles |= {name: title for name, title in titles(results.plan).items() if name not in made.titles}
-    made.weights |= {(label, href): weights for label, weights in history.weights(results).items()}
+    made.weights |= {(label, href): weights for label, weights in contents.weights(results).items()}
     for label in results.plan.suite.lineup:
         made.lineup.setdefault(label, []).append(run)
-    made.points += history.numbers(results, run)
+    made.points += contents.points_of(results, run)
     reproduced = _reproduced(results)
     ground = of_plan(results.plan, registry)
-    made.judged += on_claims.judgements(written.judged, run, results, ground, reproduced)
-    named = (on_claims.printed_in(judged.claim.source) for judged in written.judged)
+    made.judged += contents.judgements(written.judged, run, results, ground, reproduced)
+    named = (contents.printed_in(judged.claim.source) for judged in written.judged)
     for table in dict.fromkeys((reproduced, *named)):
         if table is None:
             continue
         beside = compared(results, table, printed.load(table), registry)
-        laid = on_claims.paper_table(beside, results, run)
+        laid = contents.paper_table(beside, results, run)
         older = made.papers.get((table, run.suite))
         if laid is not None and (older is None or older.run.date <= run.date):
             made.papers[table, run.suite] = laid

@@ -32,7 +32,7 @@ from rbench.tables.brief import briefed
 from rbench.tables.formats import render, unknown
 from rbench.tables.table import Layout
 from rbench.tables.titles import titled
-from rbench.verdicts import beside, beside_table
+from rbench.verdicts import beside
 from rbench.verdicts.beside import Comparison
 from rbench.verdicts.bold import marked
 
@@ -335,7 +335,7 @@ def table_beside_paper(
         raise SuiteError(f"{name} prints no {metric}; it has {', '.join(table.metrics)}")
 
     found = compared(results, name, table, Registry(include))
-    return rendered(beside_table.table(found, results.plan, layout, metric), results, TableSpec(), fmt, look)
+    return rendered(beside.table(found, results.plan, layout, metric), results, TableSpec(), fmt, look)
 
 
 def compared(results: Results, name: str, table: PrintedTable, registry: Registry) -> Comparison:

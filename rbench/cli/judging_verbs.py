@@ -103,7 +103,7 @@ def compare(
         if fell.original is None:
             say(f"{cell.name}: {fell.example_id} fell with {encoder} alone; the RUN keeps no texts")
         else:
-            example(fell, cell.columns, cell.labels, f"{cell.name}, {encoder} alone:")
+            example(fell, cell.task.columns, cell.task.labels, f"{cell.name}, {encoder} alone:")
 
 
 @app.command(

@@ -14,7 +14,6 @@ from rbench.measures._by_encoder import by_encoder
 from rbench.measures.alignment import NAME, number
 from rbench.spec import Strict
 from rbench.tables import Results
-from rbench.tables.table import Number
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -57,16 +56,7 @@ def draw(options: Options, results: Results) -> Figure:
                 across, up = points[task, row]
                 assert across is not None and up is not None
                 label = " ".join(found.names(row))
-                drawn = style.points(
-                    axes,
-                    [across.value or 0.0],
-                    [up.value or 0.0],
-                    index=i,
-                    label=label,
-                    x_intervals=[_interval(across)],
-                    y_intervals=[_interval(up)],
-                )
-                shown[label] = drawn[0]
+                shown[label] = style.point(axes, across, up, index=i, label=label)
         axes.xaxis.set_major_locator(MaxNLocator(5))  # its numbers are long
         axes.set_xlabel("Uniformity")
         axes.set_ylabel("Alignment")
@@ -78,7 +68,3 @@ def draw(options: Options, results: Results) -> Figure:
     )
     style.note(figure, f"{sizes}. Low is good on both axes. Bars: 95% intervals over texts.")
     return figure
-
-
-def _interval(number: Number) -> style.Interval:
-    return None if number.low is None or number.high is None else (number.low, number.high)

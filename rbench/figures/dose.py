@@ -230,9 +230,7 @@ def _title(of: Grid, place: Place) -> str:
 
 def _value(metric: Metric, cell: Cell) -> tuple[float, style.Interval]:
     """Return the metric and its 95% interval, shares in percent."""
-    score, scale = cell.score(metric.name), 100 if metric.about.percent else 1
-    interval = None if score.low is None or score.high is None else (scale * score.low, scale * score.high)
-    return scale * (score.value or 0), interval
+    return style.on_axis(cell.score(metric.name), metric.about.percent)
 
 
 def _line(axes: Axes, metric: Metric, points: Sequence[tuple[float, Cell]], index: int, label: str) -> Artist:

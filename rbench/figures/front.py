@@ -6,12 +6,12 @@ better in one. Intervals are of each number by itself, so encoders whose bars ov
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rbench.errors import StoreError
 from rbench.figures import style
 from rbench.load.metrics import HEADLINE
-from rbench.score.front import front
 from rbench.spec.common import Strict
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, Grid, grid
@@ -79,7 +79,9 @@ def draw(options: Options, results: Results) -> Figure:
     for place, (_, marks) in zip(axes, panels, strict=True):
         _join(place, marks, lowest=robust.best == "lowest")
         for mark in marks:
-            drawn.setdefault(mark.label, _mark(place, mark, labels.index(mark.label)))
+            index = labels.index(mark.label)
+            found = style.point(place, mark.robustness, mark.quality, index=index, label=mark.label)
+            drawn.setdefault(mark.label, found)
         place.set_xlabel(style.axis(robust))
     upright = f"STS, mean of {len(vectors.sets)} (×100)" if len(vectors.sets) > 1 else f"{''.join(vectors.sets)} (×100)"
     for place in axes[::_COLUMNS]:
@@ -125,37 +127,11 @@ def _number(of: Grid, cell: Cell, metric: str) -> Number | None:
     return number.hidden(hiding(of, cell.jobs, of.metrics[metric])) if number is not None else None
 
 
-def _mark(axes: Axes, mark: Mark, index: int) -> Artist:
-    found = style.points(
-        axes,
-        [_scaled(mark.robustness, mark.robustness.value)],
-        [_scaled(mark.quality, mark.quality.value)],
-        index=index,
-        label=mark.label,
-        x_intervals=[_interval(mark.robustness)],
-        y_intervals=[_interval(mark.quality)],
-    )
-    drawn: Artist = found[0]
-    return drawn
-
-
-def _interval(number: Number) -> style.Interval:
-    return (
-        None
-        if number.low is None or number.high is None
-        else (_scaled(number, number.low), _scaled(number, number.high))
-    )
-
-
-def _scaled(number: Number, value: float | None) -> float:
-    return (100 if number.percent else 1) * (value or 0.0)
-
-
 def _join(axes: Axes, marks: list[Mark], *, lowest: bool) -> None:
     """Join the marks on the front with a muted line behind them."""
     on = [marks[i] for i in front([mark.point(lowest) for mark in marks])]
-    x = [_scaled(mark.robustness, mark.robustness.value) for mark in on]
-    y = [_scaled(mark.quality, mark.quality.value) for mark in on]
+    x = [style.on_axis(mark.robustness, mark.robustness.percent)[0] for mark in on]
+    y = [style.on_axis(mark.quality, mark.quality.percent)[0] for mark in on]
     axes.plot(x, y, color=style.MUTED, linewidth=0.9, zorder=1, label="front")
 
 
@@ -166,3 +142,20 @@ def _note(panels: list[tuple[str, list[Mark]]], column: str, left: list[str]) ->
     if any(mark.quality.low is None for _, marks in panels for mark in marks):
         said += " The quality shown has no interval here."
     return said + (f" Without one of the two numbers: {', '.join(left)}." if left else "")
+
+
+def front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the indices of the points that no other point dominates, from the lowest first number to the highest.
+
+    A point dominates another if it is at least as high in both numbers and higher in one. Equal points do not dominate
+    each other, so all of them are on the front.
+
+    Args:
+        points: pairs of numbers, each the better the higher.
+    """
+
+    def dominated(one: tuple[float, float]) -> bool:
+        return any(other[0] >= one[0] and other[1] >= one[1] and other != one for other in points)
+
+    found = [i for i, point in enumerate(points) if not dominated(point)]
+    return sorted(found, key=lambda i: (points[i][0], -points[i][1], i))

@@ -99,7 +99,7 @@ def point(cell: Cell) -> Point:
     tally, queries = cell.pooled, cell.sampled("queries")
     share = wilson(tally.succeeded / cell.repeats, tally.total / cell.repeats)
     assert share is not None and queries.value is not None
-    interval = None if queries.low is None or queries.high is None else (queries.low, queries.high)
+    interval = style.on_axis(queries, percent=False)[1]
     return Point(100 * tally.succeeded / tally.total, queries.value, (100 * share[0], 100 * share[1]), interval)
 
 

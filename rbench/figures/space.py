@@ -5,7 +5,6 @@ A panel is the vector space of a victim. The places come from the job of the mea
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -58,13 +57,9 @@ def draw(options: Options, results: Results) -> Figure:
     order = [(encoder, choice.label) for choice in suite.finetune for encoder in suite.encoders]
     shown = sorted(spaces, key=lambda of: order.index(of) if of in order else len(order))
     wide = min(COLUMNS, len(shown))
-    rows = math.ceil(len(shown) / wide)
     width = style.COLUMN if wide == 1 else style.PAGE
-    figure = style.new(width, rows * (width / wide + 0.25))
-    panels = figure.subplots(rows, wide, squeeze=False).ravel().tolist()
-    for axes in panels[len(shown) :]:
-        axes.remove()
-    for axes, (encoder, finetune) in zip(panels, shown, strict=False):
+    figure, panels = style.panels([""] * len(shown), columns=COLUMNS, height=width / wide + 0.25)
+    for axes, (encoder, finetune) in zip(panels, shown, strict=True):
         points = spaces[encoder, finetune][: options.pairs]
         _panel(axes, points)
         style.panel_title(axes, f"{encoder}, {finetune} (n={len(points)})", fontsize=7)

@@ -52,14 +52,9 @@ def draw(options: Options, results: Results) -> Figure:
             f"{options.attack or 'any'}; `rbench table RUN --metric transfer` shows what it has."
         )
     flags = Flags(results.plan, results.standing.records)
-    wide = min(COLUMNS, len(found))
-    height = 0.55 + 0.34 * max(len(matrix.victims) for matrix in found)
-    rows = math.ceil(len(found) / wide)
-    figure = style.new(style.COLUMN if wide == 1 else style.PAGE, max(2.0, height) * rows)
-    panels = figure.subplots(rows, wide, squeeze=False).ravel().tolist()
-    for axes in panels[len(found) :]:
-        axes.remove()
-    for axes, matrix in zip(panels, found, strict=False):
+    height = max(2.0, 0.55 + 0.34 * max(len(matrix.victims) for matrix in found))
+    figure, panels = style.panels([""] * len(found), columns=COLUMNS, height=height)
+    for axes, matrix in zip(panels, found, strict=True):
         _panel(axes, matrix, options.among, flags)
     return figure
 

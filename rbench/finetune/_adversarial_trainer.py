@@ -14,7 +14,7 @@ from torch import Tensor
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.finetune._data import gold
 from rbench.finetune._options import AdversarialOptions
-from rbench.score.starvation import Starvation
+from rbench.score.health import Starvation
 from rbench.substitution.batched import Geometry, Swapped, Target, at_most
 from rbench.substitution.word_gradients import nearest_boundary
 from rbench.tasks import Example

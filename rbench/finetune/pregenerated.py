@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rbench.errors import JobError
 from rbench.finetune._context import FinetuneContext, Finetuned
-from rbench.score.starvation import Starvation
+from rbench.score.health import Starvation
 from rbench.spec import Choice, Outcome, Strict
 
 if TYPE_CHECKING:

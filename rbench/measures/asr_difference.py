@@ -20,7 +20,7 @@ from rbench.tables.aggregate import Cell, Grid, grid, in_order
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Meaning, Number
 from rbench.verdicts.cells import Cells
-from rbench.verdicts.judge import Bound, Found, estimate
+from rbench.verdicts.claims import Bound, Found, estimate
 
 TITLE = "Differences of attack success rates, paired by text, with intervals"
 MEAN = "mean"

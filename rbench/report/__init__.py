@@ -1,7 +1,7 @@
 """Write a RUN as one HTML file that people open, read and share. It needs no server and no network.
 
 data      what the page gets, as types
-heat, curves, pairs, examples, provenance   the parts, each taken from the tables and verdicts that commands print
+numbers, examples, provenance   the parts, each taken from the tables and verdicts that commands print
 collect   puts the parts together, and says of each that is missing why
 html      puts data, scripts and styles into one file, with a content security policy
 """

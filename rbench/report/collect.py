@@ -1,22 +1,24 @@
-"""Puts the parts of a report together, and says of each part that is missing why, and how to get it."""
+"""Puts the parts of a report together, and says of each part that is missing why, and how to get it.
+
+A figure stands in an `img` with a data URI, and not inline: a browser runs no script of an image and loads nothing for
+it, so a figure of the user's own can do no harm, and the page's policy stays as strict as it is.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rbench.errors import RbenchError
-from rbench.report import curves, heat, pairs, provenance
-from rbench.report.data import ClaimChip, Fact, Report
-from rbench.report.drawings import Drawings, embedded
+from rbench.report import numbers, provenance
+from rbench.report.data import ClaimChip, Drawing, Fact, Report
 from rbench.report.examples import Packed, packed
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
 from rbench.tables.flags import Flags
-from rbench.tables.table import Number
-from rbench.verdicts.claims import JudgedClaim
-from rbench.verdicts.claims_table import lines, table
+from rbench.verdicts.claims import JudgedClaim, lines, table
 
 T = TypeVar("T")
 Judge = Callable[[], Sequence[JudgedClaim]]
@@ -61,12 +63,12 @@ def collect(
         claims=part("claims", lambda: map(chip, judge())) if judge is not None else (),
         flags=tuple(Flags(plan, standing.records).raised_notes(plan.jobs)),
         names=provenance.names_of(plan, of),
-        metrics=part("heat table", lambda: heat.heat(results)) if attacks else (),
-        curves=part("curves", lambda: curves.budgets(results)) if attacks else (),
-        series=part("trainings", lambda: curves.series(results)) if _trains(results) else (),
-        quality=part("similarity", lambda: heat.quality(results)) if plan.suite.evaluations else (),
+        metrics=part("heat table", lambda: numbers.heat(results)) if attacks else (),
+        curves=part("curves", lambda: numbers.budgets(results)) if attacks else (),
+        series=part("trainings", lambda: numbers.series(results)) if _trains(results) else (),
+        quality=part("similarity", lambda: numbers.quality(results)) if plan.suite.evaluations else (),
         figures=embedded(figures, missing),
-        pairs=part("comparisons", lambda: pairs.pairs(results)) if attacks else (),
+        pairs=part("comparisons", lambda: numbers.pairs(results)) if attacks else (),
         sampled=examples.sampled if examples is not None else Report.model_fields["sampled"].default,
         provenance=tuple(provenance.facts(results)),
         packages=tuple(provenance.packages(results)),
@@ -87,15 +89,9 @@ def chip(found: JudgedClaim) -> ClaimChip:
         verdict=found.verdict,
         text=lines([found])[0].partition(": ")[2],
         header=laid.header[1:],
-        rows=tuple(tuple(_text(entry) for entry in row[1:]) for row in laid.rows),
+        rows=tuple(tuple(map(str, row[1:])) for row in laid.rows),
         notes=tuple(note for note in laid.notes if note.startswith(f"{found.claim.id}: ")),
     )
-
-
-def _text(entry: object) -> str:
-    if isinstance(entry, Number):
-        return "" if entry.value is None else entry.shown(entry.value)
-    return "" if entry is None else str(entry)
 
 
 def _trains(results: Results) -> bool:
@@ -114,3 +110,39 @@ def _unfinished(results: Results) -> list[Fact]:
             remedy = "The same rbench run makes them; finished jobs are kept."
             said.append(Fact(name=what, value=f"{', '.join(names[:3])}{more}. {remedy}"))
     return said
+
+
+MOST_BYTES = 500_000
+"""The most bytes that all figures of a page take in it: the page has 5 MB in all."""
+
+
+class Svg(NamedTuple):
+    """A figure that was drawn."""
+
+    title: str
+    content: bytes
+
+
+Drawings = Sequence[tuple[str, Callable[[], Svg]]]
+"""Figures by label, each with what draws it; this raises RbenchError where it cannot be drawn."""
+
+
+def embedded(figures: Drawings, missing: list[Fact], most_bytes: int = MOST_BYTES) -> tuple[Drawing, ...]:
+    """Return the figures as images, and add to `missing` why one is not there."""
+    found: list[Drawing] = []
+    left = most_bytes
+    for label, draw in figures:
+        try:
+            title, content = draw()
+        except RbenchError as error:
+            missing.append(Fact(name=f"figure {label}", value=str(error)))
+            continue
+        uri = f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
+        if len(uri) > left:
+            remedy = f"It takes {len(uri) // 1000} KB. rbench figure draws it into a file."
+            missing.append(Fact(name=f"figure {label}", value=f"the page has no room for it. {remedy}"))
+            continue
+        left -= len(uri)
+        alt = f"Figure {label}: {title}. Its numbers are those of the tables and curves of this RUN."
+        found.append(Drawing(label=label, title=title, alt=alt, uri=uri))
+    return tuple(found)

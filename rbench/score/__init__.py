@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from rbench.score.adversarial import SET_SCORES, adversarial_scores, adversarial_values
-from rbench.score.advsts import DEVIATIONS, Deviations
-from rbench.score.attack import STORED, Tally, attack_counts, attack_scores
-from rbench.score.complete import lacking
+from rbench.score.attack import DEVIATIONS, STORED, Deviations, Fallen, Tally, attack_counts, attack_scores, lacking
 from rbench.score.contrast import SCORES, Judged, contrast_scores, contrast_values, judged, mean_score
-from rbench.score.fallen import Fallen
 from rbench.score.health import attack_health, exchanged_labels, near_chance, victim_health
 from rbench.score.influence import spearman_values
 from rbench.score.packed import packed_numbers, unpacked, unpacked_numbers

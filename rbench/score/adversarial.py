@@ -15,10 +15,10 @@ is ours. The label of a changed text is its original's. Intervals are Wilson's 9
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rbench.score.contrast import Judged
-from rbench.score.statistics import wilson
+from rbench.score.statistics import Share, scored
 from rbench.spec import Score
 
 VERSION = 1
@@ -34,12 +34,13 @@ def adversarial_scores(rows: Sequence[Judged]) -> tuple[Score, ...]:
             (`rbench.score.contrast.judged` makes them of stored predictions).
     """
     changed = [(row.original, row.edits[0][0]) for row in rows if row.edits]
-    return (
-        _share("clean", (row.original for row in rows)),
-        _share("adversarial", map(_survived, rows)),
-        _share("clean_changed", (original for original, _ in changed)),
-        _share("changed", (right for _, right in changed)),
-    )
+    right = {
+        "clean": [row.original for row in rows],
+        "adversarial": [_survived(row) for row in rows],
+        "clean_changed": [original for original, _ in changed],
+        "changed": [right for _, right in changed],
+    }
+    return tuple(scored(name, Share(sum(right[name]), len(right[name]))) for name in SET_SCORES)
 
 
 def adversarial_values(rows: Sequence[Judged]) -> list[float]:
@@ -49,9 +50,3 @@ def adversarial_values(rows: Sequence[Judged]) -> list[float]:
 
 def _survived(row: Judged) -> bool:
     return row.edits[0][0] if row.edits else row.original
-
-
-def _share(name: str, judged: Iterable[bool]) -> Score:
-    right = list(judged)
-    low, high = wilson(sum(right), len(right)) or (None, None)
-    return Score(name=name, value=sum(right) / len(right) if right else None, n=len(right), low=low, high=high)

@@ -20,7 +20,7 @@ the victim predicts. A pair of an STS task is `unusable` if a sentence is empty 
 scale.
 
 For STS pairs `clean` is the share whose error is below the threshold before the attack, and `aua` the share that is not
-skipped and that the attack could not move by the threshold. `rbench.score.advsts` has their errors and correlations.
+skipped and that the attack could not move by the threshold. `Deviations` has their errors and correlations.
 
 A metric whose denominator is 0 has the value None (TextAttack gives 0 or nan). Shares have Wilson 95% intervals, means
 have Student's t 95% intervals. oracle_asr is None if the task has no oracle.
@@ -29,11 +29,16 @@ have Student's t 95% intervals. oracle_asr is None if the task has no oracle.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rbench.errors import StoreError
 from rbench.score.statistics import Sample, Share, scored
+from rbench.score.sts import pooled_spearman, sts_scores
 from rbench.spec import Outcome, Record, Score
 
 STORED = ("asr", "queries", "aua", "clean", "perturbed", "oracle_asr", "seconds")
@@ -41,6 +46,8 @@ STORED = ("asr", "queries", "aua", "clean", "perturbed", "oracle_asr", "seconds"
 
 _NONE = Sample(0)
 _COUNTS = ("succeeded", "failed", "skipped", "errored", "truncated")
+_RARE = ("timed_out", "wordless", "unusable")
+"""Counts that records leave out where they are 0."""
 
 
 @dataclass(frozen=True)
@@ -108,37 +115,20 @@ class Tally:
         scores = {score.name: score for score in record.scores}
         try:
             counts = {name: record.counts[name] for name in _COUNTS}
-            means = {
-                name: (scores[name].n, scores[name].value, scores[name].sd)
-                for name in ("queries", "perturbed", "seconds")
-            }
+            means = [_stored(scores[name]) for name in ("queries", "perturbed", "seconds")]
             valid = _oracle_valid(record, scores["oracle_asr"])
         except KeyError as error:
             raise StoreError(f"the record of {record.job.name} has no {error}.") from None
-        return cls(
-            **counts,
-            timed_out=record.counts.get("timed_out", 0),
-            wordless=record.counts.get("wordless", 0),
-            unusable=record.counts.get("unusable", 0),
-            oracle_valid=valid,
-            queries=Sample(*means["queries"]),
-            perturbed=Sample(*means["perturbed"]),
-            seconds=Sample(*means["seconds"]),
-        )
+        counts |= {name: record.counts.get(name, 0) for name in _RARE}
+        return cls(**counts, oracle_valid=valid, queries=means[0], perturbed=means[1], seconds=means[2])
 
     @classmethod
     def pooled(cls, tallies: Sequence[Tally]) -> Tally:
         """Pool several samples into one, for example those of several seeds."""
         valid = [tally.oracle_valid for tally in tallies if tally.attacked]
+        counts = {name: sum(getattr(tally, name) for tally in tallies) for name in (*_COUNTS, *_RARE)}
         return cls(
-            succeeded=sum(tally.succeeded for tally in tallies),
-            failed=sum(tally.failed for tally in tallies),
-            skipped=sum(tally.skipped for tally in tallies),
-            errored=sum(tally.errored for tally in tallies),
-            timed_out=sum(tally.timed_out for tally in tallies),
-            wordless=sum(tally.wordless for tally in tallies),
-            unusable=sum(tally.unusable for tally in tallies),
-            truncated=sum(tally.truncated for tally in tallies),
+            **counts,
             oracle_valid=None if None in valid or not valid else sum(count or 0 for count in valid),
             queries=Sample.pooled(tally.queries for tally in tallies),
             perturbed=Sample.pooled(tally.perturbed for tally in tallies),
@@ -184,8 +174,12 @@ class Tally:
 
     def counts(self) -> dict[str, int]:
         """Return the counts that a record stores beside its scores. Those that are rare are left out if 0."""
-        rare = {name: getattr(self, name) for name in ("timed_out", "wordless", "unusable")}
+        rare = {name: getattr(self, name) for name in _RARE}
         return {name: getattr(self, name) for name in _COUNTS} | {name: n for name, n in rare.items() if n}
+
+
+def _stored(score: Score) -> Sample:
+    return Sample(score.n, score.value, score.sd)
 
 
 def _oracle_valid(record: Record, score: Score) -> int | None:
@@ -208,3 +202,182 @@ def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> di
 def attack_counts(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[str, int]:
     """Return how many examples succeeded, failed, were skipped, errored, truncated and so on; see `Tally.counts`."""
     return Tally.of(outcomes, oracle).counts()
+
+
+def lacking(record: Record) -> str | None:
+    """Return why a complete record of an attack cannot enter a table, or None if it can, or if it is of another job.
+
+    The reason is a number that it lacks, or numbers that contradict each other.
+    """
+    return _untallied(record) if record.status == "complete" and record.job.attacking is not None else None
+
+
+def _untallied(record: Record) -> str | None:
+    impossible = f"the numbers in the record of {record.job.name} are impossible."
+    if min(record.counts.values(), default=0) < 0:
+        return impossible
+    try:
+        tally = Tally.of_record(record)
+        tally.scores()
+        if record.job.attacking is not None and record.job.attacking.task.kind == "sts":
+            Deviations.of_record(record).scores()
+    except StoreError as error:
+        return str(error)
+    except (ValueError, ArithmeticError, TypeError):
+        return impossible
+    n = tally.total + tally.errored + tally.wordless + tally.unusable
+    if record.outcomes is not None and record.outcomes.n != n:
+        return f"the record of {record.job.name} counts {n} examples, but its file has {record.outcomes.n} outcomes."
+    return None
+
+
+@dataclass(frozen=True)
+class Fallen:
+    """How many texts fell to which attacks, of those that every attack attacked."""
+
+    n: int
+    """Texts that the victim classified correctly and that errored in no attack."""
+    fell_to: tuple[int, ...]
+    """For each attack the texts that fell to it."""
+    only: tuple[int, ...]
+    """For each attack the texts that fell to it and to no other."""
+    any: int
+    """Texts that fell to at least one attack."""
+    all: int
+    """Texts that fell to every attack."""
+
+    @classmethod
+    def of(cls, fell: NDArray[np.bool_]) -> Fallen:
+        """Count.
+
+        Args:
+            fell: texts x attacks: whether a text fell to an attack.
+        """
+        only = fell & (fell.sum(axis=1, keepdims=True) == 1)
+        return cls(
+            n=len(fell),
+            fell_to=tuple(fell.sum(axis=0).tolist()),
+            only=tuple(only.sum(axis=0).tolist()),
+            any=int(fell.any(axis=1).sum()),
+            all=int(fell.all(axis=1).sum()),
+        )
+
+    @classmethod
+    def pooled(cls, parts: Sequence[Fallen]) -> Fallen:
+        """Add up the counts of several seeds or victims with the same attacks; at least one."""
+        return cls(
+            n=sum(part.n for part in parts),
+            fell_to=tuple(map(sum, zip(*(part.fell_to for part in parts), strict=True))),
+            only=tuple(map(sum, zip(*(part.only for part in parts), strict=True))),
+            any=sum(part.any for part in parts),
+            all=sum(part.all for part in parts),
+        )
+
+
+ErrorName = Literal["error_before", "error_after", "attacked_error_before", "attacked_error_after"]
+CorrelationName = Literal["spearman_before", "spearman_after"]
+ERRORS: tuple[ErrorName, ...] = ("error_before", "error_after", "attacked_error_before", "attacked_error_after")
+CORRELATIONS: tuple[CorrelationName, ...] = ("spearman_before", "spearman_after")
+DEVIATIONS: tuple[ErrorName | CorrelationName, ...] = (*ERRORS, *CORRELATIONS)
+"""The names of the scores, as records have them."""
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """Errors and correlations of attacked STS pairs, before and after (AdvSTS: RobustSentEmbed, section 4.2).
+
+    | score                                       | definition                                                      |
+    |---------------------------------------------|-----------------------------------------------------------------|
+    | error_before, error_after                   | mean of abs(score - gold) over all pairs, on the task's scale   |
+    | attacked_error_before, attacked_error_after | the same over the attacked pairs (succeeded and failed)         |
+    | spearman_before, spearman_after             | Spearman's correlation of scores and gold scores over all pairs |
+
+    `after` is the score of the final texts, which are those of a success or the farthest that a failed attack came. A
+    pair that was skipped because its error was past the threshold before any change keeps its score. So `before` and
+    `after` are of the same pairs, and these are the same for every encoder. Errors of attacked pairs alone are of other
+    pairs for each encoder. Left out are pairs that errored and pairs that the victim never scored (no words, an empty
+    sentence, a gold score outside the scale). The paper prints success rates only; the other numbers are ours.
+
+    Means have Student's t 95% intervals. Correlations have those of `rbench.score.sts`.
+    """
+
+    errors: Mapping[ErrorName, Sample]
+    correlations: Mapping[CorrelationName, tuple[Score, ...]]
+    """For each sample one correlation."""
+
+    @classmethod
+    def of(cls, outcomes: Iterable[Outcome]) -> Self:
+        """Compute the errors and correlations of one attacked sample."""
+        pairs = [pair for outcome in outcomes if (pair := _pair(outcome)) is not None]
+        gold = [pair.gold for pair in pairs]
+        attacked = [pair for pair in pairs if pair.attacked]
+        errors: dict[ErrorName, Sample] = {
+            "error_before": Sample.of(abs(pair.before - pair.gold) for pair in pairs),
+            "error_after": Sample.of(abs(pair.after - pair.gold) for pair in pairs),
+            "attacked_error_before": Sample.of(abs(pair.before - pair.gold) for pair in attacked),
+            "attacked_error_after": Sample.of(abs(pair.after - pair.gold) for pair in attacked),
+        }
+        correlations: dict[CorrelationName, tuple[Score, ...]] = {
+            "spearman_before": sts_scores([pair.before for pair in pairs], gold)[:1],
+            "spearman_after": sts_scores([pair.after for pair in pairs], gold)[:1],
+        }
+        return cls(errors, correlations)
+
+    @classmethod
+    def of_record(cls, record: Record) -> Self:
+        """Read them from a record's scores, so that tables need no outcomes.
+
+        Raises:
+            StoreError: the record lacks one of the scores.
+        """
+        scores = {score.name: score for score in record.scores}
+        missing = next((name for name in DEVIATIONS if name not in scores), None)
+        if missing is not None:
+            raise StoreError(f"the record of {record.job.name} has no {missing}.")
+        return cls(
+            {name: _stored(scores[name]) for name in ERRORS},
+            {name: (scores[name],) for name in CORRELATIONS},
+        )
+
+    @classmethod
+    def pooled(cls, several: Sequence[Self]) -> Self:
+        """Pool several samples, for example those of several seeds."""
+        return cls(
+            {name: Sample.pooled(one.errors[name] for one in several) for name in ERRORS},
+            {name: tuple(score for one in several for score in one.correlations[name]) for name in CORRELATIONS},
+        )
+
+    def score(self, name: ErrorName | CorrelationName, repeats: float = 1) -> Score:
+        """Return one score with its n and 95% interval.
+
+        The correlation of several samples is their mean, weighted by n: pairs of several seeds have scores of several
+        victims, which are not ranked against each other.
+
+        Args:
+            name: one of DEVIATIONS.
+            repeats: how many victims scored each pair, as in `Tally.score`.
+        """
+        if name == "spearman_before" or name == "spearman_after":
+            return pooled_spearman(self.correlations[name], repeats).model_copy(update={"name": name})
+        return scored(name, self.errors[name], repeats)
+
+    def scores(self) -> tuple[Score, ...]:
+        """Return all scores, in the order of DEVIATIONS."""
+        return tuple(self.score(name) for name in DEVIATIONS)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    gold: float
+    before: float
+    after: float
+    attacked: bool
+
+
+def _pair(outcome: Outcome) -> _Pair | None:
+    """Return the scores of a pair that the victim scored; None for one that errored or was never scored."""
+    gold, before = outcome.gold, outcome.original_score
+    if outcome.status == "errored" or outcome.skip_reason is not None or gold is None or before is None:
+        return None
+    after = before if outcome.perturbed_score is None else outcome.perturbed_score
+    return _Pair(gold, before, after, outcome.status in ("succeeded", "failed"))

@@ -24,14 +24,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rbench.score.levels import Spread, inverted, joined
 from rbench.score.paired import Difference, PairedSample, effective_size, noise, numbered, within
-from rbench.score.statistics import share_interval, wilson
+from rbench.score.statistics import CONFIDENCE, share_interval, wilson
 
 Values = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -61,9 +60,7 @@ class Part:
         return math.fsum(self.values) / len(self.values)
 
 
-def combine(
-    parts: Sequence[Part], *, n: int, bound: float | None = 0.0, shares: bool = False, confidence: float = 0.95
-) -> Difference:
+def combine(parts: Sequence[Part], *, n: int, bound: float | None = 0.0, shares: bool = False) -> Difference:
     """Estimate the sum of the cells' means, and judge it against a bound.
 
     Args:
@@ -72,22 +69,21 @@ def combine(
         bound: `Difference.p` is of the hypothesis that the true sum is this number; None leaves p out, which takes
             longer than all else.
         shares: whether values are 0 or 1. Then sums that do not vary have an interval too.
-        confidence: of the interval, in 0..1.
     """
     value = math.fsum(part.weight * part.mean for part in parts)
     trainings = [len({t for part in own for t in part.trainings}) for own in _sides(parts)]
     counts = {"trainings": (trainings[0], trainings[-1]), "seeds": len({s for part in parts for s in part.seeds})}
     spread = _spread(parts)
     if shares and (len(parts) == 1 or not spread.known):
-        return _by_wilson(parts, spread, value, n, bound, confidence, counts)
+        return _by_wilson(parts, spread, value, n, bound, counts)
     if not spread.known:
         return Difference(value=value, n=n, **counts)  # type: ignore[arg-type]
-    low, high = spread.interval(value, confidence)
+    low, high = spread.interval(value, CONFIDENCE)
     if shares:
         ends = [math.fsum(part.weight for part in parts if (part.weight > 0) == up) for up in (False, True)]
         low, high = max(low, ends[0]), min(high, ends[1])
-    p, shows = None if bound is None else spread.p(value - bound), partial(spread.smallest, confidence)
-    return Difference(value=value, n=n, low=low, high=high, p=p, shows=shows, **counts)  # type: ignore[arg-type]
+    p = None if bound is None else spread.p(value - bound)
+    return Difference(value=value, n=n, low=low, high=high, p=p, shows=spread.smallest, **counts)  # type: ignore[arg-type]
 
 
 def compare_averages(samples: Sequence[PairedSample], *, shares: bool) -> Difference:
@@ -178,7 +174,6 @@ def _by_wilson(
     value: float,
     n: int,
     bound: float | None,
-    confidence: float,
     counts: dict[str, object],
 ) -> Difference:
     """Judge one share, or add up shares as if all were wrong in the same direction, which is the widest."""
@@ -202,13 +197,13 @@ def _by_wilson(
             low, high = low + ends[0], high + ends[1]
         return low, high
 
-    low, high = limits(confidence)
+    low, high = limits(CONFIDENCE)
     return Difference(
         value=value,
         n=n,
         low=low,
         high=high,
         p=None if bound is None else inverted(limits, bound),
-        shows=partial(spread.smallest, confidence) if spread.known and spread.draw_freedom else None,
+        shows=spread.smallest if spread.known and spread.draw_freedom else None,
         **counts,  # type: ignore[arg-type]
     )

@@ -12,14 +12,15 @@ on what differs between the runs:
 | others, and the question is of them  | the same                                         | failed                 |
 | others, three or more baseline runs  | that, and what training again explains           | failed                 |
 
-*Examples.* `rises.py` compares on the same examples with fixed weights. p values are corrected by Holm (1979), over all
-rows of the check.
+*Examples.* `Rise` compares on the same examples with fixed weights. p values are corrected by Holm (1979), over all
+rows of the check. Values are 1 and 0, and nan where an example was not attacked. An array has a row an example, a
+column a fine-tuning seed. A *pair* is one example at one seed that both runs attacked.
 
-*Training again.* A t test compares the rise with the spread between the k baseline runs. `retraining.py` says how the
+*Training again.* A t test compares the rise with the spread between the k baseline runs. `Pool` says how the
 spread is pooled over the cells of a metric, and how p is corrected. A row's p is the larger of the two tests'.
 
 *Intervals.* Each limit is that of the same one-sided test, at the level at which Holm's procedure tests the row. So the
-lower limit is above 0 exactly where the corrected p is below alpha.
+lower limit is above 0 exactly where the corrected p is below alpha, and the upper one below 0 where that of a fall is.
 
 *Undecided* is a row that does not fail, and of which the check cannot say that it is well:
 
@@ -31,18 +32,18 @@ lower limit is above 0 exactly where the corrected p is below alpha.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import betaincinv, ndtr, ndtri, stdtr, stdtrit
 
+from rbench.score.levels import POWER, errors_shown
 from rbench.score.paired import holm
-from rbench.score.power import POWER
-from rbench.score.retraining import Pool, Spread, against_mean
-from rbench.score.rises import Rise, against_each
+from rbench.score.statistics import wilson
 
 GateVerdict = Literal["passed", "failed", "undecided"]
 ROUNDING = 1e-9
@@ -268,3 +269,258 @@ def _worse(sample: GateSample, found: _Tested, rules: _Rules, moved: str, p: str
     runs = "one baseline run" if count == 1 else f"{count} baseline runs"
     because = f"{moved}: these weights are worse ({p}), but {runs} cannot tell whether the change made them so"
     return "undecided", because
+
+
+Values = NDArray[np.float64]
+Limits = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Rise:
+    """The new run minus a baseline, in one cell."""
+
+    value: float
+    n: int
+    """Number of pairs, at least 1."""
+    texts: int
+    """Number of examples that are in a pair."""
+    p: float
+    """One-sided: how likely the examples alone make a rise as large, where there is none."""
+    error: float
+    """Standard error from the choice of examples, in the unit of `value`."""
+    limits: Callable[[float], Limits] = field(compare=False, repr=False)
+    """The limits of the rise at a level in 0..1/2, each one-sided: the interval has the confidence 1 - 2 * level."""
+
+
+def against_each(baseline: Sequence[Values], new: Values) -> Rise | None:
+    """Compare the new run with each baseline run; return the comparison that speaks least for a rise.
+
+    So a rise that is significant here is one over every baseline run, and over the one with the same weights if it is
+    among them. None where no run shares a pair with the new one.
+    """
+    found = [rise for run in baseline if (rise := over_one(run, new)) is not None]
+    return max(found, key=lambda rise: (rise.p, -rise.value)) if found else None
+
+
+def over_one(run: Values, new: Values) -> Rise | None:
+    """Compare the new run with one baseline run, pair by pair; None where they share no pair.
+
+    p is exact: where there is no difference, the two runs' values of an example are as likely the other way round, for
+    all of its seeds together. With one seed that is McNemar's exact test (1947), one-sided. The limits ask the same of
+    a coin that is not fair (`_signs`).
+    """
+    both = ~(np.isnan(run) | np.isnan(new))
+    n, texts = int(both.sum()), int(both.any(axis=1).sum())
+    if not n:
+        return None
+    differences = np.where(both, new - run, 0).sum(axis=1)
+    differences = differences[differences != 0].astype(int)
+    # Of no discordant pair the rate is unknown, not 0: its upper limit says what could have been seen.
+    error = math.sqrt(float(np.sum(differences**2)) or limit_of(0, texts, 0.025) * n) / n
+    limits = partial(_signs, differences, n, texts)
+    return Rise(float(differences.sum()) / n, n, texts, sign_flip(differences), error, limits)
+
+
+def over_mean(rest: Values, there: NDArray[np.bool_], size: NDArray[np.int64]) -> Rise:
+    """Compare the new run with the mean of several baseline runs, by a Cochran-Mantel-Haenszel test.
+
+    Its strata are the examples. Where nothing differs, the new run's values of an example are as likely those of any
+    other run, for all of its seeds together.
+
+    Args:
+        rest: runs x examples x seeds, the new run first: each value less the mean of all runs, 0 where there is none.
+        there: of the same shape, whether the run has the value and another run has it too.
+        size: by pair, how many runs have it.
+    """
+    new = there[0]
+    n, texts = int(new.sum()), int(new.any(axis=1).sum())
+    # The mean holds the new run itself, so a rise over the others is larger by k + 1 over k.
+    larger = np.where(new, size / np.maximum(size - 1, 1), 0.0)
+    rows = (rest * larger).sum(axis=2)
+    runs = there.any(axis=2).sum(axis=0)
+    variance = float(np.sum((rows**2).sum(axis=0) / np.maximum(runs, 1)))
+    correction, excess = float(larger[new].mean()) / 2, float(rows[0].sum())
+    p = float(ndtr((correction - excess) / math.sqrt(variance))) if variance else 1.0
+    error = math.sqrt(variance or limit_of(0, texts, 0.025) * n) / n
+
+    def limits(level: float) -> Limits:
+        if not variance:
+            return -limit_of(0, texts, level), limit_of(0, texts, level)
+        reach = correction - float(ndtri(level)) * math.sqrt(variance)
+        return (excess - reach) / n, (excess + reach) / n
+
+    return Rise(excess / n, n, texts, p, error, limits)
+
+
+def sign_flip(differences: NDArray[np.int64], chance: float = 0.5) -> float:
+    """Return how likely the sum of whole numbers is at least as large when each is positive with this chance."""
+    from scipy import stats
+
+    sizes, counts = np.unique(np.abs(differences[differences != 0]).astype(int), return_counts=True)
+    chances = np.ones(1)
+    for size, count in zip(sizes, counts, strict=True):
+        stretched = np.zeros(size * count + 1)
+        stretched[::size] = stats.binom.pmf(np.arange(count + 1), count, chance)
+        chances = np.convolve(chances, stretched)
+    # `chances[i]` is that of a sum of the positive numbers of i; the whole sum is 2i minus the largest possible.
+    positive = int(differences[differences > 0].sum())
+    return min(1.0, float(chances[positive:].sum()))
+
+
+def limit_of(count: int, n: int, level: float) -> float:
+    """Return the upper limit of a share of which `count` of n were seen, one-sided (Wilson 1927)."""
+    limits = wilson(count, n, 1 - 2 * level)
+    assert limits is not None, "n is at least 1"
+    return limits[1]
+
+
+def _signs(differences: NDArray[np.int64], n: int, texts: int, level: float) -> Limits:
+    """Return the limits of a rise at a level, each of the sign test.
+
+    A rise is the share of pairs that differ, times how much more often they differ for the worse. The test gives the
+    limits of the second (Clopper and Pearson 1934, where each example has one pair). The first adds its own uncertainty
+    to a limit on the far side of 0, as in Newcombe's intervals: with no pair that differs the limit is that of a share
+    of which none was seen.
+    """
+    moved, share = len(differences), float(np.abs(differences).sum()) / n
+    most = limit_of(moved, texts, level) * (share * texts / moved if moved else 1.0)
+    value = float(differences.sum()) / n
+    below, above = (_far(sign * value, share, most, _tilt(sign * differences, level)) for sign in (-1, 1))
+    return -below, above
+
+
+def _far(value: float, share: float, most: float, tilt: float) -> float:
+    """Return the upper limit of a rise: `tilt` is that of the difference of the chances to get worse and better."""
+    if tilt <= 0:
+        return share * tilt
+    return min(1.0, value + math.hypot(share * tilt - value, tilt * (most - share)))
+
+
+def _tilt(differences: NDArray[np.int64], level: float) -> float:
+    """Return the upper limit, one-sided, of the chance of a positive difference less that of a negative one."""
+    negative = int((differences < 0).sum())
+    if not negative:
+        return 1.0
+    sizes = np.unique(np.abs(differences))
+    if len(sizes) == 1:
+        chance = float(betaincinv(negative, len(differences) - negative + 1, level))
+    else:
+        from scipy.optimize import brentq
+
+        chance = float(brentq(lambda chance: sign_flip(-differences, chance) - level, 0.0, 1.0, xtol=1e-12))
+    return 1 - 2 * chance
+
+
+FEWEST = 3
+"""The number of baseline runs from which their spread is used."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The new run beside three or more baseline runs, in one cell."""
+
+    rise: Rise
+    """Over their mean. Its limits, error and p speak of the examples alone."""
+    deviation: float
+    """Standard deviation between the baseline runs' values, in the unit of the rise (divisor k - 1)."""
+    runs: int
+    """The number k of baseline runs."""
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of `deviation`."""
+        return self.runs - 1
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The spread of all cells of a check.
+
+    One cell has k - 1 degrees of freedom, too few for a correction for many cells. So the variance that a rise is
+    measured by is the cell's own plus the one pooled over all cells. (Of a single cell it is the cell's own: the usual
+    t test for a new draw.) The pooled one alone would do if all victims moved as much when they are trained again.
+    Where only some of them move, it is too small for those that do; the cell's own part keeps false alarms near alpha
+    there.
+
+    Cells that share a victim move together. If all C cells are independent, they are C measurements of the variance,
+    and C chances of a false alarm. If all move as one, they are one measurement and one chance. Between these they are
+    m groups. So p is the largest over m = 1..C of m * P(t > T) with m * (k - 1) degrees of freedom. Each metric moves
+    by another amount, so it has a pool of its own, and p is multiplied by the number of metrics. Of several cells it is
+    multiplied by the square root of that number, since their variance, the own plus the pooled one, is up to twice too
+    large already. All this is no theorem but a choice by simulation: `benchmarks/calibration.py` has the numbers.
+    """
+
+    variance: float
+    """Pooled over the cells, weighted by degrees of freedom."""
+    cells: int
+    metrics: int
+    """How many metrics the check judges; p is corrected for all."""
+
+    @classmethod
+    def of(cls, spreads: Sequence[Spread], metrics: int = 1) -> Pool:
+        """Pool the variances of the cells of one metric."""
+        freedom = sum(spread.freedom for spread in spreads)
+        squares = math.fsum(spread.freedom * spread.deviation**2 for spread in spreads)
+        return cls(squares / freedom if freedom else 0.0, len(spreads), metrics)
+
+    @property
+    def chances(self) -> float:
+        """By how much p is multiplied because a check judges several metrics."""
+        return self.metrics if self.cells == 1 else math.sqrt(self.metrics)
+
+    def error(self, spread: Spread) -> float:
+        """Return the standard error of a cell's rise, of a new draw over the mean of k."""
+        others = self.variance * (1 - 1 / self.cells)
+        return math.sqrt((spread.deviation**2 + others) * (1 + 1 / spread.runs))
+
+    def p(self, spread: Spread) -> float:
+        """Return the p value of one cell, not corrected: all cells measure the deviation as one."""
+        return self._p(spread, 1)
+
+    def corrected(self, spread: Spread) -> float:
+        """Return the p value of one cell, corrected for all rows."""
+        return min(1.0, self.chances * self._p(spread, self.cells))
+
+    def _p(self, spread: Spread, most: int) -> float:
+        error = self.error(spread)
+        if not error:
+            return 0.0 if spread.rise.value > 0 else 1.0
+        groups = np.arange(1, most + 1)
+        tails = groups * stdtr(groups * spread.freedom, -spread.rise.value / error)
+        return float(min(1.0, tails.max()))
+
+    def critical(self, spread: Spread, alpha: float) -> float:
+        """Return by how many standard errors a rise must exceed 0 so that its corrected p is below alpha."""
+        return _critical(self.cells, spread.freedom, alpha / self.chances)[0]
+
+    def shown(self, spread: Spread, alpha: float) -> float:
+        """Return how many standard errors a true rise must have to be significant with a power of 0.8."""
+        critical, groups = _critical(self.cells, spread.freedom, alpha / self.chances)
+        return errors_shown(groups * spread.freedom, critical)
+
+
+@cache
+def _critical(cells: int, freedom: int, alpha: float) -> tuple[float, int]:
+    """Return the critical value, and the number of groups that gives it."""
+    groups = np.arange(1, cells + 1)
+    values = stdtrit(groups * freedom, 1 - alpha / groups)
+    return float(values.max()), int(groups[values.argmax()])
+
+
+def against_mean(baseline: Sequence[Values], new: Values) -> Spread | None:
+    """Compare the new run with the mean of baseline runs; None unless three of them share examples.
+
+    Each value is taken from the mean of all runs that attacked the same example with the same seed. So runs whose
+    victims skipped different examples can be compared. Where none did, that is each run's plain share less a constant.
+    """
+    runs = np.stack([new, *baseline])
+    there = ~np.isnan(runs)
+    size = there.sum(axis=0)
+    shared = there & (size > 1)
+    counts = shared.sum(axis=(1, 2))
+    if not counts[0] or (counts[1:] > 0).sum() < FEWEST:
+        return None
+    means = np.where(shared, runs, 0.0).sum(axis=0) / np.maximum(size, 1)
+    rest = np.where(shared, runs - means, 0.0)
+    values = rest[1:].sum(axis=(1, 2))[counts[1:] > 0] / counts[1:][counts[1:] > 0]
+    return Spread(over_mean(rest, shared, size), float(values.std(ddof=1)), len(values))

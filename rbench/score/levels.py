@@ -18,6 +18,8 @@ cover 87% in the worst case. `benchmarks/coverage_of_intervals.py` has both, and
 A share's interval is Wilson's, and that of a paired difference of shares Newcombe's, on the number of texts that has
 the same reach at the share observed (as Korn and Graubard 1998 do for clustered samples). So it stays within its
 bounds and reaches further towards 50%. Intervals of other values are symmetric.
+
+What a sample could have shown is the smallest true difference that its test finds with a power of 0.8.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, nctdtr, ndtr, ndtri, stdtr, stdtrit
 
-from rbench.score.power import POWER
+from rbench.score.statistics import CONFIDENCE
 
 NOTHING = 1e-24
 """Variances below this are rounding errors of values that do not vary."""
@@ -116,20 +118,24 @@ class Spread(NamedTuple):
             return float(2 * stdtr(self.draw_freedom, -abs(distance) / math.sqrt(self.excess)))
         return inverted(lambda confidence: self.interval(0.0, confidence), abs(distance))
 
-    def smallest(self, confidence: float) -> float:
-        """Return the smallest true distance from a bound that an interval like this excludes with a power of 0.8.
+    def smallest(self) -> float:
+        """Return the smallest true distance from a bound that a 95% interval excludes with a power of 0.8.
 
         The variances are taken as the true ones. What the next sample shows of them varies, and so does its reach; with
         one level this is the noncentral t distribution.
         """
         if not self.draw_freedom:
-            critical = float(stdtrit(self.text_freedom, 0.5 + confidence / 2))
-            least = solved(lambda away: 1 - float(nctdtr(self.text_freedom, away, critical)), critical)
-            return math.sqrt(self.texts) * least
+            critical = float(stdtrit(self.text_freedom, 0.5 + CONFIDENCE / 2))
+            return math.sqrt(self.texts) * errors_shown(self.text_freedom, critical)
         shown = chances(self.draw_freedom) * max(self.draws, self.noise)
-        reach = np.sqrt(self._replace(draws=shown).squared_reach(confidence))  # type: ignore[arg-type]
+        reach = np.sqrt(self._replace(draws=shown).squared_reach(CONFIDENCE))  # type: ignore[arg-type]
         error = math.sqrt(self.total)
         return solved(lambda away: float(np.mean(ndtr((away - reach) / error))), error)
+
+
+def errors_shown(freedom: float, critical: float) -> float:
+    """Return how many standard errors a true mean must lie away so that t is above `critical` with a power of 0.8."""
+    return solved(lambda away: 1 - float(nctdtr(freedom, away, critical)), critical)
 
 
 def chances(freedom: float, classes: int = 40) -> NDArray[np.float64]:
@@ -169,3 +175,47 @@ def inverted(limits: Limits, bound: float) -> float:
         low, high = limits(1 - p)
         below, above = (p, above) if low <= bound <= high else (below, p)
     return above
+
+
+POWER = 0.8
+"""The power at which the smallest difference is stated."""
+
+
+def smallest_of_pairs(n: int, rate: float, confidence: float = 0.95) -> float | None:
+    """Return the smallest difference of two paired shares that McNemar's exact test finds with a power of 0.8.
+
+    The test counts discordant pairs alone, so a difference of d needs a rate of discordant pairs of at least d. The
+    power is exact: over all numbers of discordant pairs, and all ways to divide them.
+
+    Args:
+        n: number of pairs.
+        rate: share of discordant pairs where the difference is below it, in 0..1.
+        confidence: 1 minus the level of the two-sided test.
+
+    Returns None where no difference is found with that power, because there are too few pairs.
+    """
+    if power_of_pairs(n, 1.0, rate, confidence) < POWER:
+        return None
+    low, high = 0.0, 1.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (low, middle) if power_of_pairs(n, middle, rate, confidence) >= POWER else (middle, high)
+    return high
+
+
+def power_of_pairs(n: int, difference: float, rate: float, confidence: float = 0.95) -> float:
+    """Return the power, in 0..1, of McNemar's exact test for a true difference; the arguments are as above."""
+    import numpy as np
+    from scipy import stats
+
+    rate = max(rate, difference)
+    if not n or not rate:
+        return 0.0
+    # Numbers of discordant pairs further than eight deviations from what is expected have no weight.
+    reach = 8 * math.sqrt(n * rate * (1 - rate)) + 1
+    pairs = np.arange(max(1, math.floor(n * rate - reach)), min(n, math.ceil(n * rate + reach)) + 1)
+    most = stats.binom.ppf((1 - confidence) / 2, pairs, 0.5) - 1  # ppf is the first count that is too probable
+    most += 2 * stats.binom.cdf(most + 1, pairs, 0.5) <= 1 - confidence  # where it hits the level exactly
+    up = (1 + difference / rate) / 2
+    found = stats.binom.cdf(most, pairs, up) + stats.binom.sf(pairs - most - 1, pairs, up)
+    return float(np.sum(stats.binom.pmf(pairs, n, rate) * found))

@@ -20,6 +20,9 @@ hold what its own fine-tunings vary by.
 Where one of the encoders has a single training (another method, or weights as published), the verdict is about these
 weights and says nothing about another training. `benchmarks/coverage_of_intervals.py` simulates how often
 each interval holds.
+
+Where values of single examples are not kept, encoders are compared by counts, or by the numbers and intervals of
+tables.
 """
 
 from __future__ import annotations
@@ -27,16 +30,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from rbench.score.levels import Spread, chances, inverted, joined, solved
-from rbench.score.power import POWER, smallest_of_pairs
-from rbench.score.statistics import wilson
+from rbench.score.levels import POWER, Spread, chances, inverted, joined, smallest_of_pairs, solved
+from rbench.score.statistics import CONFIDENCE, Sample, Share, wilson
 
 Values = NDArray[np.float64]
 Groups = NDArray[np.int64]
@@ -122,14 +124,13 @@ class Difference:
         return self.p is not None and self.p < alpha
 
 
-def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95, bound: float = 0.0) -> Difference:
+def compare(sample: PairedSample, *, shares: bool, bound: float = 0.0) -> Difference:
     """Compare two encoders.
 
     Args:
         sample: values of both on the same examples.
         shares: whether each value is 0 or 1 (whether an attack succeeded) and the mean is a share; otherwise the values
             are numbers such as queries.
-        confidence: of the interval, in 0..1.
         bound: p is of the hypothesis that the true difference is this number.
     """
     n = len(sample.one)
@@ -142,12 +143,12 @@ def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95, bou
         common |= {"only_one": only[0], "only_other": only[1]}
     spread = spread_of(sample)
     if shares:
-        return _of_shares(sample, spread, only, confidence, bound, common)
-    return _of_means(float(sample.differences.mean()), spread, confidence, bound, common)
+        return _of_shares(sample, spread, only, bound, common)
+    return _of_means(float(sample.differences.mean()), spread, bound, common)
 
 
 def _of_shares(
-    sample: PairedSample, spread: Spread, only: tuple[int, ...], confidence: float, bound: float, common: dict[str, Any]
+    sample: PairedSample, spread: Spread, only: tuple[int, ...], bound: float, common: dict[str, Any]
 ) -> Difference:
     n, texts = len(sample.one), len(np.unique(sample.texts))
     both, value = float(np.sum(sample.one * sample.other)), (only[1] - only[0]) / n
@@ -158,19 +159,19 @@ def _of_shares(
         scale = size(wanted) / n
         return newcombe(both * scale, only[0] * scale, only[1] * scale, (n - both - sum(only)) * scale, wanted)
 
-    low, high = limits(confidence)
+    low, high = limits(CONFIDENCE)
     p = inverted(limits, bound) if spread.draw_freedom or bound else mcnemar(*only)
     return Difference(
         value,
         low=low,
         high=high,
         p=p,
-        shows=lambda: smallest_share(spread, shares, size(0), confidence),
+        shows=lambda: smallest_share(spread, shares, size(0)),
         **common,
     )
 
 
-def smallest_share(spread: Spread, shares: Sequence[float], texts: float, confidence: float) -> float | None:
+def smallest_share(spread: Spread, shares: Sequence[float], texts: float) -> float | None:
     """Return the smallest true difference of two shares that shows, in whole texts; None where none is sure to.
 
     Several victims show no less than as many texts with one victim each. What they show is decided by the interval: a
@@ -178,8 +179,8 @@ def smallest_share(spread: Spread, shares: Sequence[float], texts: float, confid
     """
     both, first, second = shares
     # Of no discordant pair the rate is unknown, not 0: its upper limit says what could have been seen.
-    rate = first + second or _wilson(0, texts, confidence)[1]
-    alone = smallest_of_pairs(round(texts), rate, confidence)
+    rate = first + second or _wilson(0, texts, CONFIDENCE)[1]
+    alone = smallest_of_pairs(round(texts), rate)
     if alone is None or not spread.draw_freedom:
         return alone
 
@@ -194,10 +195,10 @@ def smallest_share(spread: Spread, shares: Sequence[float], texts: float, confid
         discordant, one = max(rate, away), of_texts(away)
         draws = shown * (differing + explained * one)
         assumed = Spread(one, spread.text_freedom, draws, spread.draw_freedom, explained * one)
-        size = assumed.effective(one * texts, confidence) if one else texts
+        size = assumed.effective(one * texts, CONFIDENCE) if one else texts
         same = (1 - discordant) / (1 - rate) if rate < 1 else 0.0
         fell, only, rest = (size * share for share in (both * same, (discordant - away) / 2, (discordant + away) / 2))
-        return newcombe(fell, only, rest, max(size - fell - only - rest, 0.0), confidence)[0]
+        return newcombe(fell, only, rest, max(size - fell - only - rest, 0.0))[0]
 
     needed = []
     for shown in chances(spread.draw_freedom, CLASSES).tolist():
@@ -277,13 +278,12 @@ def _wilson(count: float, n: float, confidence: float) -> tuple[float, float]:
     return limits
 
 
-def _of_means(value: float, spread: Spread, confidence: float, bound: float, common: dict[str, Any]) -> Difference:
+def _of_means(value: float, spread: Spread, bound: float, common: dict[str, Any]) -> Difference:
     if not spread.known:
         told = spread.text_freedom or spread.draw_freedom
         return Difference(value=value, p=None if value != bound or not told else 1.0, **common)
-    low, high = spread.interval(value, confidence)
-    shows = partial(spread.smallest, confidence)
-    return Difference(value, low=low, high=high, p=spread.p(value - bound), shows=shows, **common)
+    low, high = spread.interval(value, CONFIDENCE)
+    return Difference(value, low=low, high=high, p=spread.p(value - bound), shows=spread.smallest, **common)
 
 
 def spread_of(sample: PairedSample) -> Spread:
@@ -361,3 +361,155 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
         largest = max(largest, min(1.0, (len(ordered) - rank) * p))
         corrected[i] = largest
     return corrected
+
+
+def compare_shares(one: tuple[int, int], other: tuple[int, int]) -> Difference:
+    """Compare two shares, each a count and its denominator, as if their examples were not the same.
+
+    The interval is Newcombe's for independent shares (1998, "Interval estimation for the difference between independent
+    proportions", method 10), the p value that of Fisher's exact test. n is the smaller denominator.
+    """
+    from scipy import stats
+    from statsmodels.stats.proportion import confint_proportions_2indep
+
+    (first, n), (second, m) = one, other
+    if not n or not m:
+        return Difference(None, 0)
+    low, high = confint_proportions_2indep(second, m, first, n, method="newcomb", alpha=1 - CONFIDENCE)
+    p = stats.fisher_exact([[first, n - first], [second, m - second]]).pvalue
+    return Difference(second / m - first / n, min(n, m), float(low), float(high), float(p))
+
+
+def compare_means(one: Sample, other: Sample) -> Difference:
+    """Compare two means by Welch's t test. It needs two values of each, and values that vary."""
+    from scipy import stats
+
+    if one.mean is None or other.mean is None:
+        return Difference(None, 0)
+    value, n = other.mean - one.mean, min(one.n, other.n)
+    if n < 2:
+        return Difference(value, n)
+    parts = [(sample.deviation or 0.0) ** 2 / sample.n for sample in (one, other)]
+    error = sum(parts) ** 0.5
+    if not error:
+        return Difference(value, n, p=None if value else 1.0)
+    freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (one, other), strict=True))
+    reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
+    p = float(2 * stats.t.sf(abs(value) / error, freedom))
+    return Difference(value, n, value - reach, value + reach, p)
+
+
+def average_differences(shares: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> Difference:
+    """Compare the averages of two encoders over several tasks by the counts of each task, each counting the same.
+
+    Args:
+        shares: for each task the count and denominator of one encoder, then of the other.
+
+    The interval is Agresti and Caffo's (2000), which adds a success and a failure to each sample, and p is that of the
+    same normal statistic. n is the sum of the smaller denominators.
+    """
+    from scipy import stats
+
+    if any(not n or not m for (_, n), (_, m) in shares):
+        return Difference(None, 0)
+    value = math.fsum(y / m - x / n for (x, n), (y, m) in shares) / len(shares)
+    moved = math.fsum((y + 1) / (m + 2) - (x + 1) / (n + 2) for (x, n), (y, m) in shares) / len(shares)
+    parts = [_smoothed_variance(*one) + _smoothed_variance(*other) for one, other in shares]
+    error = math.sqrt(math.fsum(parts)) / len(shares)
+    reach = float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) * error
+    p = float(2 * stats.norm.sf(abs(moved) / error))
+    return Difference(value, sum(min(n, m) for (_, n), (_, m) in shares), moved - reach, moved + reach, p)
+
+
+def _smoothed_variance(count: int, n: int) -> float:
+    share = (count + 1) / (n + 2)
+    return share * (1 - share) / (n + 2)
+
+
+def compare_pooled(one: Share | Sample, other: Share | Sample) -> Difference:
+    """Compare two shares, or two means."""
+    if isinstance(one, Share) and isinstance(other, Share):
+        return compare_shares(one, other)
+    assert isinstance(one, Sample) and isinstance(other, Sample)
+    return compare_means(one, other)
+
+
+ENDLESS = 1e6
+"""Degrees of freedom of the normal distribution, where Student's t needs a number."""
+
+
+class Term(NamedTuple):
+    """One number, and its weight in the sum."""
+
+    weight: float
+    group: tuple[int, str, str]
+    """The side on which it stands, its encoder and its task: numbers of one group may be of the same examples."""
+    value: float
+    n: int
+    low: float
+    high: float
+    trainings: int = 1
+    train_sd: float | None = None
+    """The standard deviation between trainings of the encoder; None for a single one."""
+    seeds: int = 1
+    seed_sd: float | None = None
+    """The standard deviation between fine-tuning seeds; None for a single one. Not used where `train_sd` is known."""
+
+
+def combine_stated(terms: Sequence[Term], *, bound: float = 0.0) -> Difference:
+    """Estimate a weighted sum of numbers of tables, and judge it against a bound. `n` is that of the first side.
+
+    Terms have 95% intervals. Their limits are taken as normal quantiles, each on its own side, and joined by the
+    squares of their distances (Zou and Donner 2008, "Construction of confidence limits about effect measures"). Numbers
+    of one victim may come from the same examples. How alike they are is not known, so they are joined as if they erred
+    together, which is the widest. Those of different encoders and tasks are joined as independent. Where encoders face
+    each other on the same examples this is too wide as well, so a verdict that is reached holds.
+
+    An interval does not cover differences between trainings, nor between fine-tuning seeds. Where an encoder has
+    several trainings, their spread is a part of its own with Student's t, added up over all tasks of the encoder. It
+    has the spread between seeds in it. With one training that of several seeds is such a part for each encoder and
+    task, because each victim is fine-tuned by itself.
+    """
+    from scipy import stats
+
+    value = math.fsum(term.weight * term.value for term in terms)
+    limits, errors, freedom = [], [], math.inf
+    for upwards in (False, True):
+        variance, freedom = _variance(terms, upwards)
+        errors.append(math.sqrt(variance))
+        reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * errors[-1]
+        limits.append(value + reach if upwards else value - reach)
+    sides = [[term for term in terms if term.group[0] == side] for side in (0, 1)]
+    several = [max((term.trainings for term in side), default=1) for side in sides]
+    towards = errors[bound > value]
+    return Difference(
+        value=value,
+        n=sum(term.n for term in sides[0]),
+        low=limits[0],
+        high=limits[1],
+        p=float(2 * stats.t.sf(abs(value - bound) / towards, freedom)) if towards else float(value == bound),
+        shows=Spread(max(errors) ** 2, min(freedom, ENDLESS)).smallest,
+        trainings=(several[0], several[1]),
+    )
+
+
+def _variance(terms: Iterable[Term], upwards: bool) -> tuple[float, float]:
+    """Return the variance of the sum as the limits on one side tell it, and its degrees of freedom."""
+    quantile = 1.959963984540054
+    together: dict[tuple[int, str, str], float] = {}
+    trained: dict[tuple[int | str, ...], tuple[float, int]] = {}
+    for term in terms:
+        up = upwards == (term.weight >= 0)
+        distance = term.high - term.value if up else term.value - term.low
+        together[term.group] = together.get(term.group, 0.0) + abs(term.weight) * distance / quantile
+        of: tuple[int | str, ...] = term.group[:2]
+        sd, many = term.train_sd, term.trainings
+        if sd is None:
+            of, sd, many = term.group, term.seed_sd, term.seeds
+        if sd is not None and many > 1:
+            spread, _ = trained.get(of, (0.0, 0))
+            trained[of] = spread + abs(term.weight) * sd / math.sqrt(many), many - 1
+    parts = [(spread**2, freedom) for spread, freedom in trained.values()]
+    variance = math.fsum([*(error**2 for error in together.values()), *(part for part, _ in parts)])
+    spread = sum(part**2 / freedom for part, freedom in parts)
+    return variance, variance**2 / spread if spread else math.inf

@@ -33,6 +33,8 @@ VERSION = 1
 
 FEWEST = 4
 """Smallest number of pairs for which a correlation and its interval are defined."""
+PERFECT = 1 - 1e-12
+"""A correlation of so much is perfect, up to rounding."""
 EQUAL = 1e-6
 """Cosines that differ by at most this count as equal: it is the precision of cosines of float32 vectors."""
 
@@ -161,8 +163,13 @@ def pooled_spearman(scores: Sequence[Score], repeats: float = 1) -> Score:
 
 def _score(name: str, r: float, n: int, variance: float, free: float | None = None) -> Score:
     """Return a correlation with its interval, by Fisher's z with the variance `variance` / `free` (n - 3)."""
-    if abs(r) >= 1 - 1e-12:  # a perfect correlation, up to rounding
+    if abs(r) >= PERFECT:
         return Score(name=name, value=math.copysign(1.0, r), n=n)
-    half = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(variance / (free or n - 3))
-    z = math.atanh(r)
-    return Score(name=name, value=r, n=n, low=math.tanh(z - half), high=math.tanh(z + half))
+    low, high = fisher(r, math.sqrt(variance / (free or n - 3)))
+    return Score(name=name, value=r, n=n, low=low, high=high)
+
+
+def fisher(r: float, error: float) -> tuple[float, float]:
+    """Return the 95% interval of a correlation that is not perfect, from the standard error of its Fisher's z."""
+    z, half = math.atanh(r), float(ndtri((1 + CONFIDENCE) / 2)) * error
+    return math.tanh(z - half), math.tanh(z + half)

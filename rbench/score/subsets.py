@@ -17,11 +17,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from rbench.score.influence import spearman_values
-from rbench.score.statistics import CONFIDENCE
-from rbench.score.sts import FEWEST, sts_scores
+from rbench.score.sts import FEWEST, PERFECT, fisher, sts_scores
 from rbench.spec import Score
 
 VERSION = 2
@@ -102,11 +100,10 @@ def over_trainings(scores: Sequence[Score]) -> Score:
 
 def _reaching(name: str, mean: float, n: int, error: float | None) -> Score:
     """Return a correlation with the interval that follows from its standard error; None: it has none."""
-    if error is None or abs(mean) >= 1 - 1e-12:
+    if error is None or abs(mean) >= PERFECT:
         return Score(name=name, value=mean, n=n)
-    half = float(ndtri((1 + CONFIDENCE) / 2)) * error / (1 - mean**2)
-    z = math.atanh(mean)
-    return Score(name=name, value=mean, n=n, low=math.tanh(z - half), high=math.tanh(z + half), sd=error * math.sqrt(n))
+    low, high = fisher(mean, error / (1 - mean**2))
+    return Score(name=name, value=mean, n=n, low=low, high=high, sd=error * math.sqrt(n))
 
 
 def standard_error(predicted: ArrayLike, gold: ArrayLike) -> float | None:

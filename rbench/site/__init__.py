@@ -1,7 +1,6 @@
 """Write many RUNs as static pages: an index, a page for each RUN and one for each encoder.
 
 data      what the pages get, as types
-claims    the newest verdict on each claim, with what the paper's own numbers say
-history   the numbers of each encoder, run by run
+contents  the newest verdict on each claim, with what the paper's own numbers say, and the numbers of each encoder
 pages     puts all into HTML files that need no script, no server and no network
 """

@@ -5,7 +5,7 @@ paper   Rows are attack x task x encoder (x strategy). Columns are the success r
         entry of an attack and task is the best.
 full    Each (attack, encoder, finetune, task, seed) has one row, with the errors of the attacked pairs besides.
 
-`rbench.score.advsts` defines the numbers. Cells of tasks with classes are left out. Only records are read.
+`rbench.score.attack` defines the numbers. Cells of tasks with classes are left out. Only records are read.
 """
 
 from __future__ import annotations

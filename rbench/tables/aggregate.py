@@ -79,11 +79,15 @@ class Results:
         Examples in no denominator are left out. None where the RUN keeps no outcomes. Raises StoreError where they are
         damaged or missing, and ValueError where several attacks have different examples.
         """
-        for job in run.jobs:
-            if self.standing.records[job.key].outcomes is None and self.store.content(job) is None:
-                return None
+        if not self.kept(run):
+            return None
         seen = [self.observations(job) for job in run.jobs]
         return by_unit(metric, Observations.together(seen) if len(seen) > 1 else seen[0])
+
+    def kept(self, run: Run) -> bool:
+        """Whether the RUN keeps the outcomes of a complete run."""
+        records = self.standing.records
+        return all(records[job.key].outcomes is not None or self.store.content(job) is not None for job in run.jobs)
 
     def repeats(self, jobs: Collection[Job]) -> float:
         """Return how many of these attack jobs attacked the same example, on average over all examples; at least 1.
@@ -126,6 +130,16 @@ class Run:
     @property
     def jobs(self) -> tuple[Job, ...]:
         return (self.job, *self.others)
+
+    @property
+    def seed(self) -> int:
+        """The fine-tuning seed."""
+        return self.job.seed
+
+    @property
+    def training(self) -> int:
+        """The training seed of its encoder; 0 where it has none."""
+        return self.train_seed or 0
 
     @property
     def spec(self) -> AttackJob:

@@ -6,7 +6,7 @@ are done with it. These cells are counted from outcomes; all others are read fro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rbench.errors import StoreError
@@ -86,11 +86,19 @@ def _unreadable(jobs: list[Job], done: int) -> str:
 
 def paired(grid: Grid, encoder: str, finetune: str, task: str) -> list[tuple[Run, ...]]:
     """Return for each seed of a victim the runs of all attacks of the table; nothing where it lacks one of them."""
-    cells = [grid.cells.get((attack, encoder, finetune, task)) for attack in grid.attacks]
-    by_seed = [{(run.train_seed, run.job.seed): run for run in cell.runs} for cell in cells if cell is not None]
-    if len(by_seed) < len(cells):
-        return []
+    keys = [(attack, encoder, finetune, task) for attack in grid.attacks]
+    return _by_seed([grid.cells[key] for key in keys]) if all(key in grid.cells for key in keys) else []
+
+
+def _by_seed(attacks: Sequence[Cell]) -> list[tuple[Run, ...]]:
+    by_seed = [{(run.train_seed, run.job.seed): run for run in cell.runs} for cell in attacks]
     return [tuple(of[seed] for of in by_seed) for seed in by_seed[0] if all(seed in of for of in by_seed)]
+
+
+def together(results: Results, attacks: Sequence[Cell]) -> Cell:
+    """Put the cells of several attacks on one victim together. Raises ValueError where they have other examples."""
+    runs = tuple(_run(results, runs) for runs in _by_seed(attacks))
+    return replace(attacks[0], attack=ANY, runs=runs)
 
 
 def _cell(results: Results, grid: Grid, encoder: str, finetune: str, task: str) -> Cell:

@@ -95,9 +95,17 @@ class Flags:
         of = asked if attacks else [self._jobs.get(job.needs.get("victim", ""), job) for job in asked]
         return replace(number.hidden(self.hiding(asked, attacks)), flagged=bool(self.of(of)))
 
-    def against(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:
-        """Return the flags for which a suite that requires healthy ones would withhold an entry; see `hiding`."""
-        raised = {one.flag for job in jobs for part in self._answerable(job, attacks) for one in self._raised(part)}
+    def against(self, jobs: Iterable[Job], attacks: bool = True, trainings: bool = True) -> tuple[Flag, ...]:
+        """Return the flags for which a suite that requires healthy ones would withhold an entry; see `hiding`.
+
+        Args:
+            trainings: whether those of the training of an encoder count.
+        """
+        parts = [part for job in jobs for part in self._answerable(job, attacks)]
+        if trainings:
+            raised = {one.flag for part in parts for one in self._raised(part)}
+        else:
+            raised = {one.flag for part in parts if part.pretraining is None for one in self._measured(part)}
         return tuple(flag for flag in FLAGS if flag in raised)
 
     def voiding(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:

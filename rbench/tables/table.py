@@ -104,6 +104,11 @@ class Number:
         """Format a value with this entry's scale and digits."""
         return f"{100 * value if self.percent else value:.{self.digits}f}"
 
+    @property
+    def span(self) -> str:
+        """The interval in words, `61.0 to 72.3`; empty where there is none."""
+        return "" if self.low is None or self.high is None else f"{self.shown(self.low)} to {self.shown(self.high)}"
+
 
 @dataclass(frozen=True)
 class Marked:

@@ -7,5 +7,4 @@ file that could be read in a wrong way is refused. Which column means what is de
 from __future__ import annotations
 
 from rbench.tabular.places import Place, files_of, is_table, open_place, splits_of
-from rbench.tabular.plain import check_unicode
-from rbench.tabular.table import Line, Table, text_of_label
+from rbench.tabular.table import Line, Table, check_unicode, text_of_label

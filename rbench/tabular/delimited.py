@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rbench.errors import ResourceError
-from rbench.tabular.plain import text_of
-from rbench.tabular.table import Line, Table
+from rbench.tabular.table import Line, Table, text_of
 
 
 class _Record(NamedTuple):

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rbench.errors import ResourceError
-from rbench.tabular.plain import text_of
-from rbench.tabular.table import Line, Table
+from rbench.tabular.table import Line, Table, text_of
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from rbench.errors import ResourceError
 
 _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 
@@ -37,3 +41,31 @@ def text_of_label(value: Any) -> str:
     text = str(value).strip()
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else text
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def text_of(path: Path) -> str:
+    """Return the whole text, without a byte order mark.
+
+    Raises:
+        ResourceError: the file is not gzip though its name says so, or is not UTF-8; names `file:line`.
+    """
+    content = path.read_bytes()
+    if path.suffix.lower() == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ResourceError(f"{path}: cannot be unpacked ({error}); write it again with gzip") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ResourceError(f"{path}:{line}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
+
+
+def check_unicode(text: str, what: str) -> None:
+    """Raise ResourceError, with `what` at its head, if JSON's escapes made a text that cannot be encoded as UTF-8."""
+    if not text.isascii() and _SURROGATE.search(text):
+        raise ResourceError(f"{what} has half a character (a lone surrogate), which is not valid Unicode")

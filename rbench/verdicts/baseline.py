@@ -25,7 +25,7 @@ from rbench.spec import Flag, Job, Outcome, content_key
 from rbench.spec.common import Count, Strict
 from rbench.tables import Results
 from rbench.tables.aggregate import Run, grid
-from rbench.verdicts.pairing import decisive
+from rbench.verdicts.compare import decisive
 
 FORMAT, VERSION = "rbench baseline", 2
 SUCCEEDED, FAILED, SKIPPED, ERRORED, NOT_SCORED = "sfw!-"
@@ -77,7 +77,7 @@ class BaselineCell(Strict):
     finetune: str
     attack: str
     decisive: dict[str, str]
-    """What a RUN must have in common with the baseline, each with a hash; see `verdicts.pairing.decisive`."""
+    """What a RUN must have in common with the baseline, each with a hash; see `verdicts.compare.decisive`."""
     jobs: tuple[BaselineJob, ...]
 
     @property

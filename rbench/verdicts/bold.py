@@ -21,24 +21,16 @@ from typing import cast
 from rbench.errors import StoreError
 from rbench.score import Share
 from rbench.score.combined import compare_averages
-from rbench.score.paired import Difference, PairedSample, compare
-from rbench.score.unpaired import average_differences, compare_pooled
+from rbench.score.paired import Difference, average_differences, compare, compare_pooled
 from rbench.spec import Bold
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import Cell, Grid, Run, grid
+from rbench.tables.aggregate import Grid, grid
 from rbench.tables.any_attack import any_attack
 from rbench.tables.flags import Flags
+from rbench.tables.levels import Observed
 from rbench.tables.table import CellKey, Contest, Entry, Number
+from rbench.verdicts.compare import by_run, paired_sample
 from rbench.verdicts.family import ALPHA, corrected, correction
-from rbench.verdicts.pairing import Row, by_run, matched, sample_of, training
-
-
-@dataclass(frozen=True)
-class _Values:
-    """The values of one attack job by example."""
-
-    run: Run
-    of: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -210,7 +202,7 @@ class _Judge:
         return any_attack(self.results, attacks).beside(attacks)
 
     @cached_property
-    def _read(self) -> dict[tuple[CellKey, str], tuple[_Values, ...] | None]:
+    def _read(self) -> dict[tuple[CellKey, str], tuple[Observed, ...] | None]:
         return {}
 
     def compared(self, table: Table, contest: Contest) -> _Compared | None:
@@ -254,7 +246,8 @@ class _Judge:
         cells = [(self._grid.cells[a], self._grid.cells[b]) for a, b in zip(one, other, strict=True)]
         share = self.results.metrics[metric].share
         if paired:
-            samples = [self._sample(a, b, metric) for a, b in cells]
+            values = [[self._values(cell.key, metric) or () for cell in pair] for pair in cells]
+            samples = [paired_sample(*pair) for pair in values]
         elif any(len(cell.tallies) > 1 for pair in cells for cell in pair) or (not share and len(cells) > 1):
             samples = [by_run(a, b, metric) for a, b in cells]
         else:
@@ -266,15 +259,7 @@ class _Judge:
             return compare_averages(samples, shares=paired and share)
         return compare(samples[0], shares=paired and share)
 
-    def _sample(self, one: Cell, other: Cell, metric: str) -> PairedSample:
-        rows: list[Row] = []
-        for first, second in matched(self._values(one.key, metric) or (), self._values(other.key, metric) or ()):
-            seed, of = first.run.job.seed, (training(first), training(second))
-            for example in first.of.keys() & second.of.keys():
-                rows.append((first.of[example], second.of[example], f"{seed}/{example}", seed, *of))
-        return sample_of(rows)
-
-    def _values(self, key: CellKey, metric: str) -> tuple[_Values, ...] | None:
+    def _values(self, key: CellKey, metric: str) -> tuple[Observed, ...] | None:
         """Return the values of a cell by job and example; None where the outcomes of a job cannot be read."""
         if (key, metric) not in self._read:
             of, runs = self.results.metrics[metric], [run for run in self._grid.cells[key].runs if run.tally]
@@ -282,6 +267,6 @@ class _Judge:
                 values = [(run, self.results.values(run, of)) for run in runs]
             except StoreError:
                 values = [(run, None) for run in runs]
-            found = tuple(_Values(run, own) for run, own in values if own is not None)
+            found = tuple(Observed(run.seed, run.training, own) for run, own in values if own is not None)
             self._read[key, metric] = found if len(found) == len(runs) else None
         return self._read[key, metric]

@@ -81,14 +81,18 @@ class Cells:
                 found.setdefault(name, []).append(job)
         return found
 
-    def obstacle(self, cell: CellOf, metric: str) -> str | None:
-        """Say why a cell decides nothing: it is not done, or carries a health flag; None where it may decide."""
+    def obstacle(self, cell: CellOf, metric: str, *, trainings: bool = True) -> str | None:
+        """Say why a cell decides nothing: it is not done, or carries a health flag; None where it may decide.
+
+        Args:
+            trainings: whether a flag of its encoder's training is an obstacle.
+        """
         of = self._of(metric)
         jobs = self._of_all_attacks(cell) if of == "all attacks" else self._jobs.get(cell, [])
         done = sum(job.key in self.results.standing.done for job in jobs)
         if done < len(jobs) or not jobs:
             return f"{cell} is not done ({done} of {len(jobs)} jobs)" if len(jobs) > 1 else f"{cell} is not done"
-        flags = self._flags.against(jobs, attacks=of != "victims")
+        flags = self._flags.against(jobs, of != "victims", trainings)
         return f"{cell} is flagged {', '.join(flags)}" if flags else None
 
     def _of(self, metric: str) -> Condition | None:

@@ -84,17 +84,21 @@ def as_text(found: Checked) -> str:
     return f"{render(table(found), 'markdown', intervals=True)}\n\n{_line(found.said)}"
 
 
-def summary(found: Checked) -> str:
-    """Return the check as a section of markdown, for the summary page of a CI job."""
+def summary(found: Checked | str) -> str:
+    """Return the check as a section of markdown, for the summary page of a CI job; or why it could not be made."""
+    if isinstance(found, str):
+        return f"## rbench check could not be made\n\n{markdown_escape(found)}\n"
     body = render(table(found), "markdown", intervals=True)
     return f"## rbench check {found.verdict}\n\n{markdown_escape(found.said)}\n\n{body}\n"
 
 
-def junit(found: Checked) -> str:
-    """Return the check as JUnit XML, with a test case for each row.
+def junit(found: Checked | str) -> str:
+    """Return the check as JUnit XML, with a test case for each row; or with one that says why it could not be made.
 
     A row that fails is a failure. One that cannot be judged is an error, or skipped where that is allowed.
     """
+    if isinstance(found, str):
+        return _junit([("rbench", "check", ElementTree.Element("error", {"message": _xml(found)}))])
     undecided = "skipped" if found.rules.allow_undecided else "error"
     cases = []
     for row in found.rows:
@@ -111,12 +115,6 @@ def junit(found: Checked) -> str:
     return _junit(cases)
 
 
-def refused_junit(why: str) -> str:
-    """Return JUnit XML for a check that could not be made, with one test case."""
-    error = ElementTree.Element("error", {"message": _xml(why)})
-    return _junit([("rbench", "check", error)])
-
-
 def _junit(cases: Sequence[tuple[str, str, ElementTree.Element]]) -> str:
     kinds = [child.tag for _, _, child in cases]
     counts = {name: str(kinds.count(tag)) for name, tag in _COUNTED.items()}
@@ -131,12 +129,15 @@ def _junit(cases: Sequence[tuple[str, str, ElementTree.Element]]) -> str:
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
-def github(found: Checked) -> Iterator[str]:
-    """Yield a workflow command for each row that GitHub shows as an annotation.
+def github(found: Checked | str) -> Iterator[str]:
+    """Yield a workflow command for each row that GitHub shows as an annotation; or one for why there is no check.
 
     A row that fails and one that cannot be judged are errors, the latter a warning where it is allowed. One that passes
     although it is worse by more than the tolerance, because that may be chance, is a notice.
     """
+    if isinstance(found, str):
+        yield f"::error title={_property('rbench: the check could not be made')}::{_data(found)}"
+        return
     for row in found.rows:
         worse = row.judged is not None and (row.judged.rise or 0) > found.rules.tolerance(row.metric) / 100
         level = {
@@ -148,16 +149,6 @@ def github(found: Checked) -> Iterator[str]:
             what = "cannot be judged" if row.verdict == "undecided" else row.verdict
             title = _property(f"rbench: {row.name} {what}")
             yield f"::{level} title={title}::{_data(f'{row.because}. {_told(row)}'.strip())}"
-
-
-def refused_github(why: str) -> str:
-    """Return the workflow command for a check that could not be made."""
-    return f"::error title={_property('rbench: the check could not be made')}::{_data(why)}"
-
-
-def refused_summary(why: str) -> str:
-    """Return a section of markdown for a check that could not be made."""
-    return f"## rbench check could not be made\n\n{markdown_escape(why)}\n"
 
 
 def _told(row: CheckedRow) -> str:

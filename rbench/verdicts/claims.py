@@ -6,24 +6,32 @@ which the value lies, and otherwise undecided. A claim is contradicted if one of
 all are. So a claim that is true is called contradicted in at most 5% of RUNs, however many comparisons it has. The
 comparisons of a claim are one family (`verdicts.family`).
 
+A comparison is judged by examples where the RUN keeps outcomes, otherwise by the numbers of tables.
+
 A claim is about methods unless it says `about: weights`. One training, or one fine-tuning, decides nothing of a method
 (`rbench.tables.about`), whatever its p.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
 
-from rbench.score.paired import Difference
+from rbench.score.combined import Part, combine
+from rbench.score.paired import Difference, Term, combine_stated, compare
 from rbench.spec import Claim
-from rbench.spec.claimed import Comparison, Ground, comparisons
+from rbench.spec.claimed import WAYS, CellOf, Comparison, Ground, Group, comparisons
+from rbench.tables import Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
-from rbench.verdicts.cells import Cells
-from rbench.verdicts.family import ALPHA, corrected
-from rbench.verdicts.judge import Bound, Found, judge
+from rbench.tables.levels import Observed, Rows, part
+from rbench.tables.table import Entry, Meaning, Number, p_value
+from rbench.verdicts.cells import Cells, Stated
+from rbench.verdicts.compare import by_counts, matched, sample_of
+from rbench.verdicts.family import ALPHA, corrected, way
 
 Verdict = Literal["supported", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "undecided")
@@ -49,13 +57,10 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        d = self.difference
-        if d is None or d.value is None or self.p is None or self.p >= ALPHA or d.value == self.bound.value:
+        found = way(self.difference, self.p, self.bound.value)
+        if self.barred or found == "undecided":
             return "undecided"
-        if self.barred:
-            return "undecided"
-        below = d.value < self.bound.value
-        return "supported" if below == (self.comparison.direction == "lower") else "contradicted"
+        return "supported" if found == self.comparison.direction else "contradicted"
 
     @property
     def why(self) -> str:
@@ -144,3 +149,385 @@ def _bound(claim: Claim, scale: float) -> Bound:
         return Bound(1.0, limit / scale)
     by = (claim.by or 0.0) / scale
     return Bound(1.0 if claim.times is None else claim.times, -by if claim.lower is not None else by)
+
+
+# --------------------------------------------------------------------------------------------------- how they are shown
+
+
+ABOUT = Meaning("Claims", "what the RUN says of each", percent=False)
+
+
+def table(found: Sequence[JudgedClaim]) -> Table:
+    """Lay out claims: a row for each claim with its counts, and below it a row for each of its comparisons."""
+    rows: list[tuple[Entry, ...]] = []
+    groups, cells = [], []
+    for claim in found:
+        groups.append(len(rows))
+        if len(claim.judged) != 1:
+            rows.append((claim.claim.id, f"{claim.claim}{_each(claim)}", "", "", "", "", "", "", _counted(claim)))
+        for one in claim.judged:
+            rows.append(_row(claim, one))
+            cells.append(_cell(claim, one))
+        if not claim.judged:
+            cells.append(_unmatched(claim))
+    return Table(
+        metric="claims",
+        layout="paper",
+        header=("Claim", "What is judged", "n", "One", "Other", "Difference", "95% interval", "p", "Verdict"),
+        rows=tuple(rows),
+        groups=frozenset(groups[1:]),
+        cells=tuple(cells),
+        notes=tuple(_notes(found)),
+        interval="",
+        about=ABOUT,
+    )
+
+
+def lines(found: Sequence[JudgedClaim]) -> list[str]:
+    """Return one line for each claim: its verdict, its id, what it says, and the counts or the only number."""
+    return [f"{one.verdict}: {one.claim.id}, {sentence(one)} ({brief(one)})" for one in found]
+
+
+def sentence(found: JudgedClaim) -> str:
+    """Return what is claimed, in words."""
+    return f"{found.claim}{_each(found)}"
+
+
+def _each(found: JudgedClaim) -> str:
+    axes = found.claim.for_each
+    return f", for each {' and '.join(axes)}" if axes else ""
+
+
+def _counted(found: JudgedClaim) -> str:
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in found.counts.items() if n)
+    return f"{found.verdict}{_about(found)} ({counts or 'nothing here matches it'})"
+
+
+def _about(found: JudgedClaim) -> str:
+    """Say whom a verdict is about, where there is one."""
+    return f", {found.about}" if found.verdict != "undecided" else ""
+
+
+def brief(found: JudgedClaim) -> str:
+    """Return the counts of verdicts, or the only number with its interval, p and n; and whom the verdict is about."""
+    whom = f", {found.about}" if found.about else ""
+    if len(found.judged) != 1:
+        return ", ".join(f"{found.counts[verdict]} {verdict}" for verdict in VERDICTS) + whom
+    (one,) = found.judged
+    d = one.difference
+    if d is None or (one.why and one.p is None):
+        return one.why
+    difference = _number(found, d.value, d)
+    said = f"{_shown(difference)}, 95% interval {difference.span}"
+    why = f": {one.why}" if one.why else ""
+    return f"{said}, p {p_value(one.p)}, n {d.n}{whom}{why}" if one.p is not None else f"{said}, n {d.n}{whom}"
+
+
+def _row(found: JudgedClaim, one: Judged) -> tuple[Entry, ...]:
+    d, alone = one.difference, len(found.judged) == 1
+    what = str(found.claim) if alone else _what(one)
+    difference = _number(found, d.value if d is not None else None, d)
+    return (
+        found.claim.id,
+        what,
+        str(d.n) if d is not None else "",
+        _shown(_number(found, one.found.one)),
+        _shown(_number(found, one.found.other)) if one.comparison.other else "",
+        _shown(difference),
+        difference.span,
+        p_value(one.p),
+        one.verdict + (_about(found) if alone else "") + (f": {one.why}" if one.why else ""),
+    )
+
+
+def _what(one: Judged) -> str:
+    """Say what is compared: the names on the axes of `for_each`, then both sides."""
+    where = "/".join(str(name) for _, name in one.comparison.combination)
+    sides = " and ".join(side for side in (one.comparison.one, one.comparison.other) if side)
+    return f"{where}: {sides}" if where and sides else where or sides
+
+
+def _number(found: JudgedClaim, value: float | None, d: Difference | None = None) -> Number:
+    """Return a number of the claim's metric, formatted as tables do, with the interval of `d`."""
+    ends = (d.low, d.high) if d is not None else (None, None)
+    return Number(value, found.percent, None, *ends, digits=1 if found.percent else 2)
+
+
+def _shown(number: Number) -> str:
+    return "" if number.value is None else number.shown(number.value)
+
+
+def _cell(found: JudgedClaim, one: Judged) -> dict[str, Any]:
+    d = one.difference
+    names = dict.fromkeys(("encoder", "task", "attack", "finetune")) | dict(one.comparison.combination)
+    return {
+        "claim": found.claim.id,
+        "claim_verdict": found.verdict,
+        "of_metric": found.claim.metric,
+        **names,
+        "one": one.comparison.one,
+        "other": one.comparison.other or None,
+        "expected": one.comparison.direction,
+        "times": one.bound.times,
+        "bound": one.bound.value,
+        "verdict": one.verdict,
+        "why": one.why or None,
+        "one_value": one.found.one,
+        "other_value": one.found.other,
+        **{name: getattr(d, name) if d is not None else None for name in _FIELDS},
+        "p_holm": one.p,
+        "comparisons": sum(other.p is not None for other in found.judged),
+        "about": None if d is None else "weights" if one.alone else "method",
+        "trainings_one": d.trainings[0] if d is not None else None,
+        "trainings_other": d.trainings[1] if d is not None else None,
+        "paired": None if d is None else not one.found.unpaired,
+        "source": found.claim.source or None,
+    }
+
+
+_FIELDS = ("n", "value", "low", "high", "p", "smallest", "seeds")
+
+
+def _unmatched(found: JudgedClaim) -> dict[str, Any]:
+    return {"claim": found.claim.id, "claim_verdict": found.verdict, "of_metric": found.claim.metric}
+
+
+def _notes(found: Sequence[JudgedClaim]) -> Iterator[str]:
+    total = sum(one.p is not None for claim in found for one in claim.judged)
+    claims = f"{len(found)} claim{'s' * (len(found) != 1)} with {total} comparison{'s' * (total != 1)}"
+    yield (
+        "Difference: One less Other (times the claim's factor), or One alone where it is held against a number. p is "
+        f"two-sided; a verdict needs p < {ALPHA}. A claim is supported if all of its comparisons are, and contradicted "
+        f"if one is. There are {claims}. The comparisons of each claim are a family of their own, corrected by Holm. "
+        "Tables, and rbench compare, correct for all that they show, and may leave the same cells undecided."
+    )
+    yield (
+        "The interval is not corrected. Where it is wide, undecided means too few examples or seeds, and not that "
+        "there is no difference. One and Other are over the examples that are compared, so they may differ from "
+        "tables. n counts these, once for each training and fine-tuning seed, however many attacks are averaged."
+    )
+    about: dict[str, list[str]] = {}
+    for one in found:
+        for note in one.notes:
+            about.setdefault(note, []).append(one.claim.id)
+    for note, ids in about.items():
+        yield f"{', '.join(ids)}: {note}."
+    for one in found:
+        said = [*([f"from {one.claim.source}"] if one.claim.source else []), one.claim.note.rstrip(".")]
+        if told := "; ".join(part for part in said if part):
+            yield f"{one.claim.id}: {told}."
+
+
+def detectable(ground: Ground, cells: Cells) -> str | None:
+    """Say how large a difference in ASR between two encoders must be to show in a cell of this RUN.
+
+    Returns None where no two encoders were attacked in a cell that is done and whose outcomes are kept.
+    """
+    found: list[Difference] = []
+    for one, other in combinations(ground.cells.get("asr", ()), 2):
+        if one.encoder != other.encoder and one[1:] == other[1:]:
+            judged = _compared(one, other, cells)
+            found += [judged] if judged is not None and judged.n else []
+    sizes = sorted(100 * d.smallest for d in found if d.smallest is not None)
+    if not found:
+        return None
+    if not sizes:
+        return "What this run could have shown: no difference in ASR between two encoders, for it has too few texts."
+    pairs = "1 pair" if len(found) == 1 else f"{len(found)} pairs"
+    blind = len(found) - len(sizes)
+    none = f"; {blind} of these could show none" if blind else ""
+    span = f"{sizes[0]:.0f}" if round(sizes[0]) == round(sizes[-1]) else f"{sizes[0]:.0f} to {sizes[-1]:.0f}"
+    counts = sorted(d.n for d in found)
+    n = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+    return (
+        f"What this run could have shown: in one cell, a difference in ASR between two encoders of {span} points or "
+        f"more (power 80% at p < 0.05, before any correction; {pairs} of cells, n {n}{none}). Smaller true "
+        "differences mostly go unseen."
+    )
+
+
+def _compared(one: CellOf, other: CellOf, cells: Cells) -> Difference | None:
+    comparison = Comparison((), one.encoder, other.encoder, "lower", (Group((one,), (other,)),))
+    found = judge(comparison, "asr", Bound(), cells)
+    return None if found.unpaired else found.difference
+
+
+class Bound(NamedTuple):
+    """What a comparison is judged against: `one - times * other` and `value`."""
+
+    times: float = 1.0
+    value: float = 0.0
+
+
+class Weighed(NamedTuple):
+    """A cell's values and their place in a comparison."""
+
+    part: Part
+    side: int
+    """0: the first side, 1: the second."""
+    share: float
+    """The weight of the cell on its side, where weights add up to 1."""
+    facing: bool
+    """Whether its values are of the same examples as those of the one cell on the other side."""
+
+
+class Found(NamedTuple):
+    """What the RUN says of a comparison, in the units of records (shares in 0..1)."""
+
+    difference: Difference | None
+    """Of `one - times * other`; None where nothing can be said."""
+    one: float | None = None
+    other: float | None = None
+    why: str = ""
+    """Why nothing can be said."""
+    unpaired: bool = False
+
+
+def judge(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
+    """Judge one comparison. All of its cells must be done and without a flag.
+
+    A flag of the training of an encoder concerns both sides alike where these have the same encoders, as where two
+    attacks on one are compared, and is no obstacle there.
+    """
+    named = [cell for group in comparison.groups for cell in (*group.one, *group.other)]
+    one, other = ({cell.encoder for group in comparison.groups for cell in group[side]} for side in (0, 1))
+    found = (cells.obstacle(cell, metric, trainings=one != other) for cell in dict.fromkeys(named))
+    if obstacles := [why for why in found if why is not None]:
+        more = f"; and {len(obstacles) - 1} more such cells" if len(obstacles) > 1 else ""
+        return Found(None, why=f"{obstacles[0]}{more}")
+    return estimate(comparison, metric, bound, cells)
+
+
+def estimate(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
+    """Judge one comparison as `judge` does, whatever the health of its cells. All of them must be done."""
+    if (of := cells.metric(metric)) is not None and of.of == "victims":
+        comparison = comparison._replace(groups=tuple(_before_attacks(comparison.groups)))
+    named = [cell for group in comparison.groups for cell in (*group.one, *group.other)]
+    observed = {cell: cells.observed(cell, metric) for cell in dict.fromkeys(named)}
+    if any(found is None for found in observed.values()):
+        return _by_tables(comparison, metric, bound, cells)
+    there = {cell: found for cell, found in observed.items() if found is not None}
+    parts = list(_parts(comparison.groups, bound.times, there, alike=metric in WAYS))
+    if empty := next((one.part for one in parts if not one.part.values), None):
+        shared = " in common" if any(group.other for group in comparison.groups) else ""
+        return Found(None, why=f"{empty.encoder} on {empty.task} has no example{shared} that counts for {metric}")
+    counted = all(value in (0.0, 1.0) for one in parts for value in one.part.values)
+    return _by_examples(parts, bound, shares=counted and cells.shares(metric))
+
+
+def _before_attacks(groups: Sequence[Group]) -> Iterator[Group]:
+    """Yield the groups with one cell for each victim: each attack on it has its clean accuracy on the same texts.
+
+    The mean of such copies is judged by a normal statistic, where one copy is judged by an exact test.
+    """
+    seen: set[Group] = set()
+    for group in groups:
+        first, second = (tuple({cell._replace(attack=None): cell for cell in side[::-1]}.values()) for side in group)
+        victims = Group(*(tuple(cell._replace(attack=None) for cell in side) for side in (first, second)))
+        if victims not in seen:
+            seen.add(victims)
+            yield Group(first, second)
+
+
+def _by_examples(weighed: Sequence[Weighed], bound: Bound, *, shares: bool) -> Found:
+    sides = [[one for one in weighed if one.side == side] for side in (0, 1)]
+    values = [math.fsum(one.share * one.part.mean for one in side) if side else None for side in sides]
+    parts = [one.part for one in weighed]
+    if len(parts) == 2 and weighed[0].facing and bound.times == 1:
+        found = _pair(parts[0], parts[1], shares, bound.value)
+    else:
+        n = len({(part.task, *unit) for part, *_ in sides[0] for unit in zip(part.examples, part.rounds, strict=True)})
+        found = combine(parts, n=n, bound=bound.value, shares=shares)
+    return Found(found, values[0], values[1])
+
+
+def _pair(one: Part, other: Part, shares: bool, bound: float) -> Difference:
+    """Compare two cells as `rbench compare` does."""
+    columns = (other.values, one.values, one.examples, one.seeds, other.trainings, one.trainings)
+    found = compare(sample_of(list(zip(*columns, strict=True))), shares=shares, bound=bound)
+    return replace(found, trainings=found.trainings[::-1], only_one=found.only_other, only_other=found.only_one)
+
+
+Known = Mapping[CellOf, Sequence[Observed]]
+
+
+def _parts(groups: Sequence[Group], times: float, observed: Known, *, alike: bool) -> Iterator[Weighed]:
+    """Yield the cells with their weights: groups weigh the same, and so do the cells of one side of a group.
+
+    Two cells of one task that face each other alone are taken over the examples that count for both. So are two of
+    different names, where `alike` says that all have the same examples. In any other cell, a single training is in the
+    round of each training that another cell has, for they all stand against it.
+    """
+    most = max(len({one.training for one in found}) for found in observed.values())
+    for group in groups:
+        share = 1 / len(groups)
+        one_each = len(group.one) == len(group.other) == 1
+        if one_each and (alike or group.one[0].task == group.other[0].task):
+            pair = (group.one[0], group.other[0])
+            for side, rows in enumerate(_facing(*(observed[cell] for cell in pair))):
+                yield _weighed(pair[side], side, share, times, rows, facing=True)
+            continue
+        for side, own in enumerate((group.one, group.other)):
+            for cell in own:
+                trainings = sorted({one.training for one in observed[cell]})
+                of_round = trainings if len(trainings) > 1 else trainings * most
+                rows = [
+                    (one, rank)
+                    for rank, training in enumerate(of_round)
+                    for one in observed[cell]
+                    if one.training == training
+                ]
+                yield _weighed(cell, side, share / len(own), times, rows, facing=False)
+
+
+def _facing(mine: Sequence[Observed], theirs: Sequence[Observed]) -> tuple[Rows, Rows]:
+    """Return the jobs of both cells over the examples that both have a value for, seed by seed."""
+    found: tuple[list[tuple[Observed, int]], list[tuple[Observed, int]]] = ([], [])
+    ranks: dict[tuple[int, int], int] = {}
+    for pair in matched(mine, theirs):
+        rank = ranks.setdefault((pair[0].training, pair[1].training), len(ranks))
+        common = sorted(pair[0].values.keys() & pair[1].values.keys())
+        for rows, one in zip(found, pair, strict=True):
+            rows.append((replace(one, values={example: one.values[example] for example in common}), rank))
+    return found
+
+
+def _weighed(cell: CellOf, side: int, share: float, times: float, rows: Rows, *, facing: bool) -> Weighed:
+    own = part(rows, -times * share if side else share, cell.task or "", cell.encoder)
+    return Weighed(own, side, share, facing)
+
+
+def _by_tables(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
+    """Judge a comparison by the numbers of tables and their intervals, unpaired."""
+    terms, values = [], [0.0, 0.0]
+    for group in comparison.groups:
+        for side, own in enumerate((group.one, group.other)):
+            for cell in own:
+                stated = cells.stated(cell, metric)
+                if isinstance(stated, str):
+                    return Found(None, why=stated, unpaired=True)
+                share = 1 / len(comparison.groups) / len(own)
+                values[side] += share * stated.value
+                terms.append(_term(cell, side, share, bound.times, stated))
+    other = values[1] if comparison.other else None
+    counted = _by_counts(comparison, metric, bound, cells)
+    found = counted if counted is not None else combine_stated(terms, bound=bound.value)
+    return Found(found, values[0], other, unpaired=True)
+
+
+def _term(cell: CellOf, side: int, share: float, times: float, stated: Stated) -> Term:
+    group = (side, cell.encoder, cell.task or "")
+    values = (stated.value, stated.n, stated.low, stated.high)
+    spreads = (stated.trainings, stated.train_sd, stated.seeds, stated.seed_sd)
+    return Term(-times * share if side else share, group, *values, *spreads)
+
+
+def _by_counts(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Difference | None:
+    """Compare two cells of attacks by their counts; None for any other comparison."""
+    one, other = comparison.groups[0]
+    single = len(comparison.groups) == len(one) == len(other) == 1
+    if cells.metric(metric) is None or bound != Bound() or not single:
+        return None
+    first, second = (cells.cell(cell) for cell in (other[0], one[0]))
+    found = by_counts(first, second, metric)
+    return replace(found, trainings=found.trainings[::-1]) if found.n else None

@@ -1,27 +1,318 @@
-"""Compare two encoders in every cell that both have: `rbench compare`."""
+"""Compare two encoders in every cell that both have, of one RUN or of two: `rbench compare`.
+
+Their examples are paired, cell by cell. Claims and bold pair cells in the same way.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from itertools import product
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from rbench.errors import StoreError
+from rbench.load.registry import nearest
 from rbench.metrics import Metric
-from rbench.score.paired import Difference, compare
-from rbench.spec import Job
+from rbench.score.paired import Difference, PairedSample, compare, compare_pooled, numbered
+from rbench.spec import Job, Outcome, TaskSpec
 from rbench.tables import Results, Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
-from rbench.tables.aggregate import Cell
-from rbench.tables.attacked import AttackedSample
+from rbench.tables.aggregate import Cell, Run, grid
+from rbench.tables.any_attack import ANY, together
 from rbench.tables.flags import Flags
+from rbench.tables.levels import Observed
 from rbench.tables.table import Entry, Number, p_value
-from rbench.verdicts.all_attacks import of_side, said
-from rbench.verdicts.family import ALPHA, corrected, correction
-from rbench.verdicts.pairing import CellName, FellOnly, Side, by_counts, differing, pair
+from rbench.verdicts.family import corrected, correction, way
+
+Row = tuple[float, float, str, int, int, int]
+"""A pair: both values, the example, its fine-tuning seed, and the training seeds of both encoders."""
+
+
+class HasDraw(Protocol):
+    """A job, or what it observed: of one fine-tuning seed and one training."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def training(self) -> int: ...
+
+
+Drawn = TypeVar("Drawn", bound=HasDraw)
+
+
+class CellName(NamedTuple):
+    """Names the cells of two encoders that are compared with each other."""
+
+    task: str
+    finetune: str
+    attack: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One encoder of a RUN, with the complete attack jobs on it by cell."""
+
+    encoder: str
+    results: Results
+    cells: dict[CellName, Cell]
+
+    @classmethod
+    def of(cls, results: Results, encoder: str) -> Side:
+        """Find an encoder's cells.
+
+        Raises StoreError where the suite has no such encoder, or where no attack on it is complete.
+        """
+        done = [
+            replace(cell, runs=tuple(run for run in cell.runs if run.tally is not None))
+            for cell in grid(results).cells.values()
+            if cell.present
+        ]
+        known = results.plan.suite.lineup
+        if encoder not in known and encoder not in {cell.encoder for cell in done}:
+            near = nearest(encoder, known)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise StoreError(f"{results.root} has no encoder {encoder}; it has {', '.join(known)}.{hint}")
+        found = {CellName(one.task, one.finetune, one.attack): one for one in done if one.encoder == encoder}
+        if not found:
+            raise StoreError(f"{results.root}: no attack on {encoder} is complete. Finish the run, then compare.")
+        return cls(encoder, results, found)
+
+    def before_attacks(self, shared: Collection[CellName]) -> Side:
+        """Return a side with one cell for each victim: the attacks on it found the same classifications."""
+        cells: dict[CellName, Cell] = {}
+        for name in shared:
+            cells.setdefault(name._replace(attack="none"), self.cells[name])
+        return replace(self, cells=cells)
+
+    def all_attacks(self, shared: Collection[CellName]) -> Side:
+        """Return a side with one cell for each victim, in which an example counts under the attack that harmed it most.
+
+        Args:
+            shared: the cells that count. A victim with one of them has no such cell.
+
+        Raises StoreError where attacks on a victim have other examples, or the RUN keeps no outcomes of one.
+        """
+        root, several = self.results.root, dict[CellName, list[Cell]]()
+        for name in shared:
+            several.setdefault(name._replace(attack=ANY), []).append(self.cells[name])
+        cells = {}
+        for name, attacks in several.items():
+            if len(attacks) == 1:
+                continue
+            for run in (run for cell in attacks for run in cell.runs):
+                if not self.results.kept(run):
+                    raise StoreError(f"{root}: {run.job.name} has no outcomes, and {ANY} is counted from them")
+            try:
+                cells[name] = together(self.results, attacks)
+            except ValueError as error:
+                raise StoreError(f"{root}: {name}: {error}") from None
+        return replace(self, cells=cells)
+
+
+def note_on_all(attacks: Iterable[Sequence[str]]) -> str:
+    """Return the note that names the attacks of each victim, which are put together where there are two or more."""
+    several = {" and ".join((", ".join(some[:-1]), some[-1])) for some in attacks if len(some) > 1}
+    return f"{ANY}: the examples on which at least one of {'; or of '.join(sorted(several))} succeeded."
+
+
+class FellOnly(NamedTuple):
+    """An example that fell with one of two encoders alone."""
+
+    outcome: Outcome
+    first: bool
+    """Whether that is the first encoder."""
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Two cells, compared, and what could not be paired."""
+
+    difference: Difference
+    """The second minus the first: over the pairs, or by counts where the RUN keeps no outcomes."""
+    paired: bool
+    both: int | None
+    """Shares: pairs in which both are 1; None where examples are not paired, and for other values."""
+    fell_only: Callable[[], tuple[FellOnly, ...]]
+    """Reads those that fell with one encoder alone; none for a metric that counts something else."""
+    notes: tuple[str, ...]
+
+
+def pair(one: Cell, other: Cell, metric: Metric, *, common: bool = False) -> Pairing:
+    """Compare two cells, paired by training, fine-tuning seed and example.
+
+    Examples are paired that have a value of the metric on both sides.
+
+    Args:
+        common: whether examples that only one side has are left out and counted; otherwise they are an error.
+
+    Raises:
+        StoreError: the sides have other examples, or no seed in common.
+    """
+    seeds = [sorted({run.seed for run in cell.runs}) for cell in (one, other)]
+    if not {*seeds[0]} & {*seeds[1]}:
+        raise StoreError(f"no fine-tuning seed in common: {' and '.join(', '.join(map(str, own)) for own in seeds)}")
+    kept = [any(cell.results.kept(run) for run in cell.runs) for cell in (one, other)]
+    if kept[0] != kept[1]:
+        without = (other if kept[0] else one).runs[0].job
+        raise StoreError(f"one of the two has no outcomes ({without.name}), so that their examples cannot be paired")
+    runs = list(matched(one.runs, other.runs))
+    missing = sum(len(_examples(one.results, mine) ^ _examples(other.results, theirs)) for mine, theirs in runs)
+    if missing and not common:
+        raise StoreError(f"{missing} examples were attacked with one of the two only; compare the others with --common")
+    notes = [f"{missing} examples that only one side has are left out"] if missing else []
+    sides = [
+        [Observed(run.seed, run.training, _values(cell, run, metric)) for run in cell.runs] for cell in (one, other)
+    ]
+    sample = paired_sample(*sides)
+    found = compare(sample, shares=metric.share) if kept[0] else by_counts(one, other, metric.name)
+    both = None if found.only_one is None else int(np.sum(sample.one * sample.other))
+    fell = partial(_fell_only, one, other, runs, metric) if metric.falls else tuple
+    return Pairing(found, kept[0], both, fell, (*notes, *unmatched(one.runs, other.runs)))
+
+
+def _values(cell: Cell, run: Run, metric: Metric) -> dict[str, float]:
+    return cell.results.values(run, metric) or {}
+
+
+def _examples(results: Results, run: Run) -> set[str]:
+    return {*results.observations(run.job).unit} if results.kept(run) else set()
+
+
+def _fell_only(one: Cell, other: Cell, runs: Sequence[tuple[Run, Run]], metric: Metric) -> tuple[FellOnly, ...]:
+    found = []
+    for first, second in runs:
+        values = _values(one, first, metric), _values(other, second, metric)
+        outcomes = _outcomes(one, first), _outcomes(other, second)
+        for name in _common(*values):
+            fell, instead = (own[name] for own in values)
+            if fell != instead:
+                found.append(FellOnly(outcomes[fell < instead][name], fell > instead))
+    return tuple(found)
+
+
+def _outcomes(cell: Cell, run: Run) -> dict[str, Outcome]:
+    """Return the outcomes of a job by example; of several attacks each that of the attack that harmed it most."""
+    worst: dict[str, tuple[int, Outcome]] = {}
+    for job in run.jobs:
+        seen = cell.results.observations(job)
+        harm = dict(zip(seen.unit.tolist(), seen.harm.tolist(), strict=True))
+        for outcome in cell.results.store.outcomes(job):
+            name = outcome.example_id
+            worst[name] = min(worst.get(name, (7, outcome)), (harm[name], outcome), key=lambda one: one[0])
+    return {name: outcome for name, (_, outcome) in worst.items()}
+
+
+def decisive(job: Job) -> dict[str, object]:
+    """Return what two attack jobs of the same names must have in common so that their outcomes can be compared."""
+    spec = job.attacking
+    assert spec is not None
+    return {
+        "the task's rows": spec.data_fingerprint,
+        "the number of examples": spec.num_examples,
+        "the attack's options": spec.attack,
+        "the resources": spec.resource_fingerprints,
+        "the version of the attack's code": spec.versions,
+    }
+
+
+def differing(one: Job, other: Job) -> list[str]:
+    """Return what two attack jobs of the same names differ in so that their outcomes cannot be compared."""
+    ours, theirs = decisive(one), decisive(other)
+    return [what for what in ours if ours[what] != theirs[what]]
+
+
+def matched(one: Sequence[Drawn], other: Sequence[Drawn]) -> Iterator[tuple[Drawn, Drawn]]:
+    """Yield the jobs of the same fine-tuning seed, training by training.
+
+    The first training of one encoder is paired with the first of the other, and so on. A single training is paired with
+    each of the other encoder's.
+    """
+    theirs = {(job.training, job.seed): job for job in other}
+    mine, others = _trainings(one), _trainings(other)
+    pairs = list(zip(mine, others, strict=False)) if min(len(mine), len(others)) > 1 else list(product(mine, others))
+    for first, second in pairs:
+        for job in one:
+            if job.training == first and (second, job.seed) in theirs:
+                yield job, theirs[second, job.seed]
+
+
+def unmatched(one: Sequence[HasDraw], other: Sequence[HasDraw]) -> list[str]:
+    """Say how many trainings have no partner, because both encoders have several and one has more; and which seeds."""
+    counts = sorted((len(_trainings(one)), len(_trainings(other))))
+    few = counts[1] - counts[0] if 1 < counts[0] < counts[1] else 0
+    alone = {job.seed for job in one} ^ {job.seed for job in other}
+    return [
+        *([f"{few} trainings have no partner and are left out"] if few else []),
+        *([f"only one side has the fine-tuning seeds {', '.join(map(str, sorted(alone)))}"] if alone else []),
+    ]
+
+
+def _trainings(jobs: Sequence[HasDraw]) -> list[int]:
+    return sorted({job.training for job in jobs})
+
+
+def _common(one: Mapping[str, float], other: Mapping[str, float]) -> list[str]:
+    return sorted(one.keys() & other.keys())
+
+
+def paired_sample(one: Sequence[Observed], other: Sequence[Observed]) -> PairedSample:
+    """Pair the examples that have a value on both sides."""
+    return sample_of(
+        [
+            (mine.values[name], theirs.values[name], f"{mine.seed}/{name}", mine.seed, mine.training, theirs.training)
+            for mine, theirs in matched(one, other)
+            for name in _common(mine.values, theirs.values)
+        ]
+    )
+
+
+def sample_of(rows: Sequence[Row]) -> PairedSample:
+    """Make a sample of rows: both values, the example's name, fine-tuning seed, and both training seeds.
+
+    An example's name is its seed, a slash, and the text's.
+    """
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 6
+    one, other = (np.array(column, dtype=np.float64) for column in columns[:2])
+    texts = numbered(name.partition("/")[2] for name in columns[2])
+    seed, mine, theirs = (np.array(column, dtype=np.int64) for column in columns[3:])
+    return PairedSample(one, other, numbered(columns[2]), seed, mine, theirs, texts)
+
+
+def by_run(one: Cell, other: Cell, metric: str) -> PairedSample:
+    """Pair the values of whole jobs, for a RUN without outcomes: seeds and trainings are what is drawn."""
+    sides = [
+        [
+            Observed(run.seed, run.training, {"": found.mean})
+            for run, found in cell.found(metric)
+            if found is not None and found.mean is not None
+        ]
+        for cell in (one, other)
+    ]
+    return sample_of(
+        [
+            (a.values[""], b.values[""], f"{a.seed}/{a.training}/{b.training}", a.seed, a.training, b.training)
+            for a, b in matched(*sides)
+        ]
+    )
+
+
+def by_counts(one: Cell, other: Cell, metric: str) -> Difference:
+    """Compare two cells without their outcomes: by the counts of their only jobs, or by the values of several.
+
+    `n` counts examples in both cases, and is 0 where nothing can be compared.
+    """
+    pooled = [cell.pooled_as(metric) for cell in (one, other)]
+    if len(one.tallies) == len(other.tallies) == 1:
+        return compare_pooled(pooled[0], pooled[1])
+    found = compare(by_run(one, other, metric), shares=False)
+    return replace(found, n=min(part.n for part in pooled)) if found.n else found
 
 
 @dataclass(frozen=True)
@@ -35,21 +326,26 @@ class ComparedCell:
     """The values of the two in tables: each over the encoder's own examples."""
     p: float | None
     """Corrected by Holm for all cells that are compared, which are one family (`verdicts.family`)."""
-    flags: tuple[str, ...] = ()
-    fell_only: tuple[FellOnly, ...] = ()
-    both: int | None = None
-    """Shares: pairs in which both are 1; None where examples are not paired, and for other values."""
-    columns: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    alone: str = ""
+    flags: tuple[str, ...]
+    pairing: Pairing
+    task: TaskSpec
+    alone: str
     """Why the verdict is about these weights; empty where it is about methods."""
 
     @property
     def verdict(self) -> str:
         """`lower`, `higher`, or `undecided` where p is not below 0.05."""
-        if self.p is None or self.difference.value is None or self.p >= ALPHA:
-            return "undecided"
-        return "lower" if self.difference.value < 0 else "higher"
+        return way(self.difference, self.p)
+
+    @property
+    def told(self) -> str:
+        """The verdict with the flags of both, for people."""
+        return self.verdict + (f" ({', '.join(self.flags)})" if self.flags else "")
+
+    @cached_property
+    def fell_only(self) -> tuple[FellOnly, ...]:
+        """The examples that fell with one of the two alone, of a metric that counts these."""
+        return self.pairing.fell_only()
 
 
 @dataclass(frozen=True)
@@ -75,120 +371,97 @@ def compare_encoders(
         StoreError: an encoder is unknown or not done, no cell is common, or cells of the same names were computed from
             other data, attacks or resources; the message names all of them.
     """
-    return compare_sides((Side.of(*one), Side.of(*other)), (one[0], other[0]), metric, common=common)
+    return compare_sides((Side.of(*one), Side.of(*other)), metric, common=common)
 
 
-def compare_sides(
-    sides: tuple[Side, Side], of: tuple[Results, Results], metric: str = "asr", *, common: bool = False
-) -> Comparison:
-    """Compare two encoders whose outcomes are read already, each of its RUN; see `compare_encoders`."""
-    about = of[0].metrics[metric]
+def compare_sides(sides: tuple[Side, Side], metric: str = "asr", *, common: bool = False) -> Comparison:
+    """Compare two encoders whose cells are found already; see `compare_encoders`."""
+    about = sides[0].results.metrics[metric]
     shared = [name for name in sides[0].cells if name in sides[1].cells]
     if not shared:
         names = f"{sides[0].encoder} and {sides[1].encoder}"
         raise StoreError(f"{names} have no cell (task, strategy, attack) in common that is complete")
-    unlike = {name: differing(sides[0].cells[name][0], sides[1].cells[name][0]) for name in shared}
+    unlike = {name: differing(*(side.cells[name].runs[0].job for side in sides)) for name in shared}
     allowed = {"the number of examples"} if common else set()
     wrong = [f"{name}: {', '.join(what)}" for name, what in unlike.items() if set(what) - allowed]
     if wrong:
         raise StoreError(
             "these cells cannot be compared, because they differ in more than the encoder:\n" + "\n".join(wrong)
         )
-    flags = [Flags(results.plan, results.standing.records) for results in of]
-    found, notes, unpaired = [], [], []
-    left = _left(sides, shared)
-    if sides[0].run != sides[1].run:
-        notes += [_of_runs(sides), *_other_trainings(sides, of, shared)]
+    flags = [Flags(side.results.plan, side.results.standing.records) for side in sides]
+    notes, left = [], _left(sides, shared)
+    if sides[0].results.root != sides[1].results.root:
+        notes += [_of_runs(sides), *_other_trainings(sides, shared)]
     if about.of == "all attacks":
         notes.append(_all_attacks(shared, metric))
-        sides = (of_side(sides[0], shared), of_side(sides[1], shared))
-        shared = list(sides[0].cells)
-    if about.of == "victims":
-        sides = (_before_attacks(sides[0], shared), _before_attacks(sides[1], shared))
-        shared = list(sides[0].cells)
-    for name in shared:
-        samples = (sides[0].cells[name], sides[1].cells[name])
+        sides = (sides[0].all_attacks(shared), sides[1].all_attacks(shared))
+    elif about.of == "victims":
+        sides = (sides[0].before_attacks(shared), sides[1].before_attacks(shared))
+    found = []
+    for name in shared if about.of == "attacks" else sides[0].cells:
+        both = (sides[0].cells[name], sides[1].cells[name])
         try:
-            paired = pair(samples[0], samples[1], about, common=common)
+            found.append((name, both, pair(*both, about, common=common)))
         except StoreError as error:
             raise StoreError(f"{name}: {error}") from None
+    p_values = corrected([paired.difference.p for *_, paired in found])
+    cells = []
+    for (name, both, paired), p in zip(found, p_values, strict=True):
+        raised = [flags[k].told(_answerable(both[k], about)) or () for k in (0, 1)]
+        means = (both[0].pooled_as(metric).mean, both[1].pooled_as(metric).mean)
+        told = tuple(sorted({str(flag) for some in raised for flag in some}))
+        why = _alone(sides, paired.difference)
+        cells.append(ComparedCell(name, paired.difference, means, p, told, paired, both[0].runs[0].spec.task, why))
         notes += [f"{name}: {note}" for note in paired.notes]
-        raised = [flags[k].told(_answerable(samples[k], of[k], about)) for k in (0, 1)]
-        judged = compare(paired.sample, shares=about.share)
-        if not any(sample.outcomes for side in samples for sample in side):
-            judged = by_counts(_cell_of(samples[0]), _cell_of(samples[1]), metric)
-            unpaired.append(str(name))
-        found.append((name, samples, paired, judged, raised))
-    p_values = corrected([difference.p for *_, difference, _ in found])
-    cells = tuple(
-        ComparedCell(
-            name,
-            difference,
-            (_cell_of(samples[0]).pooled_as(metric).mean, _cell_of(samples[1]).pooled_as(metric).mean),
-            p,
-            tuple(sorted({str(flag) for some in raised for flag in some or ()})),
-            paired.fell_only,
-            None if difference.only_one is None else int(np.sum(paired.sample.one * paired.sample.other)),
-            samples[0][0].run.spec.task.columns,
-            samples[0][0].run.spec.task.labels,
-            _alone(sides, of, difference),
-        )
-        for (name, samples, paired, difference, raised), p in zip(found, p_values, strict=True)
-    )
-    if unpaired:
+    if unpaired := [str(name) for name, _, paired in found if not paired.paired]:
         notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts.")
-    return Comparison(sides[0].encoder, sides[1].encoder, about, cells, (*notes, *left))
+    return Comparison(sides[0].encoder, sides[1].encoder, about, tuple(cells), (*notes, *left))
 
 
-def _alone(sides: tuple[Side, Side], of: tuple[Results, Results], difference: Difference) -> str:
+def _alone(sides: tuple[Side, Side], difference: Difference) -> str:
     """Say why a comparison is about these weights. Encoders of one name in two RUNs are two."""
-    names = [side.encoder for side in sides]
-    if sides[0].run != sides[1].run and names[0] == names[1]:
-        names = [f"{name} ({rank})" for rank, name in enumerate(names, 1)]
+    names = _told_apart(sides[0].encoder, sides[1].encoder)
     trained = {
-        name: min(trainings(results.plan)[side.encoder], found)
-        for name, side, results, found in zip(names, sides, of, difference.trainings, strict=True)
-        if side.encoder in trainings(results.plan)
+        name: min(trainings(side.results.plan)[side.encoder], found)
+        for name, side, found in zip(names, sides, difference.trainings, strict=True)
+        if side.encoder in trainings(side.results.plan)
     }
     return alone(names[:1], names[1:], trained, difference.seeds)
 
 
-def _before_attacks(side: Side, shared: Sequence[CellName]) -> Side:
-    """Return a side with one cell for each victim: the attacks on it found the same classifications."""
-    cells: dict[CellName, tuple[AttackedSample, ...]] = {}
-    for name in shared:
-        cells.setdefault(name._replace(attack="none"), side.cells[name])
-    return replace(side, cells=cells)
+def _told_apart(one: str, other: str) -> list[str]:
+    """Return the names of two encoders, with a number where they are the same."""
+    return [f"{one} (1)", f"{other} (2)"] if one == other else [one, other]
 
 
-def _answerable(samples: Sequence[AttackedSample], results: Results, metric: Metric) -> list[Job]:
+def _answerable(cell: Cell, metric: Metric) -> list[Job]:
     """Return the jobs whose flags a comparison carries: for metrics of victims these, else the attacks on them."""
-    attacks = [job for sample in samples for job in sample.run.jobs]
-    victims = {job.needs.get("victim") for job in attacks}
-    return [job for job in results.plan.jobs if job.key in victims] if metric.of == "victims" else attacks
+    victims = {job.needs.get("victim") for job in cell.jobs}
+    return [job for job in cell.results.plan.jobs if job.key in victims] if metric.of == "victims" else cell.jobs
 
 
 def _left(sides: tuple[Side, Side], shared: Sequence[CellName]) -> list[str]:
-    """Name the cells that one side alone has. Sides of one name are told apart by their number."""
-    alike = sides[0].encoder == sides[1].encoder
-    names = [f"{side.encoder} ({rank})" if alike else side.encoder for rank, side in enumerate(sides, 1)]
+    """Name the cells that one side alone has."""
     alone = [[str(name) for name in side.cells if name not in shared] for side in sides]
+    names = _told_apart(sides[0].encoder, sides[1].encoder)
     return [f"only {name} has {', '.join(cells)}" for name, cells in zip(names, alone, strict=True) if cells]
 
 
 def _of_runs(sides: tuple[Side, Side]) -> str:
     """Say of which RUN either side is."""
+    roots = [str(side.results.root) for side in sides]
     if sides[0].encoder == sides[1].encoder:
-        return f"(1) {sides[0].run}, (2) {sides[1].run}."
-    return "; ".join(f"{side.encoder} is of {side.run}" for side in sides) + "."
+        return f"(1) {roots[0]}, (2) {roots[1]}."
+    return "; ".join(f"{side.encoder} is of {root}" for side, root in zip(sides, roots, strict=True)) + "."
 
 
-def _other_trainings(sides: tuple[Side, Side], of: tuple[Results, Results], shared: Sequence[CellName]) -> list[str]:
+def _other_trainings(sides: tuple[Side, Side], shared: Sequence[CellName]) -> list[str]:
     """Say where victims of the same name were fine-tuned with other settings, which the comparison then is about."""
-    settings = [{job.key: job.tuning for job in results.plan.jobs} for results in of]
+    settings = [{job.key: job.tuning for job in side.results.plan.jobs} for side in sides]
     unlike = []
     for name in shared:
-        specs = [settings[k].get(sides[k].cells[name][0].run.job.needs.get("victim", "")) for k in (0, 1)]
+        victims = [side.cells[name].runs[0].job.needs.get("victim", "") for side in sides]
+        specs = [known.get(victim) for known, victim in zip(settings, victims, strict=True)]
         tuned = [spec.training for spec in specs if spec is not None]
         if len(tuned) == 2 and tuned[0] != tuned[1]:
             unlike.append(f"{name.task}/{name.finetune}")
@@ -203,21 +476,14 @@ def _all_attacks(shared: Sequence[CellName], metric: str) -> str:
         attacks.setdefault((name.task, name.finetune), []).append(name.attack)
     if all(len(some) == 1 for some in attacks.values()):
         raise StoreError(f"{metric} needs two or more attacks that both have; they have {shared[0].attack} alone")
-    return said(attacks.values())
-
-
-def _cell_of(samples: Sequence[AttackedSample]) -> Cell:
-    """Return the samples of one cell as a cell."""
-    return replace(samples[0].cell, runs=tuple(sample.run for sample in samples))
+    return note_on_all(attacks.values())
 
 
 def table(found: Comparison) -> Table:
     """Lay out a comparison: a row for each cell, with the difference and what this n could have shown."""
     about = found.metric.about
     several = len({cell.name.finetune for cell in found.cells}) > 1
-    one, other = found.one, found.other
-    if one == other:
-        one, other = f"{one} (1)", f"{other} (2)"
+    one, other = _told_apart(found.one, found.other)
     rows: list[tuple[Entry, ...]] = []
     groups = []
     for cell in found.cells:
@@ -255,7 +521,7 @@ def _row(cell: ComparedCell, metric: Metric, several: bool) -> tuple[Entry, ...]
         number(d.value, n=d.n, low=d.low, high=d.high),
         *((d.only_one, d.only_other) if metric.falls else ()),
         p_value(cell.p),
-        cell.verdict + (f" ({', '.join(cell.flags)})" if cell.flags else ""),
+        cell.told,
         number(d.smallest),
     )
 

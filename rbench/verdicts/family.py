@@ -17,11 +17,22 @@ of which family its p is. A gate (`score.gate`) asks whether anything in a check
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from rbench.score.paired import holm
+from rbench.score.paired import Difference, holm
 
 ALPHA = 0.05
 """A verdict needs a corrected p below this."""
+
+
+Way = Literal["lower", "higher", "undecided"]
+
+
+def way(found: Difference | None, p: float | None, bound: float = 0.0) -> Way:
+    """Say on which side of a bound a difference lies, if its corrected p decides that."""
+    if found is None or found.value is None or p is None or p >= ALPHA or found.value == bound:
+        return "undecided"
+    return "lower" if found.value < bound else "higher"
 
 
 def corrected(values: Sequence[float | None], comparisons: int = 0) -> list[float | None]:

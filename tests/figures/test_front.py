@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.axes import Axes
 
 from rbench.errors import StoreError
-from rbench.figures.front import Options, draw
+from rbench.figures.front import Options, draw, front
 from rbench.storage.runs import Store
 from rbench.tables import Results, build
 from tests.tables.conftest import make_run as make_run
@@ -92,3 +94,18 @@ def test_an_encoder_without_one_of_the_numbers_is_named(make_run: Callable[..., 
     figure = draw(Options(task="mr"), results)
     assert all("bert_b" not in marks(axes) for axes in figure.axes)
     assert "Without one of the two numbers: bert_b." in " ".join(figure.get_supxlabel().split())
+
+
+WHOLE = st.integers(0, 6).map(float)
+
+
+@given(st.lists(st.tuples(WHOLE, WHOLE), max_size=12))
+def test_the_front_is_what_nothing_dominates(points: list[tuple[float, float]]) -> None:
+    found = front(points)
+    for i, (x, y) in enumerate(points):
+        better = [p for p in points if p[0] >= x and p[1] >= y and (p[0] > x or p[1] > y)]
+        assert (i in found) is (not better)
+    assert len(found) == len(set(found)) and bool(found) is bool(points)
+    across = [points[i][0] for i in found]
+    assert across == sorted(across)
+    assert [points[i][1] for i in found] == sorted((points[i][1] for i in found), reverse=True)

@@ -18,7 +18,7 @@ from rbench.errors import SuiteError
 from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
-from rbench.report.heat import heat
+from rbench.report.numbers import heat
 from rbench.spec import Outcome
 from rbench.storage.runs import Store
 from rbench.tables import Results, build

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pybtex.database import parse_string
 
-from rbench.report.bibtex import RESOURCES, TEXTATTACK, bibtex
+from rbench.report.provenance import RESOURCES, TEXTATTACK, bibtex
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rbench import api
 from rbench.errors import StoreError
+from rbench.report.collect import Svg, embedded
 from rbench.report.data import Fact
-from rbench.report.drawings import Svg, embedded
 from tests.report.conftest import SCRIPT, write_run
 
 IMAGE = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'

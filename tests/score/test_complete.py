@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rbench.score.complete import lacking
+from rbench.score.attack import lacking
 from rbench.spec import Digest, Record
 from tests.score.test_attack import outcome, record
 

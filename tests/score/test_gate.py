@@ -15,9 +15,19 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import StratifiedTable
 from statsmodels.stats.multitest import multipletests
 
-from rbench.score.gate import GateRow, GateSample, judge, needed
-from rbench.score.retraining import Pool, Spread, against_mean
-from rbench.score.rises import Rise, over_mean, over_one, sign_flip
+from rbench.score.gate import (
+    GateRow,
+    GateSample,
+    Pool,
+    Rise,
+    Spread,
+    against_mean,
+    judge,
+    needed,
+    over_mean,
+    over_one,
+    sign_flip,
+)
 
 Values = NDArray[np.float64]
 

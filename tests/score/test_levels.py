@@ -14,9 +14,8 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from rbench.score.combined import Part, combine
-from rbench.score.levels import Spread, inverted, joined
+from rbench.score.levels import POWER, Spread, inverted, joined
 from rbench.score.paired import Difference, PairedSample, compare, newcombe, smallest_share, spread_of
-from rbench.score.power import POWER
 from rbench.score.statistics import share_interval, wilson
 
 Values = NDArray[np.float64]
@@ -207,14 +206,14 @@ def test_rates_near_0_are_covered_where_seeds_vary() -> None:
 
 def test_the_power_of_means_is_the_noncentral_ts() -> None:
     for spread in (Spread(0.01, 12), Spread(0.0, 0, 0.01, 12)):
-        found = spread.smallest(0.95) / 0.1
+        found = spread.smallest() / 0.1
         assert stats.nct.sf(stats.t.ppf(0.975, 12), 12, found) == pytest.approx(POWER, abs=0.003)
 
 
 def test_the_power_of_two_levels_is_that_of_draws() -> None:
     """Simulated: a text's part that is known, and four draws' part that is estimated anew each time."""
     spread, rng = Spread(0.002, 1e6, 0.004, 3, 0.001), np.random.default_rng(0)
-    found = spread.smallest(0.95)
+    found = spread.smallest()
     differing = spread.draws - spread.noise
     draws = spread.draws * rng.chisquare(3, 20_000) / 3
     reach = np.sqrt(spread._replace(draws=draws).squared_reach(0.95))  # type: ignore[arg-type]
@@ -224,11 +223,11 @@ def test_the_power_of_two_levels_is_that_of_draws() -> None:
 
 def test_the_power_of_shares_is_in_whole_texts_and_no_more_than_texts_alone_give() -> None:
     spread = Spread(0.3 / 40, 39, 0.001, 2, 0.0005)
-    found = smallest_share(spread, (0.3, 0.15, 0.15), 40, 0.95)
-    alone = smallest_share(Spread(0.3 / 40, 39), (0.3, 0.15, 0.15), 40, 0.95)
+    found = smallest_share(spread, (0.3, 0.15, 0.15), 40)
+    alone = smallest_share(Spread(0.3 / 40, 39), (0.3, 0.15, 0.15), 40)
     assert found is not None and alone is not None
     assert found * 40 == pytest.approx(round(found * 40)) and found >= alone
-    assert smallest_share(Spread(0.0, 39, 0.2, 1, 0.0), (0.3, 0.15, 0.15), 40, 0.95) is None
+    assert smallest_share(Spread(0.0, 39, 0.2, 1, 0.0), (0.3, 0.15, 0.15), 40) is None
 
 
 def test_what_could_show_is_computed_when_it_is_asked_for() -> None:

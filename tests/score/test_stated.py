@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy import stats
 
-from rbench.score.stated import Term, combine_stated
+from rbench.score.paired import Term, combine_stated
 
 Z = stats.norm.ppf(0.975)
 

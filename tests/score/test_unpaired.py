@@ -8,7 +8,7 @@ from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 from rbench.score import Sample, Tally
-from rbench.score.unpaired import average_differences, compare_means, compare_pooled, compare_shares
+from rbench.score.paired import average_differences, compare_means, compare_pooled, compare_shares
 
 
 def test_shares_have_the_published_limits() -> None:

@@ -19,8 +19,8 @@ from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY, any_attack
 from rbench.tables.levels import Observed, limits
 from rbench.verdicts.cells import Cells, Stated
+from rbench.verdicts.claims import Bound, estimate
 from rbench.verdicts.fail_if import judge, parse
-from rbench.verdicts.judge import Bound, estimate
 from tests.tables.conftest import make_outcomes, make_plan, make_record, make_suite
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"

@@ -26,9 +26,7 @@ from rbench.storage.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.formats import render
 from rbench.tables.table import Table
-from rbench.verdicts.beside import Comparison, Ours, Pair, _agrees, compare
-from rbench.verdicts.beside_table import table
-from rbench.verdicts.systems import partners
+from rbench.verdicts.beside import Comparison, Ours, Pair, _agrees, compare, partners, table
 from tests.tables.conftest import make_run as make_run
 from tests.tables.conftest import make_suite
 

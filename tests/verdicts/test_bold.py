@@ -16,7 +16,7 @@ from rbench.storage.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.formats import render
 from rbench.tables.table import Number, Table
-from rbench.verdicts import claims_table
+from rbench.verdicts import claims
 from rbench.verdicts.bold import marked
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.claims import judge_claims
@@ -252,4 +252,4 @@ def test_bold_compare_and_a_claim_have_the_same_p_before_correction(tmp_path: Pa
     assert found.judged[0].p == cell.p == pytest.approx(mcnemar(0, 7))
     assert (found.verdict, cell.verdict, bold(marked(build(results), results))) == ("supported", "lower", ["a"])
     assert any("Holm over the only comparison of this command" in note for note in table(compared).notes)
-    assert any("1 claim with 1 comparison" in note for note in claims_table.table([found]).notes)
+    assert any("1 claim with 1 comparison" in note for note in claims.table([found]).notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,12 @@ from rbench.score.paired import holm
 from rbench.spec import Health, Job, Raised
 from rbench.storage.runs import Store
 from rbench.tables import Results, attack_table
-from rbench.verdicts.claims import JudgedClaim
-from rbench.verdicts.claims_table import lines, table
+from rbench.verdicts.claims import JudgedClaim, lines, table
 from tests.tables.conftest import make_outcomes, make_suite
 
 MakeRun = Callable[..., Store]
 ONE_SEED = {"seeds": (0,)}
+REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 
 
 def judged(store: Store, **keys: Any) -> JudgedClaim:
@@ -318,6 +319,29 @@ def test_a_flagged_cell_decides_nothing_unless_it_is_a_control(make_run: MakeRun
     )
     clean = judged(store, metric="clean", lower="minilm", than="bert_b", where={"attack": "pwws"})
     assert clean.judged[0].why == ""  # the accuracy before an attack does not depend on its health
+
+
+@pytest.mark.parametrize(
+    ("flag", "stage", "attacks_told_apart"), [("saturated", "pretrain", True), ("near chance", "finetune", False)]
+)
+def test_a_flag_of_training_concerns_both_of_two_attacks_on_one_encoder_alike(
+    tmp_path: Path, flag: Any, stage: str, attacks_told_apart: bool
+) -> None:
+    """It says what the encoder is, and not what attacks do to it. A victim that guesses says nothing of attacks."""
+    store = Store(shutil.copytree(REFERENCE / "adcl-gated-ag", tmp_path / "run"))
+    (job,) = [job for job in jobs(store) if job.stage == stage and job.parts[0] == "adcl-minilm-gated"]
+    record = store.record(job)
+    assert record is not None
+    store.write_record(record.model_copy(update={"health": Health(flags=(Raised(flag=flag, because="so"),))}))
+    pwws, textfooler = (f"{name}[max_words=12]" for name in ("pwws", "textfooler"))
+    attacks = judged(
+        store,
+        lower={"encoder": "adcl-minilm-gated", "attack": pwws},
+        than={"encoder": "adcl-minilm-gated", "attack": textfooler},
+    )
+    encoders = judged(store, lower="adcl-minilm-gated", than="minilm", where={"attack": pwws})
+    assert (f"flagged {flag}" not in attacks.judged[0].why) is attacks_told_apart
+    assert f"is flagged {flag}" in encoders.judged[0].why
 
 
 def test_one_contradiction_contradicts_a_claim(make_run: MakeRun) -> None:

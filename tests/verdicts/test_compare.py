@@ -17,9 +17,7 @@ from rbench.score.paired import holm
 from rbench.spec import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outcome, Raised, Training
 from rbench.storage.runs import Store
 from rbench.tables.formats import render
-from rbench.verdicts import pairing
-from rbench.verdicts.compare import ComparedCell, Comparison, table
-from rbench.verdicts.pairing import CellName
+from rbench.verdicts.compare import CellName, ComparedCell, Comparison, table, unmatched
 from tests.tables.conftest import make_outcomes, make_suite
 
 MakeRun = Callable[..., Store]
@@ -387,7 +385,7 @@ def test_trainings_without_a_partner_are_those_beyond_as_many_as_both_have(
     """A single training is paired with each of the other's."""
 
     def samples(n: int) -> Any:
-        return [SimpleNamespace(run=SimpleNamespace(train_seed=i, job=SimpleNamespace(seed=0))) for i in range(n)]
+        return [SimpleNamespace(seed=0, training=i) for i in range(n)]
 
-    found = pairing._unmatched(samples(mine), samples(theirs))
+    found = unmatched(samples(mine), samples(theirs))
     assert [note.removesuffix(" and are left out") for note in found] == said

@@ -10,7 +10,7 @@ import pytest
 from rbench.score.combined import Difference
 from rbench.spec.claimed import CellOf, Group
 from rbench.verdicts.cells import Observed
-from rbench.verdicts.judge import Bound, _by_examples, _parts
+from rbench.verdicts.claims import Bound, _by_examples, _parts
 
 N = 100
 

@@ -13,8 +13,7 @@ from rbench.spec.claimed import CellOf
 from rbench.spec.claims import Claim
 from rbench.spec.printed import PrintedTable
 from rbench.tables.formats import render
-from rbench.verdicts.printed import Judged, judge, numbers
-from rbench.verdicts.printed_table import by, kind, sentences, table
+from rbench.verdicts.printed import Judged, by, judge, kind, numbers, sentences, table
 
 
 def row(encoder: str, *cells: str, **more: Any) -> dict[str, Any]:

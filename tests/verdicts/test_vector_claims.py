@@ -17,7 +17,7 @@ from rbench.spec.claimed import WAYS, CellOf, Comparison, Group, measured_cells
 from rbench.tables import Table
 from rbench.tables.vector_values import vector_values
 from rbench.verdicts.cells import Cells, Stated
-from rbench.verdicts.judge import Bound, judge
+from rbench.verdicts.claims import Bound, judge
 from tests.measures.conftest import results
 
 ONE = [True] * 70 + [False] * 30

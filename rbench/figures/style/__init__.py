@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
-from rbench.spec import Meaning
+from rbench.spec import Meaning, Score
+from rbench.tables.table import Number
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -77,6 +78,13 @@ Interval = tuple[float, float] | None
 """Lower and upper end of an interval, as values on the axis (not as distances); None where there is none."""
 
 
+def on_axis(one: Number | Score, percent: bool) -> tuple[float, Interval]:
+    """Return a value and its interval as an axis shows them, shares in percent."""
+    scale = 100 if percent else 1
+    interval = None if one.low is None or one.high is None else (scale * one.low, scale * one.high)
+    return scale * (one.value or 0.0), interval
+
+
 @contextlib.contextmanager
 def applied() -> Iterator[None]:
     """Use SETTINGS for what is drawn or saved inside. The settings of the caller come back afterwards."""
@@ -110,23 +118,22 @@ def new(width: float = COLUMN, height: float | None = None) -> Figure:
 
 
 def panels(
-    titles: Sequence[str], *, columns: int = 2, height: float = 2.2, share_x: bool = False, share_y: bool = False
+    titles: Sequence[str], *, columns: int = 2, height: float = 2.2, share_y: bool = False
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with a panel for each title, and its panels in the same order.
 
-    One panel is as wide as a column; several fill the page's width. A single empty title is not shown.
+    One panel is as wide as a column; several fill the page's width. An empty title is not shown.
 
     Args:
         titles: the panels' titles, in order of rows.
         columns: the largest number of panels side by side.
         height: the height of a panel, in inches.
-        share_x: whether all panels have the same x axis.
         share_y: whether all panels have the same y axis.
     """
     wide = min(columns, len(titles))
     rows = math.ceil(len(titles) / wide)
     figure = new(COLUMN if wide == 1 else PAGE, rows * height)
-    made = figure.subplots(rows, wide, sharex=share_x, sharey=share_y, squeeze=False).ravel().tolist()
+    made = figure.subplots(rows, wide, sharey=share_y, squeeze=False).ravel().tolist()
     for axes in made[len(titles) :]:
         axes.remove()
     for axes, title in zip(made, titles, strict=False):
@@ -154,6 +161,13 @@ def points(
     own: dict[str, Any] = {**look(index), **({} if joined else {"linestyle": "none"}), **more}
     bars = {"xerr": _distances(x, x_intervals), "yerr": _distances(y, y_intervals)}
     return axes.errorbar(x, y, **bars, **own, elinewidth=0.7, label=label)  # type: ignore[arg-type]
+
+
+def point(axes: Axes, across: Number, up: Number, *, index: int, label: str) -> Artist:
+    """Draw a point of the series `index` at two numbers of a table, and return what the legend shows."""
+    (x, wide), (y, high) = (on_axis(one, one.percent) for one in (across, up))
+    drawn: Artist = points(axes, [x], [y], index=index, label=label, x_intervals=[wide], y_intervals=[high])[0]
+    return drawn
 
 
 def band(

@@ -1,0 +1,212 @@
+"""Reads the numbers of a page: the heat table, budget curves, series of trainings, and comparisons of encoders.
+
+They are those that `rbench table`, the figures `budget` and `curves`, and `rbench compare` show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Literal, cast
+
+from rbench.errors import StoreError
+from rbench.figures.curves import Options, grouped_series, stored_trainings
+from rbench.load.metrics import HEADLINE
+from rbench.report.data import BudgetCurve, CurvePoint, HeatCell, HeatMetric, Key, Pair, PairCell, Quality, SeriesLine
+from rbench.score.budget import START, Curve
+from rbench.score.paired import Difference
+from rbench.tables import Results, Table, attack_table, build
+from rbench.tables.about import of_table
+from rbench.tables.aggregate import grid
+from rbench.tables.budgets import panels
+from rbench.tables.formats import number
+from rbench.tables.layouts import every
+from rbench.tables.table import Number, p_value
+from rbench.verdicts.bold import marked
+from rbench.verdicts.compare import ComparedCell, Comparison, Side, compare_sides
+
+
+def heat(results: Results) -> Iterator[HeatMetric]:
+    """Yield the table of each metric that the RUN has, the headline first. Raises StoreError where it has no attacks.
+
+    What depends on the machine is left to `rbench table`.
+    """
+    for metric in sorted(every(results.metrics), key=lambda one: one.name != HEADLINE):
+        try:
+            table = marked(attack_table(results, metric.name), results)
+        except StoreError:
+            if metric.name == HEADLINE:
+                raise
+            continue  # of tasks with an oracle, and there is none
+        meaning = metric.about
+        yield HeatMetric(
+            name=metric.name,
+            title=meaning.title,
+            definition=meaning.definition,
+            percent=meaning.percent,
+            best=meaning.best,
+            bold=f"the best of a column{table.bold}" if table.bold else "nothing, since no column shows a difference",
+            of=of_table(table, results.plan),
+            cells=tuple(_cells(table, metric.name)),
+        )
+
+
+def _cells(table: Table, metric: str) -> Iterator[HeatCell]:
+    """Yield the cells of a table, then its averages. A cell that is not done is left out."""
+    entries = dict(_entries(table, metric))
+    for cell in table.cells:
+        key: Key = (cell["attack"], cell["encoder"], cell["finetune"], cell["task"])
+        entry = entries.pop(key, None)
+        if entry is not None:
+            told = cell["flags"]
+            yield HeatCell(
+                key=key,
+                value=cell["value"],
+                shown=number(entry),
+                interval=entry.span,
+                n=cell["n"],
+                best=entry.best,
+                skipped=cell["skipped"],
+                errored=cell["errored"],
+                seeds=cell["seeds"],
+                flags=None if told is None else tuple(told),
+            )
+    for key, entry in entries.items():
+        yield HeatCell(key=key, value=entry.value, shown=number(entry), interval=entry.span, best=entry.best)
+
+
+def _entries(table: Table, metric: str) -> Iterator[tuple[Key, Number]]:
+    """Yield the entries of a table in the layout paper, by the cells that they show. An average has no task."""
+    for contest in table.contests:
+        if contest.metric != metric:
+            continue
+        average = table.header[contest.column] == "Avg."
+        for row, keys in contest.entries:
+            entry = table.rows[row][contest.column]
+            if isinstance(entry, Number) and keys:
+                attack, encoder, finetune, task = keys[0]
+                yield (attack, encoder, finetune, "" if average else task), entry
+
+
+def quality(results: Results) -> Iterator[Quality]:
+    """Yield the last column of the table `sts`, the average or the only task, of each encoder that has one."""
+    table = build(results, "sts")
+    at = table.header.index("Encoder")
+    for row in table.rows:
+        entry = row[-1]
+        if isinstance(entry, Number) and entry.value is not None:
+            yield Quality(encoder=cast(str, row[at]), value=entry.value, shown=number(entry))
+
+
+MOST_STEPS = 80
+"""The most steps of a curve. More could not be told apart on a screen."""
+_BYS: tuple[Literal["queries", "words"], ...] = ("queries", "words")
+
+
+def budgets(results: Results) -> Iterator[BudgetCurve]:
+    """Yield the curve of each cell, by queries and by words. Raises StoreError where outcomes are missing."""
+    of = grid(results)
+    for by in _BYS:
+        for panel in panels(results, of, by):
+            for cell, curve in panel.curves:
+                if curve.n and not of.flags.hiding(cell.jobs):
+                    yield BudgetCurve(by=by, key=cell.key, n=curve.n, points=tuple(_points(curve, panel.top)))
+
+
+def _points(curve: Curve, top: float) -> Iterator[CurvePoint]:
+    """Yield the curve at its start, at its steps or evenly chosen ones of them, and at the end of its panel."""
+    steps = [step for step in curve.steps if START[curve.by] < step < top]
+    if len(steps) > MOST_STEPS:
+        steps = [steps[round(i * (len(steps) - 1) / (MOST_STEPS - 1))] for i in range(MOST_STEPS)]
+    for x in (START[curve.by], *steps, top):
+        score = curve.at(x)
+        yield CurvePoint(x=x, y=score.value, low=score.low, high=score.high)
+
+
+def series(results: Results) -> Iterator[SeriesLine]:
+    """Yield what trainings measured. Raises StoreError where the RUN trained no encoder, or no record has a series."""
+    found = stored_trainings(Options(), results)
+    grouped = grouped_series(Options(), list(dict.fromkeys(name for training in found for name in training.names)))
+    for training in found:
+        for group, names in grouped.items():
+            for name in names:
+                steps, values = training.curve(name)
+                if steps:
+                    yield SeriesLine(
+                        training=training.title, group=group, name=name, steps=tuple(steps), values=tuple(values)
+                    )
+
+
+MOST_PAIRS = 66
+"""The most pairs: those of 12 encoders. Others are left to `rbench compare`."""
+
+
+def pairs(results: Results) -> Iterator[Pair]:
+    """Yield the comparison of each two encoders, or why they cannot be compared.
+
+    Outcomes of an encoder are read once. Raises StoreError where the RUN has no attacks.
+    """
+    encoders = grid(results).encoders
+    sides: dict[str, Side | str] = {}
+    for one, other in list(combinations(encoders, 2))[:MOST_PAIRS]:
+        found = [
+            sides[name] if name in sides else sides.setdefault(name, _side(results, name)) for name in (one, other)
+        ]
+        wrong = [side for side in found if isinstance(side, str)]
+        if wrong:
+            yield Pair(one=one, other=other, missing=" ".join(wrong))
+            continue
+        try:
+            yield _pair(compare_sides((found[0], found[1])))  # type: ignore[arg-type]
+        except StoreError as error:
+            yield Pair(one=one, other=other, missing=str(error))
+
+
+def _side(results: Results, encoder: str) -> Side | str:
+    try:
+        return Side.of(results, encoder)
+    except StoreError as error:
+        return str(error)
+
+
+def _pair(found: Comparison) -> Pair:
+    return Pair(one=found.one, other=found.other, cells=tuple(map(_cell, found.cells)), notes=found.notes)
+
+
+def _cell(cell: ComparedCell) -> PairCell:
+    d = cell.difference
+    return PairCell(
+        task=cell.name.task,
+        finetune=cell.name.finetune,
+        attack=cell.name.attack,
+        n=d.n,
+        fourfold=_fourfold(cell.difference, cell.pairing.both),
+        one=_shown(cell.unpaired[0]),
+        other=_shown(cell.unpaired[1]),
+        difference=_shown(d.value),
+        interval=Number(d.value, True, low=d.low, high=d.high).span,
+        p=p_value(cell.p),
+        test=_test(d, paired=cell.pairing.both is not None),
+        verdict=cell.told,
+        smallest=_shown(d.smallest),
+    )
+
+
+def _fourfold(d: Difference, both: int | None) -> tuple[int, int, int, int] | None:
+    if both is None or d.only_one is None or d.only_other is None:
+        return None
+    return both, d.only_one, d.only_other, d.n - both - d.only_one - d.only_other
+
+
+def _test(d: Difference, *, paired: bool) -> str:
+    """Name the test that `score.paired` takes."""
+    if not paired:
+        return "unpaired, by counts"
+    if (*d.trainings, d.seeds) == (1, 1, 1) or not (d.only_one or d.only_other):
+        return "exact McNemar"
+    return "Student's t over seeds" if max(d.trainings) == 1 else "Welch's t over trainings"
+
+
+def _shown(value: float | None) -> str:
+    """Format a share or a difference of shares as `rbench compare` prints it."""
+    return "" if value is None else Number(value, True).shown(value)
