@@ -53,7 +53,8 @@ from rbench.load.search_path import search_path
 from rbench.resources import Resources
 from rbench.score.statistics import wilson
 from rbench.spec import EncoderSpec, ResourceChoice
-from rbench.train import batches, pace, pretrain
+from rbench.train import batches, pace
+from rbench.train.loop import pretrain
 from rbench.train.moco import Held, MoCo, MoCoObjective, equation_1
 from rbench.train.objectives import adcl
 

@@ -55,7 +55,7 @@ from rbench.substitution.batched import Geometry, SearchCallbacks, Swapped, Targ
 from rbench.substitution.candidates import MaskedWords
 from rbench.substitution.segmentation import spans_of
 from rbench.system.capacity import cores
-from rbench.train import pretrain
+from rbench.train.loop import pretrain
 
 MIN_COSINE = 0.5
 DIM, KEYS = 128, 4096

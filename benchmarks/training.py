@@ -2,7 +2,7 @@
 
     python benchmarks/training.py --steps 20
 
-Each objective trains with its own options through `rbench.train.pretrain`, in a process of its own, --rounds times in
+Each objective trains with its own options through `train.loop.pretrain`, in a process of its own, --rounds times in
 turn, on sentences of the embedded world and a base with random weights (or --base FOLDER): speed does not depend on
 what a network has learned.
 
@@ -41,7 +41,8 @@ from rbench import mini
 from rbench.mini import tokenizer
 from rbench.spec import EncoderSpec, TrainSpec
 from rbench.system.capacity import cores
-from rbench.train import objectives, pretrain
+from rbench.train import objectives
+from rbench.train.loop import pretrain
 
 OBJECTIVES = ("simcse", "consert", "atcl", "uscal", "vadvcse", "robustembed", "robustsentembed")
 WARM = 3

@@ -33,7 +33,6 @@ from rbench.system.capacity import cores, limit_threads
 from rbench.system.members import Member, identity_of
 from rbench.tables import Results
 from rbench.tables.flags import Flags
-from rbench.train import reports
 from rbench.victims.asked import open_answers
 from rbench.victims.scores import AnswerError
 
@@ -111,7 +110,10 @@ def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator
         if not store.texts:
             texts.check(todo)
         check_attacks(todo)
-        reports.check(options.report_to)
+        if options.report_to:
+            from rbench.train.loop import check_trackers
+
+            check_trackers(options.report_to)
         for note in (*prepared.notes, *_notes(prepared, jobs, store, found)):
             progress.note(note)
         yield Joined(prepared, store, team, cache, jobs, todo)

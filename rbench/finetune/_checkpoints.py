@@ -65,24 +65,20 @@ class Checkpoints(transformers.TrainerCallback, ExportableState):  # type: ignor
 
         Checkpoints from which nothing can go on are removed: incomplete ones, and those of other trainings.
         """
-        found = self._last() if self._of is not None else None
-        last, kept = (None, []) if found is None else found
+        last, kept = None, list[Path]()
+        good = list(checkpoints.good(self._folder)) if self._of is not None else []
+        for path in good:  # the newest first
+            state = json.loads((path / checkpoints.STATE).read_text(encoding="utf-8"))
+            best = self._folder / f"checkpoint-{state.get('best_global_step')}"
+            needed = [path, best] if self._best and state.get("best_global_step") else [path]
+            if all((path / name).is_file() for name in _NEEDED) and set(needed) <= set(good) and self._restore(state):
+                last, kept = path, needed
+                break
         for path in self._folder.glob("checkpoint-*"):
             if path not in kept:
                 shutil.rmtree(path)
         self._resumed = last is not None
         return last
-
-    def _last(self) -> tuple[Path, list[Path]] | None:
-        """Return the newest checkpoint that is complete, and all that are needed with it."""
-        good = list(checkpoints.good(self._folder))
-        for path in good:
-            state = json.loads((path / checkpoints.STATE).read_text(encoding="utf-8"))
-            best = self._folder / f"checkpoint-{state.get('best_global_step')}"
-            needed = [path, best] if self._best and state.get("best_global_step") else [path]
-            if all((path / name).is_file() for name in _NEEDED) and set(needed) <= set(good) and self._restore(state):
-                return path, needed
-        return None
 
     def _restore(self, state: Mapping[str, Any]) -> bool:
         """Set accuracies and tally to those of a checkpoint's state; return False if it is of another training."""

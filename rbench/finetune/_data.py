@@ -1,15 +1,17 @@
-"""A task's examples as inputs of a model: shared by all strategies."""
+"""A task's examples as inputs of a model, and gold scores of similarity: shared by all strategies."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rbench.errors import JobError
 
 if TYPE_CHECKING:
-    from rbench.spec import Training
+    from rbench.spec import TaskSpec
     from rbench.tasks import Example, TaskData
 
 VERSION = 1
@@ -24,26 +26,20 @@ def sample_split(data: TaskData, split: str, limit: int | None, seed: int) -> li
     return [examples[i] for i in np.sort(chosen)]
 
 
-def training_sample(data: TaskData, training: Training, seed: int) -> list[Example]:
-    """The training examples to fine-tune on: all, or a seeded sample of the size that `training` sets, in order."""
-    return sample_split(data, "train", training.train_rows(len(data.split("train"))), seed)
-
-
-def encode_split(
-    data: TaskData, split: str, tokenizer: Any, max_length: int, *, limit: int | None, seed: int
-) -> list[dict[str, Any]]:
-    """The tokenizer's output for each example of the split (see `sample_split`), with its label id as `labels`.
+def encode(examples: Sequence[Example], tokenizer: Any, max_length: int) -> list[dict[str, Any]]:
+    """The tokenizer's output for each example, with its label id as `labels`.
 
     Pairs are encoded as pairs. Inputs are cut to `max_length` pieces and not padded.
     Raises JobError for an example without a label.
     """
-    examples = sample_split(data, split, limit, seed)
-    columns = [[example.texts[i] for example in examples] for i in range(len(data.spec.columns))]
-    encoded = tokenizer(*columns, truncation=True, max_length=max_length)
-    return [
-        {key: values[row] for key, values in encoded.items()} | {"labels": gold(examples[row])}
-        for row in range(len(examples))
-    ]
+    texts = zip(*(example.texts for example in examples), strict=True)
+    encoded = tokenizer(*map(list, texts), truncation=True, max_length=max_length)
+    return rows_of({**encoded, "labels": [gold(example) for example in examples]})
+
+
+def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Turn columns into rows."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def gold(example: Example) -> int:
@@ -58,3 +54,41 @@ def collator(tokenizer: Any) -> Any:
     import transformers
 
     return transformers.DataCollatorWithPadding(tokenizer)
+
+
+# ---------------------------------------------------------------------------------------------------- similarity
+
+
+def scale_of(task: TaskSpec) -> tuple[float, float]:
+    """The task's scale. Raises JobError where its file states none."""
+    if task.scale is None:
+        raise JobError(
+            f"task {task.name} has no scale, so no scorer can be made: write `scale: [lowest, highest]` into its file"
+        )
+    return task.scale
+
+
+def gold_scores(examples: Sequence[Example], task: TaskSpec) -> NDArray[np.float64]:
+    """The gold scores of examples, (n,). Raises JobError for one that is missing or outside the scale."""
+    low, high = scale_of(task)
+    for example in examples:
+        if example.label is None or not low <= example.label <= high:
+            raise JobError(
+                f"task {task.name}, example {example.id}: its gold score is {example.label}, and the scale is "
+                f"{low:g} to {high:g}"
+            )
+    return np.array([example.label for example in examples], dtype=np.float64)
+
+
+def validation_scores(scores: NDArray[np.float64], gold: NDArray[np.float64]) -> dict[str, float]:
+    """What a victim's scores of the validation pairs are worth.
+
+    Returns:
+        `validation_spearman`: rank correlation with the gold scores, in -1..1; 0 where all scores are equal.
+        `validation_error`: mean absolute error, in units of the scale.
+    """
+    from scipy.stats import spearmanr
+
+    defined = len(scores) > 1 and np.ptp(scores) > 0 and np.ptp(gold) > 0
+    spearman = float(spearmanr(scores, gold).statistic) if defined else 0.0
+    return {"validation_spearman": spearman, "validation_error": float(np.abs(scores - gold).mean())}

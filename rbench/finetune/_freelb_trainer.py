@@ -63,17 +63,17 @@ class FreeLBTrainer(transformers.Trainer):  # type: ignore[misc]
         rest = {name: value for name, value in inputs.items() if name != "input_ids"}
         embed = self.model.get_input_embeddings()
         delta = first(embed(ids).detach(), mask, self.options)
-        generators = _generators()
         losses: list[Tensor] = []
-        for step in range(self.options.adv_steps):
+        last, gpus = self.options.adv_steps - 1, range(torch.cuda.device_count())
+        for step in range(last + 1):
             if step:
-                _restore_generators(generators)  # the same dropout masks
                 assert delta.grad is not None
                 delta = uphill(delta.detach(), delta.grad, mask, self.options)
             delta.requires_grad_()
             # The embeddings are looked up anew: each reading needs a graph of its own.
             embeddings = {"inputs_embeds": embed(ids) + delta}
-            losses.append(super().training_step(model, rest | embeddings, num_items_in_batch))
+            with torch.random.fork_rng(gpus, enabled=step < last):  # all readings have the same dropout masks
+                losses.append(super().training_step(model, rest | embeddings, num_items_in_batch))
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 parameter.grad /= len(losses)
@@ -117,15 +117,3 @@ def _norm(x: Tensor, options: FreeLBOptions) -> Tensor:
     order = 2 if options.norm_type == "l2" else math.inf
     norms: Tensor = torch.linalg.vector_norm(x.flatten(1), order, dim=1).view(-1, 1, 1)
     return norms
-
-
-def _generators() -> tuple[Tensor, list[Tensor]]:
-    """The state of torch's generators, from which dropout draws."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-
-
-def _restore_generators(state: tuple[Tensor, list[Tensor]]) -> None:
-    """Restore what `_generators` returned."""
-    torch.set_rng_state(state[0])
-    if state[1]:
-        torch.cuda.set_rng_state_all(state[1])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,9 +16,9 @@ from torch import nn
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import JobError
+from rbench.finetune import FinetuneContext, Finetuned, Progress
 from rbench.finetune._checkpoints import Checkpoints, fingerprint
-from rbench.finetune._context import FinetuneContext, Finetuned, Progress
-from rbench.finetune._data import collator, encode_split
+from rbench.finetune._data import collator, encode
 from rbench.spec import Training
 from rbench.system import scratch
 from rbench.system.one_gpu import on_one_gpu
@@ -62,7 +62,7 @@ def tune(
 
     Args:
         trainer: makes the Trainer from its usual arguments. A strategy's own Trainer overrides `training_step`. Its
-            training set has the examples of `training_sample`, in that order.
+            training set has the examples of `context.sample("train")`, in that order.
         warm_epochs: epochs before those that `training.epochs` counts. None of them is kept.
         keep: the epoch that is kept. `best`: the one with the best validation score, of equal ones the first. `last`:
             the last one.
@@ -75,17 +75,17 @@ def tune(
 
     Raises JobError where the encoder's weights are not float32, or the loss is no longer finite.
     """
-    goal, training = goal or CLASSIFY, context.training
+    goal, best = goal or CLASSIFY, keep == "best"
     _check_dtype(context)
     transformers.set_seed(context.seed)
     victim: Any = goal.victim(context)
     train, validation = goal.encoded(context, victim)
-    values: list[float] = []
-    fixed = (train, training, context.seed, warm_epochs, keep)
-    of = fingerprint(victim.state_dict(), *fixed) if context.checkpoints is not None else None
+    values, of = list[float](), None
+    if context.checkpoints is not None:
+        of = fingerprint(victim.state_dict(), train, context.training, context.seed, warm_epochs, keep)
+    place = scratch.folder("finetune") if context.checkpoints is None else nullcontext(context.checkpoints)
     # Records do not name the precision of a fine-tuning, so it is always the same.
-    with _folder(context) as folder, patch_environment(ACCELERATE_MIXED_PRECISION="no"):
-        best = keep == "best"
+    with place as folder, patch_environment(ACCELERATE_MIXED_PRECISION="no"):
         kept = Checkpoints(folder, of=of, best=best, accuracies=values, tally=tally, unchanged=context.unchanged)
         last = kept.resume()
         built = trainer(
@@ -99,7 +99,7 @@ def tune(
         )
         _run_quietly(built, last)
     victim.to(context.device).eval()
-    chosen = _chosen(values, keep)
+    chosen = values.index(max(values)) if best else len(values) - 1  # from 0, without warm epochs
     scores = {f"validation_{goal.metric}": values[chosen], "best_epoch": float(warm_epochs + chosen + 1)}
     _end(context, built.state.max_steps, scores, warm_epochs + len(values), note())
     return Finetuned(victim, scores)
@@ -123,35 +123,15 @@ def _check_dtype(context: FinetuneContext) -> None:
         )
 
 
-def _chosen(values: list[float], keep: Keep) -> int:
-    """The number of the kept epoch, counted from 0 and without warm epochs."""
-    return values.index(max(values)) if keep == "best" else len(values) - 1
-
-
 def _classifier(context: FinetuneContext) -> EncoderClassifier:
     labels = context.data.spec.labels
     return EncoderClassifier(context.encoder, num_labels=len(labels), max_length=context.training.max_length)
 
 
 def _encoded(context: FinetuneContext, victim: EncoderClassifier) -> tuple[Any, Any]:
-    """The rows to train on and those to validate on, as inputs of the victim."""
-    data, training = context.data, context.training
-    limits = {"train": training.train_rows(len(data.split("train"))), "validation": training.max_validation}
-    train, validation = (
-        encode_split(data, split, victim.tokenizer, victim.max_length, limit=limits[split], seed=context.seed)
-        for split in ("train", "validation")
-    )
-    return train, validation
-
-
-@contextmanager
-def _folder(context: FinetuneContext) -> Iterator[Path]:
-    """The folder for checkpoints: the given one, or a temporary one."""
-    if context.checkpoints is None:
-        with scratch.folder("finetune") as folder:
-            yield folder
-    else:
-        yield context.checkpoints
+    tokenizer, longest = victim.tokenizer, victim.max_length
+    train, validation = context.sample("train"), context.sample("validation")
+    return encode(train, tokenizer, longest), encode(validation, tokenizer, longest)
 
 
 def _run_quietly(trainer: Any, last: Path | None) -> None:

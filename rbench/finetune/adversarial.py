@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rbench.errors import SuiteError
-from rbench.finetune._context import FinetuneContext, Finetuned
+from rbench.finetune import FinetuneContext, Finetuned
 from rbench.finetune._options import AdversarialOptions
 from rbench.spec import ResourceKind, TaskSpec
 from rbench.substitution.options import CANDIDATE_NEEDS
@@ -60,7 +60,6 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
     from functools import partial
 
     from rbench.finetune._adversarial_trainer import AdversarialStats, AdversarialTrainer
-    from rbench.finetune._data import training_sample
     from rbench.finetune._tuning import tune
     from rbench.substitution.batched import Geometry
 
@@ -80,7 +79,7 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
     trainer = partial(
         AdversarialTrainer,
         geometry=geometry,
-        examples=training_sample(context.data, context.training, context.seed),
+        examples=context.sample("train"),
         options=options,
         fixed=fixed(options, context.data.spec),
         tally=tally,

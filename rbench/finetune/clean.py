@@ -6,7 +6,7 @@ alone.
 
 from __future__ import annotations
 
-from rbench.finetune._context import FinetuneContext, Finetuned
+from rbench.finetune import FinetuneContext, Finetuned
 from rbench.spec import Strict
 
 VERSION = 1

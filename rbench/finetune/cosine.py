@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import JobError
-from rbench.finetune._context import FinetuneContext, Finetuned
+from rbench.finetune import FinetuneContext, Finetuned
 from rbench.spec import Strict
 
 VERSION = 1
@@ -38,12 +38,11 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     import torch
 
     from rbench.encoders.scorer import CosineHead, EncoderScorer
-    from rbench.finetune._data import sample_split
-    from rbench.finetune._pairs import gold_scores, scale_of, validation_scores
+    from rbench.finetune._data import gold_scores, scale_of, validation_scores
 
     task, training = context.data.spec, context.training
     scale = scale_of(task)
-    examples = sample_split(context.data, "validation", training.max_validation, context.seed)
+    examples = context.sample("validation")
     gold = gold_scores(examples, task)
     encoder = context.encoder.to(context.device).eval()
     start = CosineHead(np.array([-1.0, 1.0]), np.array(scale))

@@ -13,7 +13,7 @@ projected into the ball too.
 
 from __future__ import annotations
 
-from rbench.finetune._context import FinetuneContext, Finetuned
+from rbench.finetune import FinetuneContext, Finetuned
 from rbench.finetune._options import FreeLBOptions
 
 VERSION = 1

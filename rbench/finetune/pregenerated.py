@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from rbench.errors import JobError
-from rbench.finetune._context import FinetuneContext, Finetuned
+from rbench.finetune import FinetuneContext, Finetuned
 from rbench.score.health import Starvation
 from rbench.spec import Choice, Outcome, Strict
 
@@ -49,9 +49,8 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     Raises JobError where a training example has no outcome, or timed out.
     """
     from rbench.finetune import clean
-    from rbench.finetune._data import training_sample
 
-    examples = training_sample(context.data, context.training, context.seed)
+    examples = context.sample("train")
     outcomes = _outcomes(examples, context.generated or ())
     searched = [outcome for outcome in outcomes if outcome.status in ("succeeded", "failed")]
     changed = [outcome for outcome in searched if outcome.perturbed not in (None, outcome.original)]

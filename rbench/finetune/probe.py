@@ -9,13 +9,13 @@ chosen among the option `c` by the accuracy on the validation split.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from rbench.errors import JobError
-from rbench.finetune._context import FinetuneContext, Finetuned
+from rbench.finetune import FinetuneContext, Finetuned
 from rbench.spec import Strict
 
 if TYPE_CHECKING:
@@ -43,70 +43,40 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     The scores are `validation_accuracy` (0..1) and `c`, the inverse penalty that was chosen.
     Raises JobError where all training rows have the same label.
     """
+    from sklearn.linear_model import LogisticRegression
+
     from rbench.encoders.classifier import EncoderClassifier
 
     encoder, labels = context.encoder, context.data.spec.labels
     encoder.to(context.device).eval()
-    train, validation = _embed_splits(context, steps=2 + len(options.c))
-    if len(seen := set(train.labels.tolist())) < 2:
-        raise JobError(f"all {len(train.labels)} training rows have one label ({labels[seen.pop()]})")
-    fit = _best_fit(options, train, validation, context)
-    victim = EncoderClassifier(encoder, num_labels=len(labels), max_length=context.training.max_length)
-    _copy_to_head(fit.regression, victim.head)
-    return Finetuned(victim.to(context.device).eval(), {"validation_accuracy": fit.accuracy, "c": fit.c})
-
-
-class _Split(NamedTuple):
-    """A split as the regression reads it."""
-
-    vectors: np.ndarray
-    """(n, dim) float32."""
-    labels: np.ndarray
-    """(n,) label ids."""
-
-
-class _Fit(NamedTuple):
-    """A fitted regression."""
-
-    accuracy: float
-    """On the validation split, 0..1."""
-    c: float
-    regression: LogisticRegression
-
-
-def _embed_splits(context: FinetuneContext, *, steps: int) -> tuple[_Split, _Split]:
-    """The training and the validation split, the first two of `steps` for progress."""
-    from rbench.finetune._data import gold, sample_split, training_sample
-
-    data, training, seed = context.data, context.training, context.seed
-    chosen = {
-        "train": training_sample(data, training, seed),
-        "validation": sample_split(data, "validation", training.max_validation, seed),
-    }
-    splits = []
-    for done, (name, examples) in enumerate(chosen.items(), start=1):
-        # As the victim reads them, which knows the encoder's limit too.
-        vectors = _embed(context.encoder, examples, min(training.max_length, context.encoder.max_length))
-        splits.append(_Split(vectors, np.array([gold(example) for example in examples])))
-        context.progress(done, steps, f"{name}: {len(examples)} vectors")
-    train, validation = splits
-    return train, validation
-
-
-def _best_fit(options: Options, train: _Split, validation: _Split, context: FinetuneContext) -> _Fit:
-    """The regression with the best validation accuracy, of equal ones the first."""
-    from sklearn.linear_model import LogisticRegression
-
-    best: _Fit | None = None
+    steps = 2 + len(options.c)
+    train, seen = _embed_split(context, "train")
+    context.progress(1, steps, f"train: {len(seen)} vectors")
+    validation, gold = _embed_split(context, "validation")
+    context.progress(2, steps, f"validation: {len(gold)} vectors")
+    if len(found := set(seen.tolist())) < 2:
+        raise JobError(f"all {len(seen)} training rows have one label ({labels[found.pop()]})")
+    fits = []
     for done, c in enumerate(options.c, start=3):
         regression = LogisticRegression(C=c, max_iter=options.max_iter, random_state=context.seed)
-        regression.fit(train.vectors, train.labels)
-        accuracy = float(regression.score(validation.vectors, validation.labels))
-        if best is None or accuracy > best.accuracy:
-            best = _Fit(accuracy, c, regression)
-        context.progress(done, 2 + len(options.c), f"C {c}: validation accuracy {accuracy:.3f}")
-    assert best is not None  # `c` is not empty
-    return best
+        regression.fit(train, seen)
+        accuracy = float(regression.score(validation, gold))
+        fits.append((accuracy, c, regression))
+        context.progress(done, steps, f"C {c}: validation accuracy {accuracy:.3f}")
+    accuracy, c, regression = max(fits, key=lambda fit: fit[0])  # of equal ones the first
+    victim = EncoderClassifier(encoder, num_labels=len(labels), max_length=context.training.max_length)
+    _copy_to_head(regression, victim.head)
+    return Finetuned(victim.to(context.device).eval(), {"validation_accuracy": accuracy, "c": c})
+
+
+def _embed_split(context: FinetuneContext, split: Literal["train", "validation"]) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors (n, dim), float32, and label ids (n,) of the rows of a split."""
+    from rbench.finetune._data import gold
+
+    examples = context.sample(split)
+    # As the victim reads them, which knows the encoder's limit too.
+    vectors = _embed(context.encoder, examples, min(context.training.max_length, context.encoder.max_length))
+    return vectors, np.array([gold(example) for example in examples])
 
 
 def _copy_to_head(regression: LogisticRegression, head: nn.Linear) -> None:

@@ -7,9 +7,9 @@ correlation on the validation split is kept.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from rbench.finetune._context import FinetuneContext, Finetuned
+from rbench.finetune import FinetuneContext, Finetuned
 from rbench.spec import Strict
 
 if TYPE_CHECKING:
@@ -34,12 +34,11 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
         JobError: the task has no scale, a gold score lies outside it, or the loss stops being finite.
     """
     from rbench.encoders.scorer import EncoderScorer
-    from rbench.finetune._data import sample_split
-    from rbench.finetune._pairs import gold_scores, validation_scores
+    from rbench.finetune._data import gold_scores, validation_scores
     from rbench.finetune._tuning import Goal, tune
 
     made = tune(context, goal=Goal(_scorer, _encoded, _collator, "spearman", _spearman))
-    examples = sample_split(context.data, "validation", context.training.max_validation, context.seed)
+    examples = context.sample("validation")
     victim = made.victim
     assert isinstance(victim, EncoderScorer)  # `_scorer` made it
     scores = victim.score_pairs([example.texts for example in examples])
@@ -49,7 +48,7 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
 
 def _scorer(context: FinetuneContext) -> EncoderScorer:
     from rbench.encoders.scorer import EncoderScorer, RegressionHead
-    from rbench.finetune._pairs import scale_of
+    from rbench.finetune._data import scale_of
 
     encoder, scale = context.encoder, scale_of(context.data.spec)
     return EncoderScorer(encoder, RegressionHead(encoder.dim), scale, context.training.max_length)
@@ -57,32 +56,18 @@ def _scorer(context: FinetuneContext) -> EncoderScorer:
 
 def _encoded(context: FinetuneContext, victim: EncoderScorer) -> tuple[Any, Any]:
     """The rows to train on and those to validate on. The second sentence's inputs have `second_` before their names."""
-    from rbench.finetune._data import sample_split, training_sample
-    from rbench.finetune._pairs import gold_scores
+    from rbench.finetune._data import gold_scores, rows_of
 
-    data, training = context.data, context.training
-    found = []
-    for examples in (
-        training_sample(data, training, context.seed),
-        sample_split(data, "validation", training.max_validation, context.seed),
-    ):
-        gold = gold_scores(examples, data.spec)
-        sides = [
-            victim.tokenizer(
-                [example.texts[side] for example in examples], truncation=True, max_length=victim.max_length
-            )
+    def rows(split: Literal["train", "validation"]) -> list[dict[str, Any]]:
+        examples = context.sample(split)
+        gold = gold_scores(examples, context.data.spec)
+        first, second = (
+            victim.tokenizer([one.texts[side] for one in examples], truncation=True, max_length=victim.max_length)
             for side in (0, 1)
-        ]
-        found.append(
-            [
-                {name: values[row] for name, values in sides[0].items()}
-                | {f"second_{name}": values[row] for name, values in sides[1].items()}
-                | {"labels": float(gold[row])}
-                for row in range(len(examples))
-            ]
         )
-    train, validation = found
-    return train, validation
+        return rows_of({**first, **{f"second_{name}": ids for name, ids in second.items()}, "labels": gold.tolist()})
+
+    return rows("train"), rows("validation")
 
 
 def _collator(tokenizer: Any) -> Any:
@@ -94,20 +79,18 @@ def _collator(tokenizer: Any) -> Any:
     pad = collator(tokenizer)
 
     def padded(rows: list[dict[str, Any]]) -> dict[str, Any]:
-        second = "second_"
-        first_side = pad([{k: v for k, v in row.items() if k != "labels" and not k.startswith(second)} for row in rows])
-        second_side = pad([{k.removeprefix(second): v for k, v in row.items() if k.startswith(second)} for row in rows])
-        return {
-            **first_side,
-            **{second + name: values for name, values in second_side.items()},
-            "labels": torch.tensor([row["labels"] for row in rows], dtype=torch.float32),
-        }
+        labels = torch.tensor([row["labels"] for row in rows], dtype=torch.float32)
+        names = [name for name in rows[0] if name != "labels"]
+        seconds = [name for name in names if name.startswith("second_")]
+        first = pad([{name: row[name] for name in names if name not in seconds} for row in rows])
+        second = pad([{name.removeprefix("second_"): row[name] for name in seconds} for row in rows])
+        return {**first, **{f"second_{name}": values for name, values in second.items()}, "labels": labels}
 
     return padded
 
 
 def _spearman(prediction: Any) -> float:
-    from rbench.finetune._pairs import validation_scores
+    from rbench.finetune._data import validation_scores
 
     scores = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
     return validation_scores(scores.astype(float), prediction.label_ids.astype(float))["validation_spearman"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbench.errors import JobError
-from rbench.finetune._context import FinetuneContext, Finetuned
+from rbench.finetune import FinetuneContext, Finetuned
 from rbench.spec import Strict
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
 
     from rbench.encoders.classifier import HEAD, EncoderClassifier
     from rbench.encoders.classify import classify
-    from rbench.finetune._data import gold, sample_split
+    from rbench.finetune._data import gold
 
     folder, labels = context.weights, context.data.spec.labels
     if folder is None or not (folder / HEAD).is_file():
@@ -49,7 +49,7 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     except (OSError, ValueError, RuntimeError) as error:
         raise JobError(f"{folder / HEAD} is no head of {len(labels)} labels on this encoder: {error}") from error
     victim.to(context.device).eval()
-    examples = sample_split(context.data, "validation", context.training.max_validation, context.seed)
+    examples = context.sample("validation")
     context.progress(0, 1, f"validation: {len(examples)} texts")
     predicted = classify(victim, [example.texts for example in examples]).labels
     right = sum(int(label) == gold(example) for label, example in zip(predicted, examples, strict=True))

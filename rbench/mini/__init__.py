@@ -1,26 +1,43 @@
 """The embedded world: a small English-like language of our own, with tasks, an oracle, and lexical resources.
 
-See docs/mini-world.md. The package imports quickly, and needs no network and no files outside of itself. Rows that were
-made once are kept in the cache folder (`rbench.mini.kept`).
+See docs/mini-world.md. The package imports quickly, and needs no network and no files outside of itself. Rows are kept
+on disk, because every process would spend seconds on generating them.
+
+    CACHE/prepared/<generator>-<digits>.json    a line with the sha256 of the rest, then the rows as JSON
+
+The digits are a hash of all files of this package (code and word lists) and of Python's version, whose random numbers
+decide the rows. So edited code never reads rows that earlier code made. A file that does not match its sha256 is made
+again. If the cache folder cannot be read or written, rows are generated without it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import os
+import platform
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
+from typing import TypeVar
 
-from rbench.errors import ResourceError
+from rbench.errors import ResourceError, StoreError
 from rbench.mini.contrast import EDITED
 from rbench.mini.contrast import contrast_rows as _contrast
 from rbench.mini.generators import SIZES, Row, generate
-from rbench.mini.kept import keep
 from rbench.mini.oracle import oracle
+from rbench.system.below import Below
+from rbench.system.scratch import default_cache
 
 __all__ = ["EDITED", "GENERATORS", "Row", "contrast_rows", "fingerprint", "oracle", "rows", "splits"]
 
 GENERATORS = tuple(SIZES)
 """Names of the generators, the values of `generator:` in a task file."""
+Rows = TypeVar("Rows")
+
+log = logging.getLogger("rbench")
 
 
 def splits(generator: str) -> tuple[str, ...]:
@@ -69,3 +86,43 @@ def fingerprint(generator: str | None = None) -> str:
         for split in splits(name):
             digest.update(json.dumps([name, split, _generated(name)[split]], sort_keys=True).encode())
     return digest.hexdigest()
+
+
+# ---------------------------------------------------------------------------------------------------- rows on disk
+
+
+def _hash_of_code() -> str:
+    """Hash the paths and contents of all files of this package, and Python's version."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256(platform.python_version().encode())
+    for file in sorted(path for path in here.rglob("*") if path.suffix in (".py", ".yaml")):
+        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest.update(f"\n{file.relative_to(here).as_posix()} {content}".encode())
+    return digest.hexdigest()
+
+
+_CODE = _hash_of_code()
+"""The hash at import time, because code that is edited later is not the code that runs in this process."""
+
+
+def keep(name: str, make: Callable[[], Rows]) -> Rows:
+    """Return the rows called `name` (`mini-...`): read from the cache, or else made with `make` and kept there.
+
+    The rows must consist of dictionaries with str keys, lists, str, int and float, which JSON returns unchanged.
+    """
+    folder = Below(default_cache() / "prepared")
+    path = folder.root / f"{name}-{_CODE[:16]}.json"
+    with suppress(OSError, StoreError):
+        digest, _, body = folder.read(path).partition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() == digest:
+            found: Rows = json.loads(body)
+            with suppress(OSError):  # the cache may be read-only
+                os.utime(path)
+            return found
+        log.warning("%s is damaged; it is made again", path)
+    made = make()
+    if _hash_of_code() == _CODE:  # the word lists may have been edited before `make` read them
+        body = json.dumps(made, ensure_ascii=False).encode()
+        with suppress(OSError, StoreError):
+            folder.replace(path, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+    return made

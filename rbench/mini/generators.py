@@ -11,10 +11,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from rbench.mini.inference import claim
 from rbench.mini.lexicon import TOPICS
 from rbench.mini.meaning import Clause, Sentence
-from rbench.mini.similarity import similar
+from rbench.mini.pairs import claim, similar
 from rbench.mini.world import World
 from rbench.mini.writing import Writer
 

@@ -1,4 +1,7 @@
-"""Write a meaning as a text in the grammar of `reading`. Synonyms are drawn by frequency and inflected."""
+"""Write a meaning as a text in the grammar of `reading`, and texts in other words.
+
+Synonyms are drawn by frequency and inflected.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from random import Random
 
 from rbench.mini.lexicon import load
 from rbench.mini.meaning import Clause, Sentence, Thing
+from rbench.mini.reading import read
+
+VERSION = 1
 
 _DETERMINERS = {
     "subject": (("the", 60), ("this", 8), ("that", 6), ("my", 6), ("our", 6), ("her", 4), ("his", 4), ("a", 6)),
@@ -25,6 +31,8 @@ _DETERMINERS = {
     "many": (("the", 60), ("these", 12), ("those", 8), ("some", 10), ("our", 4), ("her", 3), ("their", 3)),
 }
 _NEVER = 0.35
+TRIES = 8
+"""Largest number of times that `paraphrase` writes a text again until it differs from the original."""
 _ORDERS = (("although", 40), ("but", 35), ("although-last", 25))
 
 
@@ -101,3 +109,19 @@ class Writer:
             if at < 0:
                 return option
         return options[-1][0]
+
+
+def paraphrase(text: str, seed: int = 0) -> str | None:
+    """Return another text with the meaning of `text`. It depends on `text` and the seed only.
+
+    Only choices without meaning may change: synonyms, determiners, `not` or `never`, and the order of a contrast. So
+    labels stay (docs/mini-world.md).
+
+    Returns `text` itself if no try differs, and None if `text` is not of the language.
+    """
+    meaning = read(text)
+    if meaning is None:
+        return None
+    writer = Writer(Random(f"{seed}\0{text}"))
+    tries = (writer.text(*meaning) for _ in range(TRIES))
+    return next((other for other in tries if other != text), text)

@@ -263,10 +263,8 @@ def _objective(train: TrainSpec, loaded: Loaded) -> Any:
 
 
 def _check_packages(loaded: Loaded, problems: list[str]) -> None:
-    from rbench.train.objectives import missing
-
     for name, spec in loaded.encoders.items():
-        if spec.train is not None and (said := missing(_objective(spec.train, loaded))):
+        if spec.train is not None and (said := getattr(_objective(spec.train, loaded), "missing", str)()):
             problems.append(f"encoder `{name}`: {said}")
 
 

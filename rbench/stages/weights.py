@@ -122,9 +122,9 @@ def _objective(train: TrainSpec, context: Context) -> Any:
 
 def pretrain(job: Job, spec: PretrainJob, context: Context, folder: Path) -> Made:
     """Train an encoder into `folder`."""
-    from rbench import train as training
-    from rbench.train import batches, objectives
-    from rbench.train.reports import Reports
+    from rbench.train import batches
+    from rbench.train.loop import Reports
+    from rbench.train.loop import pretrain as train_encoder
 
     encoder, inputs = own(spec, context), Inputs(job, context)
     train = encoder.train
@@ -144,7 +144,7 @@ def pretrain(job: Job, spec: PretrainJob, context: Context, folder: Path) -> Mad
         context.progress.note(f"{job.name}: reports to {', '.join(told.to)}; files, where it has any, in {told.folder}")
     health: list[Health] = []
     kept = _kept(job, context)
-    values = training.pretrain(
+    values = train_encoder(
         encoder,
         inputs.base(encoder),
         texts,
@@ -170,7 +170,7 @@ def pretrain(job: Job, spec: PretrainJob, context: Context, folder: Path) -> Mad
     sizes = {"loss": batches.seen(train, batches.trained(len(texts), near))}
     if selection is not None:
         sizes |= dict.fromkeys(selection.score_names, len(selection))
-    scores = _scores(values, sizes, rest, objectives.counted(module))
+    scores = _scores(values, sizes, rest, getattr(module, "COUNTED", {}))
     return Made(scores, {"n": len(texts)}, spec.data_fingerprint, *health)
 
 

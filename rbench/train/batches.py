@@ -69,7 +69,7 @@ def problem(name: str, train: TrainSpec, texts: int, module: ObjectiveModule) ->
         module: the objective's module.
     """
     options = module.Options(**train.options)
-    if said := getattr(options, "problem", _nothing)(train):
+    if said := getattr(options, "problem", lambda _: None)(train):
         return f"Encoder {name}: {said}"
     if not whole(module):
         return None
@@ -81,9 +81,4 @@ def problem(name: str, train: TrainSpec, texts: int, module: ObjectiveModule) ->
             f"Encoder {name}: its corpus has {left} sentences to train on, fewer than a batch of {size}; "
             "take a smaller train.batch_size or a larger corpus."
         )
-    return None
-
-
-def _nothing(train: TrainSpec) -> str | None:
-    """Stand in for `Options.problem` of options that fit any training."""
     return None

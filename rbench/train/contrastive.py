@@ -16,11 +16,11 @@ from rbench.encoders.reading import Settings
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train import health_probe, layout
-from rbench.train.contrastive_losses import info_nce_each, uniformity
-from rbench.train.encoding import Encoding
+from rbench.train import health_probe, layout, perturb
+from rbench.train.contrastive_losses import info_nce, info_nce_each, uniformity
 from rbench.train.heads import BatchNormHead, MLPHead
-from rbench.train.options import AdversarialTerm, Contrastive, Norm
+from rbench.train.objectives import Encoding
+from rbench.train.options import AdversarialTerm, Contrastive, Norm, SentenceLevel
 from rbench.train.origin import dropout_of, sentence_encoder, with_dropout
 from rbench.train.perturb import fgm
 
@@ -126,10 +126,24 @@ class SentenceModel(nn.Module):
             self._seen.adversary = health_probe.Adversary(X.detach(), delta.detach(), loss)
         return X + delta
 
-    def show_tokens(self, X: Tensor, eta: Tensor) -> None:
-        """Show the token-level perturbation eta of word embeddings X, (batch, length, D) each, to be measured."""
-        if self._seen is not None:
-            self._seen.eta = (X.detach(), eta.detach())
+    def ascended(
+        self, options: SentenceLevel, X: Tensor, z_plus: Tensor, batch: Batch, tokens: perturb.TokenLevel | None = None
+    ) -> Tensor:
+        """Return X + delta_f, where `perturb.ascend` raises L_con(z, z+) against the constant target z+.
+
+        A token-level perturbation moves along (see there), and is measured.
+        """
+        target, start, tau = z_plus.detach(), X.detach(), options.temperature
+        delta = perturb.ascend(
+            options,
+            start,
+            batch.words,
+            lambda d: info_nce(self.z(start + d, batch.mask), [target], target, tau),
+            tokens,
+        )
+        if tokens is not None and self._seen is not None:
+            self._seen.eta = (start, tokens.eta.detach())
+        return self.perturbed(X, delta, lambda z: info_nce_each(z, [target], target, tau))
 
     def step_up(self, X: Tensor, batch: Batch, loss: Callable[[Tensor], Tensor], epsilon: float, norm: Norm) -> Tensor:
         """Return X + r, where r goes along the gradient of loss(z(X)) at X.
@@ -235,19 +249,6 @@ class EncoderObjective(Encoding):
         network = self.encoder.model
         network.config.update(self._own_dropout)
         layout.save(folder, self.encoder)
-
-
-class TextObjective(EncoderObjective):
-    """The common part of objectives that replace words of their sentences: batches hold the sentences too."""
-
-    def features(self, text: str) -> dict[str, Any]:
-        """Return the features of `Encoding.features` and the text itself."""
-        return {**super().features(text), "text": text}
-
-    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return input_ids and attention_mask, (n, longest) each, and `texts`, a list of n strings."""
-        rows = [{name: row[name] for name in ("input_ids", "attention_mask")} for row in batch]
-        return {**super().collate(rows), "texts": [row["text"] for row in batch]}
 
 
 class ContrastiveObjective(EncoderObjective):

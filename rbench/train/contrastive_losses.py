@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rbench.train.heads import full
+
 VERSION = 1
 
 
@@ -21,9 +23,10 @@ def cosines(a: Tensor, b: Tensor) -> Tensor:
         return functional.normalize(full(a), dim=-1) @ functional.normalize(full(b), dim=-1).T
 
 
-def full(x: Tensor) -> Tensor:
-    """`x`, in single precision where it has half or bf16."""
-    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+def similarities(z: Tensor, keys: Tensor, *, cosine: bool) -> Tensor:
+    """The cosines of z (n, d) and keys (m, d), or else their dot products: (n, m)."""
+    with torch.autocast(z.device.type, enabled=False):
+        return cosines(z, keys) if cosine else full(z) @ keys.T.to(full(z).dtype)
 
 
 def info_nce(z: Tensor, positives: Sequence[Tensor], others: Tensor, temperature: float) -> Tensor:
@@ -57,11 +60,10 @@ def top_1(z: Tensor, keys: Tensor, positive_index: Tensor, *, cosine: bool = Tru
         positive_index: (n,), the row of `keys` that is the positive of z_i.
         cosine: nearness is the cosine, or else the dot product.
     """
-    with torch.autocast(z.device.type, enabled=False):
-        scores = cosines(z, keys) if cosine else full(z) @ keys.T.to(full(z).dtype)
-        own = scores.gather(1, positive_index.unsqueeze(1))
-        others = scores.scatter(1, positive_index.unsqueeze(1), -math.inf)
-        return own.squeeze(1) > others.amax(1)
+    scores = similarities(z, keys, cosine=cosine)
+    own = scores.gather(1, positive_index.unsqueeze(1))
+    others = scores.scatter(1, positive_index.unsqueeze(1), -math.inf)
+    return own.squeeze(1) > others.amax(1)
 
 
 def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:

@@ -1,8 +1,9 @@
 """Edit a whole corpus (`rbench.train.edits`) once, with several processes, and keep the edits in a file.
 
 Tagging and thesaurus look-ups take nearly all of the time and are shared among worker processes. This process draws
-the replacements. The workers are started fresh, not forked from a process with PyTorch's threads. They do not import
-torch, and they end before the drawing begins.
+the replacements. A process that is forked while other threads hold locks may hang. So workers are forked from a server
+that has imported only what they need and no torch; without fork servers they are started fresh. They end before the
+drawing begins.
 
 The file has a JSON line for each distinct text, and a last line with the file's address and the counts. The address
 is a hash of all that decides the content: texts, options, seed, the data of thesaurus and tagger, the versions of
@@ -13,31 +14,42 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rbench.resources import locate
+from rbench.errors import JobError
 from rbench.resources.lexical import Tags, open_tagger
+from rbench.resources.locate import loader
 from rbench.resources.thesaurus import Related, Thesaurus, check, open_thesaurus
-from rbench.spec import ResourceKind, ResourceProfile
+from rbench.spec import ResourceKind
+from rbench.system import processes
+from rbench.system.below import Below
 from rbench.system.capacity import shared_cores
 from rbench.system.located import Located
-from rbench.train.edits import Edit, EditOptions, Editor
-from rbench.train.processes import CHUNK, Pool
-from rbench.train.replaceable import Tagged, Type, tagged, types
+from rbench.train.edits import Edit, EditOptions, Editor, Tagged, Type, tagged, types
+
+if TYPE_CHECKING:
+    from rbench.resources import Resources
 
 VERSION = 1
 
 NEEDS: tuple[ResourceKind, ...] = ("synonyms", "pos_tagger")
 FEW = 5000
 """Up to this number of texts, several processes are no faster than one, because each of them opens WordNet."""
+CHUNK = 250
+"""Number of items that a process gets at a time."""
 Progress = Callable[[int, int, str], None]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -54,29 +66,17 @@ class LexiconSource:
     """Places of both."""
 
     @classmethod
-    def of(
-        cls,
-        profile: ResourceProfile,
-        models_path: Sequence[Path] = (),
-        places: Mapping[ResourceKind, Located] | None = None,
-    ) -> LexiconSource:
-        """Describe the lexicon in `places`, or look for it on `models_path` if `places` is None.
-
-        ResourceError if something is missing, or if the synonyms are a list without antonyms.
-        """
-        from rbench.resources.locate import loader
-
-        found = places if places is not None else locate(profile, NEEDS, models_path)
-        sources = [getattr(profile, kind) for kind in NEEDS]
-        kinds = [loader(kind, source) for kind, source in zip(NEEDS, sources, strict=True)]
+    def of(cls, resources: Resources) -> LexiconSource:
+        """Describe the lexicon. ResourceError if it is missing, or if the synonyms are a list without antonyms."""
+        places = tuple(resources.located(kind) for kind in NEEDS)
+        kinds = [loader(kind, getattr(resources.profile, kind)) for kind in NEEDS]
         check(kinds[0])
-        marks = "\n".join(found[kind].fingerprint for kind in NEEDS)
-        lie = tuple(found[kind] for kind in NEEDS)
+        marks = "\n".join(place.fingerprint for place in places)
         if kinds == ["mini", "mini"]:
-            return cls("mini", "mini", marks, places=lie)
+            return cls("mini", "mini", marks, places=places)
         import nltk
 
-        return cls(kinds[0], kinds[1], marks, tuple(map(str, nltk.data.path)), lie)
+        return cls(kinds[0], kinds[1], marks, tuple(map(str, nltk.data.path)), places)
 
 
 @dataclass
@@ -148,8 +148,11 @@ class Edits:
         self._lines = dict(zip(texts, lines, strict=False))
 
     def __getitem__(self, text: str) -> tuple[Edit, Edit]:
-        same, other = json.loads(self._lines[text])
-        return _edit(*same), _edit(*other)
+        same, other = (
+            Edit(edited, tuple((start, end) for start, end in spans), antonyms)
+            for edited, spans, antonyms in json.loads(self._lines[text])
+        )
+        return same, other
 
 
 def of_corpus(
@@ -159,7 +162,6 @@ def of_corpus(
     options: EditOptions,
     seed: int,
     progress: Progress | None = None,
-    workers: int | None = None,
 ) -> Edits:
     """Return the edits of all `texts`. Read them from `folder` if they are there, else make and keep them.
 
@@ -170,8 +172,6 @@ def of_corpus(
         options: how much is replaced.
         seed: seed of all draws.
         progress: called with the number of texts tagged.
-        workers: number of processes. None takes one for each core, or for each of OMP_NUM_THREADS if these are fewer; a
-            single one for a small corpus (`FEW`).
 
     Raises:
         JobError: a process died, or the thesaurus or the tagger changed meanwhile.
@@ -181,20 +181,13 @@ def of_corpus(
     path = folder / f"edits-{address[:16]}.jsonl"
     with suppress(FileNotFoundError, ValueError):
         return Edits(path, distinct, address)
-    folder.mkdir(parents=True, exist_ok=True)
     counts = Counts()
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".part", delete=False) as file:
-        try:
-            for one in generate(distinct, lexicon, options, seed, counts, progress, workers):
-                file.write(json.dumps([[e.text, e.spans, e.antonyms] for e in one]) + "\n")
-            file.write(json.dumps({"address": address, "counts": asdict(counts)}) + "\n")
-            file.close()
-            for place in lexicon.places:  # edits made with changed data must not get the address of the old data
-                place.check()
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    made = generate(distinct, lexicon, options, seed, counts, progress)
+    content = "".join(json.dumps([[e.text, e.spans, e.antonyms] for e in one]) + "\n" for one in made)
+    content += json.dumps({"address": address, "counts": asdict(counts)}) + "\n"
+    for place in lexicon.places:  # edits made with changed data must not get the address of the old data
+        place.check()
+    Below(folder).replace(path, content.encode())
     return Edits(path, distinct, address)
 
 
@@ -207,7 +200,11 @@ def generate(
     progress: Progress | None = None,
     workers: int | None = None,
 ) -> Iterator[tuple[Edit, Edit]]:
-    """Yield (x_syn, x_ant) of each text in order, and add them to `counts`."""
+    """Yield (x_syn, x_ant) of each text in order, and add them to `counts`.
+
+    There is a process for each of `workers`. None: for each core, or for each of OMP_NUM_THREADS if these are fewer; a
+    single one for a small corpus (`FEW`).
+    """
     count = min(workers or (shared_cores() if len(texts) > FEW else 1), -(-len(texts) // CHUNK))
     with Pool(count, __name__, _begin, lexicon.folders) as pool:
         found: list[Tagged] = []
@@ -232,7 +229,7 @@ def _address(texts: Sequence[str], lexicon: LexiconSource, options: EditOptions,
     for text in texts:
         digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
     root = Path(__file__).resolve().parent.parent
-    own = [f"train/{name}.py" for name in ("edits", "edited", "replaceable")]
+    own = [f"train/{name}.py" for name in ("edits", "edited")]
     code = (*own, "resources/thesaurus.py", "resources/lexical.py", "mini/thesaurus.py")
     said = {
         "texts": digest.hexdigest(),
@@ -243,10 +240,6 @@ def _address(texts: Sequence[str], lexicon: LexiconSource, options: EditOptions,
         "code": [hashlib.sha256((root / name).read_bytes()).hexdigest() for name in code],
     }
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-
-
-def _edit(text: str, spans: Sequence[Sequence[int]], antonyms: int) -> Edit:
-    return Edit(text, tuple((start, end) for start, end in spans), antonyms)
 
 
 # Both are opened on first use, not when the process starts, so that an error is raised by the call. The fingerprint
@@ -278,3 +271,54 @@ def _tag(kind: str, fingerprint: str, texts: Sequence[str]) -> list[Tagged]:
 def _look_up(kind: str, fingerprint: str, types: Sequence[Type]) -> list[Related]:
     thesaurus = _thesaurus(kind, fingerprint)
     return [thesaurus(word, tag) for word, tag in types]
+
+
+# ------------------------------------------------------------------------------------------------------ processes
+
+
+class Pool:
+    """Map a function over chunks of items in `count` processes, or in this process if `count` is below 2.
+
+    Exceptions of the function are raised in the caller.
+
+    Args:
+        count: number of processes.
+        module: the module that processes import first.
+        begin, arguments: each process calls begin(*arguments) once, at its start.
+    """
+
+    def __init__(self, count: int, module: str, begin: Callable[..., None], *arguments: Any) -> None:
+        self._executor: ProcessPoolExecutor | None = None
+        if count < 2:
+            return
+        context = processes.context()
+        if context.get_start_method() == "forkserver":
+            context.set_forkserver_preload([module])
+        self._executor = ProcessPoolExecutor(
+            count, mp_context=context, initializer=_begin_process, initargs=(begin, arguments)
+        )
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=error[0] is None, cancel_futures=True)
+
+    def map(self, function: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterator[list[R]]:
+        """Yield function(chunk) for each chunk of `items`, in order. JobError if a process died."""
+        chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+        if self._executor is None:
+            yield from map(function, chunks)
+            return
+        try:
+            with processes.starting(deaf=True):  # the first chunks start the processes
+                found = self._executor.map(function, chunks)
+            yield from found
+        except BrokenProcessPool as error:
+            raise JobError("a worker process died without an error; it may have run out of memory") from error
+
+
+def _begin_process(begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    begin(*arguments)

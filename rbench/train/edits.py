@@ -1,6 +1,8 @@
 """Edit sentences for CLINE (Wang et al. 2021, section 3.1): x_syn keeps the meaning, x_ant changes it.
 
-`rbench.train.replaceable` finds the words that may be replaced. x_syn replaces a word by a synonym, a hypernym or
+Words that may be replaced are verbs, nouns, adjectives and adverbs by the universal tag of a part-of-speech tagger.
+Auxiliaries and `not` are excluded by a list, because universal tags do not tell them from other verbs and adverbs.
+Capitalised words within a sentence are excluded as names. x_syn replaces a word by a synonym, a hypernym or
 another inflection; each kind that the word has is equally likely (ours). x_ant replaces words that have antonyms first,
 by an antonym. It replaces other words by words of the corpus. These have the same tag, are drawn by their frequency, so
 that rarity does not reveal them (ours), and are never related to the word in the thesaurus.
@@ -16,20 +18,35 @@ This module uses no torch, no files and no processes. `rbench.train.edited` edit
 from __future__ import annotations
 
 import random
-from bisect import bisect
-from collections.abc import Mapping, Sequence
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from rbench.resources.thesaurus import TAGS, Related
 from rbench.spec.common import Positive, Share, Strict
-from rbench.train.replaceable import ReplaceableWord, Tagged, Type
 
-T = TypeVar("T")
 _TRIES = 50
+Type = tuple[str, str]
+"""A lower-case word and its universal tag."""
+_CLITIC = r"['’](?:s|m|d|re|ve|ll)\b"
+_TOKEN = re.compile(
+    rf"<\w+>|\w+(?=n['’]t\b)|n['’]t\b|{_CLITIC}|\w+(?:[-.]\w+|(?!{_CLITIC})['’]\w+)*|``|''|[^\w\s]", re.IGNORECASE
+)
+"""Tokens as in treebanks (do n't, film 's). Words keep their inner hyphens, dots and apostrophes."""
+_WORD = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
+_AUXILIARIES = frozenset(
+    [
+        *("am", "is", "are", "was", "were", "be", "been", "being", "ai", "have", "has", "had", "having"),
+        *("do", "does", "did", "doing", "done", "can", "ca", "cannot", "could", "may", "might", "must", "shall"),
+        *("sha", "should", "will", "wo", "would", "ought", "need", "dare", "not"),
+    ]
+)
 
 
 class EditOptions(Strict):
@@ -51,6 +68,53 @@ class Edit:
     text: str
     spans: tuple[tuple[int, int], ...]
     antonyms: int = 0
+
+
+class ReplaceableWord(NamedTuple):
+    """A replaceable word, text[start:end], and its universal tag."""
+
+    start: int
+    end: int
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """The number of words of a text, and its replaceable words, packed as three numbers each (`places`)."""
+
+    words: int
+    packed: array[int]
+
+    def places(self) -> Iterator[ReplaceableWord]:
+        """Return the replaceable words in the order of the text."""
+        numbers = iter(self.packed)
+        return (
+            ReplaceableWord(start, end, TAGS[tag]) for start, end, tag in zip(numbers, numbers, numbers, strict=True)
+        )
+
+
+def tagged(text: str, tagger: Callable[[Sequence[str]], Sequence[tuple[str, str]]]) -> Tagged:
+    """Find the replaceable words of `text`. `tagger` tags all its tokens in context."""
+    tokens = list(_TOKEN.finditer(text))
+    packed, words, begins = array("I"), 0, True
+    for token, (word, tag) in zip(tokens, tagger([token[0] for token in tokens]), strict=True):
+        named = word[0].isupper() and not begins
+        if tag in TAGS and not named and _WORD.fullmatch(word) and word.lower() not in _AUXILIARIES:
+            packed.extend((token.start(), token.end(), TAGS.index(tag)))
+        if any(map(str.isalnum, word)):
+            words, begins = words + 1, False
+        elif word in ".!?":
+            begins = True
+    return Tagged(words, packed)
+
+
+def types(texts: Sequence[str], found: Sequence[Tagged]) -> Counter[Type]:
+    """Count how often each replaceable word occurs under each tag."""
+    return Counter(
+        (text[place.start : place.end].lower(), place.tag)
+        for text, one in zip(texts, found, strict=True)
+        for place in one.places()
+    )
 
 
 def rate(share: float, words: Sequence[int], most: Sequence[int]) -> float:
@@ -98,8 +162,9 @@ class Editor:
     ) -> None:
         self._options, self._seed, self._table = options, seed, table
         self._same = {kind for kind, related in table.items() if _kinds(related)}
-        self._drawn = {tag: _Distribution(tag, counts) for tag in TAGS}
-        self._other = {kind for kind, related in table.items() if related.antonyms or self._drawn[kind[1]].size > 1}
+        words_of = {tag: sorted(word for word, own in counts if own == tag) for tag in TAGS}
+        self._drawn = {tag: (own, list(accumulate(counts[word, tag] for word in own))) for tag, own in words_of.items()}
+        self._other = {kind for kind, related in table.items() if related.antonyms or len(words_of[kind[1]]) > 1}
         able = [self._able(text, one) for text, one in zip(texts, found, strict=True)]
         words = [one.words for one in found]
         self.synonym_rate = rate(options.synonym_share, words, [same for same, _ in able])
@@ -112,15 +177,15 @@ class Editor:
 
     def edit(self, text: str, found: Tagged) -> tuple[Edit, Edit]:
         """Return (x_syn, x_ant). Either is the text itself, without spans, if no word can be replaced."""
-        # Only random() of it is used: its numbers are the same in every version of Python.
+        # Only `random` and `choices` of it are used: they are the same in every version of Python.
         rng = random.Random(f"{self._seed}\0{text}")
         places = [(place, _kind(text, place)) for place in found.places()]
-        same = _shuffled([one for one in places if one[1] in self._same], rng)
+        same = sorted((one for one in places if one[1] in self._same), key=lambda _: rng.random())
         synonyms = {
             place: self._synonym(kind, rng)
             for place, kind in same[: _count(self.synonym_rate, found.words, len(same), rng)]
         }
-        other = _shuffled([one for one in places if one[1] in self._other], rng)
+        other = sorted((one for one in places if one[1] in self._other), key=lambda _: rng.random())
         other.sort(key=lambda one: not self._table[one[1]].antonyms)  # stable: antonyms first, in the order drawn
         antonyms: dict[ReplaceableWord, str] = {}
         count, opposite = _count(self.antonym_rate, found.words, len(other), rng), 0
@@ -128,34 +193,23 @@ class Editor:
             if len(antonyms) == count:
                 break
             nearest = self._table[kind].antonyms[: self._options.nearest]
-            word = _choice(nearest, rng) if nearest else self._stranger(kind, rng)
+            word = rng.choices(nearest)[0] if nearest else self._stranger(kind, rng)
             if word is not None:
                 antonyms[place], opposite = word, opposite + bool(nearest)
         return _replaced(text, synonyms), _replaced(text, antonyms, opposite)
 
     def _synonym(self, kind: Type, rng: random.Random) -> str:
-        return _choice(_choice(_kinds(self._table[kind]), rng)[: self._options.nearest], rng)
+        return rng.choices(rng.choices(_kinds(self._table[kind]))[0][: self._options.nearest])[0]
 
     def _stranger(self, kind: Type, rng: random.Random) -> str | None:
         """Draw a word of the corpus with the same tag that is unrelated to this one; None after `_TRIES` failures."""
         own = {kind[0], *self._table[kind].all}
         for _ in range(_TRIES):
-            word = self._drawn[kind[1]].draw(rng)
+            words, sums = self._drawn[kind[1]]
+            word = rng.choices(words, cum_weights=sums)[0]  # by frequency
             if own.isdisjoint((word, *self._table[word, kind[1]].forms)):
                 return word
         return None
-
-
-class _Distribution:
-    """Draw words of a tag by their frequency."""
-
-    def __init__(self, tag: str, counts: Mapping[Type, int]) -> None:
-        self._words = sorted(word for word, own in counts if own == tag)
-        self._sums = list(accumulate(counts[word, tag] for word in self._words))
-        self.size = len(self._words)
-
-    def draw(self, rng: random.Random) -> str:
-        return self._words[bisect(self._sums, int(rng.random() * self._sums[-1]))]
 
 
 def marks(offsets: Sequence[tuple[int, int]], special: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
@@ -187,14 +241,6 @@ def _count(q: float, words: int, most: int, rng: random.Random) -> int:
     """Round `expected` up or down at random, so that its mean is kept."""
     mean = expected(q, words, most)
     return int(mean) + (rng.random() < mean - int(mean))
-
-
-def _choice(items: Sequence[T], rng: random.Random) -> T:
-    return items[int(rng.random() * len(items))]
-
-
-def _shuffled(items: list[T], rng: random.Random) -> list[T]:
-    return [item for _, _, item in sorted((rng.random(), at, item) for at, item in enumerate(items))]
 
 
 def _replaced(text: str, words: Mapping[ReplaceableWord, str], antonyms: int = 0) -> Edit:

@@ -21,22 +21,28 @@ VERSION = 1
 
 
 class HardPositives:
-    """Implement `Positives` by the Geometry attack on equation 1 (see `rbench.train.objectives.adcl`).
+    """Implement `Positives` by substitutions.
 
     Args:
-        geometry: the attack.
+        geometry: the Geometry attack, here on equation 1 (see `rbench.train.objectives.adcl`).
+        how: as the option `positives`.
         max_words, share: at most min(max_words, share * L) words of a sentence of L words are replaced.
         ranked_by: the encoder that the attack moves z of: the query or the key encoder.
     """
 
-    counts = ("words", "replaced", "raised")
+    counts: tuple[str, ...] = ("words", "replaced", "raised")
 
     def __init__(
-        self, geometry: Geometry, *, max_words: int, share: float, ranked_by: Literal["query", "key"] = "query"
+        self,
+        geometry: Geometry,
+        how: Literal["hard", "random", "same"] = "hard",
+        *,
+        max_words: int,
+        share: float,
+        ranked_by: Literal["query", "key"] = "query",
     ) -> None:
-        self._geometry = geometry
+        self._geometry, self._how, self._ranked_by = geometry, how, ranked_by
         self._budget = at_most(max_words, share)
-        self._ranked_by = ranked_by
 
     def __call__(self, model: MoCo, texts: Sequence[str]) -> tuple[list[str], dict[str, float]]:
         """Return X' of each text, and the numbers of words, of words replaced, and the summed increase of the loss."""
@@ -48,7 +54,8 @@ class HardPositives:
         def loss(z: Tensor, rows: Sequence[int]) -> Tensor:
             return model.losses(z, Held(held.keys, held.positive_index[list(rows)]))
 
-        swapped = self._swapped(texts, Target(encoder, loss, model.max_length, project=head))
+        target = Target(encoder, loss, model.max_length, project=head)
+        swapped = substituted(self._how, self._geometry, self._budget, texts, target)
         changed = [row for row, found in enumerate(swapped) if found.substitutions]
         made = [found.texts[0] for found in swapped]
         raised = 0.0
@@ -56,13 +63,7 @@ class HardPositives:
             before = loss(model.z(encoder, head, [texts[row] for row in changed]), changed)
             after = loss(model.z(encoder, head, [made[row] for row in changed]), changed)
             raised = float((after - before).sum())
-        words = sum(found.num_words for found in swapped)
-        replaced = sum(len(found.substitutions) for found in swapped)
-        return made, {"words": words, "replaced": replaced, "raised": raised}
-
-    def _swapped(self, texts: Sequence[str], target: Target) -> list[Swapped]:
-        """Return each text with its words replaced."""
-        return self._geometry([(text,) for text in texts], target, max_words=self._budget)
+        return made, {**counts(swapped), "raised": raised}
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
         """Return `loss_raised`, in nats, and `words_replaced`, a share, 0..1.
@@ -76,11 +77,32 @@ class HardPositives:
         }
 
 
-class RandomPositives(HardPositives):
-    """A control: words in random order, each replaced by a random candidate, within the same budget (`at_random`)."""
+def substituted(
+    how: Literal["hard", "random", "same", "none"],
+    geometry: Geometry,
+    budget: Callable[[int], int],
+    texts: Sequence[str],
+    target: Target,
+) -> list[Swapped]:
+    """Replace words of each text.
 
-    def _swapped(self, texts: Sequence[str], target: Target) -> list[Swapped]:
-        return at_random(self._geometry, self._budget, texts)
+    Args:
+        how: `hard`: the words that the Geometry attack finds. `random`: see `at_random`. Otherwise nothing is replaced.
+        budget: how many words of a text of L words, at most.
+        target: what the attack moves.
+    """
+    if how == "hard":
+        return geometry([(text,) for text in texts], target, max_words=budget)
+    if how == "random":
+        return at_random(geometry, budget, texts)
+    words = SegmentedTexts([(text,) for text in texts]).words
+    return [Swapped((text,), (), len(own)) for text, own in zip(texts, words, strict=True)]
+
+
+def counts(swapped: Sequence[Swapped]) -> dict[str, float]:
+    """Return the numbers of `words` and of words `replaced`."""
+    words, replaced = sum(one.num_words for one in swapped), sum(len(one.substitutions) for one in swapped)
+    return {"words": words, "replaced": replaced}
 
 
 def at_random(geometry: Geometry, budget: Callable[[int], int], texts: Sequence[str]) -> list[Swapped]:
@@ -107,16 +129,3 @@ def at_random(geometry: Geometry, budget: Callable[[int], int], texts: Sequence[
         columns = segmented.columns(row, tuple(changed))
         found.append(Swapped(columns, tuple(taken), len(words), asked=len(free), without=len(free) - len(able)))
     return found
-
-
-class SamePositives(HardPositives):
-    """A control: each text is its own positive, under another dropout mask."""
-
-    def _swapped(self, texts: Sequence[str], target: Target) -> list[Swapped]:
-        return unchanged(texts)
-
-
-def unchanged(texts: Sequence[str]) -> list[Swapped]:
-    """Return each text as it is."""
-    words = SegmentedTexts([(text,) for text in texts]).words
-    return [Swapped((text,), (), len(own)) for text, own in zip(texts, words, strict=True)]

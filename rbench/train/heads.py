@@ -1,11 +1,12 @@
-"""Heads that are used in training only, and the masked-LM loss as a module that the training loop can call."""
+"""Heads that are used in training only, masked language modelling, and the detection of replaced tokens."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class MLPHead(nn.Module):
@@ -91,17 +92,8 @@ class MaskedLoss(nn.Module):
         """Return `loss`, a scalar: the mean cross-entropy over the tokens whose label is not -100."""
         if self._head is None:
             return {"loss": self.masked_lm(input_ids=input_ids, attention_mask=attention_mask, labels=labels).loss}
-        hidden = self.masked_lm.base_model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        masked = labels != -100
-        return {"loss": mean_cross_entropy(self._head(hidden[masked]).float(), labels[masked])}
-
-
-def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of logits (n, classes) for labels (n,); 0 for n = 0, where the mean is undefined.
-
-    A loss that is not finite stays so: the training stops there.
-    """
-    return nn.functional.cross_entropy(logits, labels) if len(labels) else logits.sum()
+        states = self.masked_lm.base_model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return {"loss": masked_loss(self._head, states, labels)}
 
 
 class MaskedBatches(nn.Module):
@@ -116,7 +108,128 @@ class MaskedBatches(nn.Module):
         self._collator = collator
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor) -> dict[str, Tensor]:
-        """Mask tokens with transformers' collator, which uses torch's global CPU generator, and return their `loss`."""
-        ids, labels = self._collator.torch_mask_tokens(input_ids.cpu(), special_tokens_mask=special_tokens_mask.cpu())
-        out: dict[str, Tensor] = self.loss(ids.to(input_ids.device), attention_mask, labels.to(input_ids.device))
+        """Return the `loss` of the batch with tokens masked."""
+        ids, labels = masked(self._collator, input_ids, special_tokens_mask)
+        out: dict[str, Tensor] = self.loss(ids, attention_mask, labels)
         return out
+
+
+def full(x: Tensor) -> Tensor:
+    """Return `x`, in single precision where it has half or bf16."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+def masked(collator: Any, ids: Tensor, special: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ids with tokens masked by transformers' collator, which uses torch's global CPU generator, and labels."""
+    masked_ids, labels = collator.torch_mask_tokens(ids.cpu().clone(), special_tokens_mask=special.cpu())
+    return masked_ids.to(ids.device), labels.to(ids.device)
+
+
+def masked_loss(head: nn.Module, states: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean cross-entropy over the tokens whose label is not -100; 0 without such tokens.
+
+    A loss that is not finite stays so: the training stops there.
+    """
+    chosen = labels != -100
+    logits = full(head(states[chosen]))
+    return functional.cross_entropy(logits, labels[chosen]) if chosen.any() else logits.sum()
+
+
+def token_detection(logits: Tensor, classes: Tensor, reduction: Literal["mean", "sum"]) -> Tensor:
+    """Return the cross-entropy over n tokens: CLINE's equation 4, RobustSentEmbed's equation 8.
+
+    As a `sum`, both papers' form, it is about a thousand times their other losses.
+
+    Args:
+        logits: (n, 1) for two classes, with a sigmoid as in the papers; (n, k) for k classes, with a softmax.
+        classes: class of each token (n,).
+    """
+    logits = full(logits)
+    if logits.shape[-1] == 1:
+        flat = logits.squeeze(-1)
+        total = functional.binary_cross_entropy_with_logits(flat, classes.to(flat.dtype), reduction="sum")
+    else:
+        total = functional.cross_entropy(logits, classes, reduction="sum")
+    return total if reduction == "sum" else total / max(1, len(logits))
+
+
+class ReplacedTokenDetection(nn.Module):
+    """Adversarial replaced-token detection (RobustSentEmbed, Asl et al. 2024, section 3.2, equation 8).
+
+    A frozen generator G edits sentences, and a discriminator D detects the edits and sees h = f(x).
+    D reads X'' + eta, where X'' are D's own word embeddings of the edited sentence. h replaces the first token: the
+    paper says that D sees h, but not where (ours). Gradients reach f only through h. Edits are found by comparing token
+    ids, because equation 8 compares perturbed embeddings, of which no two are equal.
+
+    Args:
+        generator: a transformers masked LM. Its weights are not trained, and it is always in eval mode.
+        discriminator: a transformers network without a head, as wide as f.
+        mask_id: the id of the mask token.
+        masking: share of words that are masked for G, 0..1.
+        reduction: `sum` over tokens and batch, as printed, or their `mean`.
+        classes: 1: a score of "original" for each token, under the sigmoid of equation 8. 2: a score of "replaced" and
+            one of "original", under a softmax.
+        sample: what replaces a masked word: a `draw` from G's distribution, or its most likely word (`argmax`).
+    """
+
+    def __init__(
+        self,
+        generator: Any,
+        discriminator: Any,
+        *,
+        mask_id: int,
+        masking: float,
+        reduction: Literal["sum", "mean"],
+        classes: Literal[1, 2] = 1,
+        sample: Literal["draw", "argmax"] = "draw",
+    ) -> None:
+        super().__init__()
+        self.generator = generator.requires_grad_(False)
+        self.discriminator = discriminator
+        self.original = nn.Linear(int(discriminator.config.hidden_size), classes)
+        self._mask_id, self._masking, self._reduction, self._sample = mask_id, masking, reduction, sample
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode of D. G stays in eval mode."""
+        super().train(mode)
+        self.generator.eval()
+        return self
+
+    @torch.no_grad()
+    def edit(self, ids: Tensor, mask: Tensor, words: Tensor) -> Tensor:
+        """Return x'' = G(MLM(x)): masked words are replaced by words from G, which may be the words themselves."""
+        masked = (torch.rand(ids.shape, device=ids.device) < self._masking) & (words.squeeze(-1) > 0)
+        edited = ids.clone()
+        if masked.any():
+            logits = self._scores(ids.masked_fill(masked, self._mask_id), mask, masked)
+            if self._sample == "argmax":
+                edited[masked] = logits.argmax(-1)
+            else:
+                edited[masked] = torch.multinomial(logits.float().softmax(-1), 1).squeeze(-1)
+        return edited
+
+    def _scores(self, ids: Tensor, mask: Tensor, masked: Tensor) -> Tensor:
+        """Return G's vocabulary logits for the masked tokens only."""
+        head = vocabulary_head(self.generator)
+        if head is None:
+            logits: Tensor = self.generator(input_ids=ids, attention_mask=mask).logits
+            return logits[masked]
+        scores: Tensor = head(self.generator.base_model(input_ids=ids, attention_mask=mask).last_hidden_state[masked])
+        return scores
+
+    def forward(self, ids: Tensor, mask: Tensor, words: Tensor, h: Tensor, eta: Tensor) -> Tensor:
+        """Return L_RTD of equation 8 over the words of the batch.
+
+        Args:
+            ids, mask: token ids and attention mask of the sentences, (batch, length).
+            words: 1 for tokens that are neither padding nor special, (batch, length, 1).
+            h: what D sees of the sentence, (batch, D): f(x), or the head's output for it.
+            eta: the token-level perturbation, (batch, length, D).
+        """
+        edited = self.edit(ids, mask, words)
+        X_adv = self.discriminator.get_input_embeddings()(edited) + eta
+        seen = torch.cat([h.unsqueeze(1).to(X_adv.dtype), X_adv[:, 1:]], dim=1)
+        states = self.discriminator(inputs_embeds=seen, attention_mask=mask).last_hidden_state
+        chosen = words.squeeze(-1) > 0
+        same = (edited == ids)[chosen]
+        return token_detection(self.original(states)[chosen], same.long(), self._reduction)

@@ -13,7 +13,6 @@ from rbench.errors import JobError
 from rbench.spec import Pooling
 
 if TYPE_CHECKING:
-    from rbench.encoders.reading import Settings
     from rbench.encoders.sentence import SentenceEncoder
     from rbench.encoders.transform import Transform
 
@@ -60,57 +59,33 @@ def save(folder: Path, encoder: SentenceEncoder, prompts: Mapping[str, str] | No
         return
     chain = encoder.transform is not None and encoder.transform.KIND == "chain"
     encoder.save(folder, transform=not chain)
-    write(
-        folder,
-        pooling=encoder.pooling,
-        dim=encoder.width,
-        max_length=encoder.max_length,
-        transform=encoder.transform,
-        settings=encoder.settings,
-        prompts=prompts,
-    )
+    write(folder, encoder, prompts)
 
 
-def write(
-    folder: Path,
-    *,
-    pooling: Pooling,
-    dim: int,
-    max_length: int,
-    transform: Transform | None = None,
-    settings: Settings | None = None,
-    prompts: Mapping[str, str] | None = None,
-) -> None:
+def write(folder: Path, encoder: SentenceEncoder, prompts: Mapping[str, str] | None = None) -> None:
     """Turn a transformers folder into a SentenceTransformer: add modules.json and the files that it names.
 
     Args:
-        pooling: one of `EXPRESSIBLE`.
-        dim: width of the pooled vectors.
-        max_length: longest input in tokens.
-        transform: what follows the pooling: a linear map, which is in the subfolder `TRANSFORM` already, or a chain.
-        settings: of the encoder; None: the defaults.
+        encoder: has no `obstacle`. A linear transform of it is in the subfolder `TRANSFORM` already.
         prompts: as for `save`.
     """
-    kept = settings.model_dump() if settings is not None else {}
-    parts: list[tuple[str, str]] = [("Transformer", ""), ("Pooling", "1_Pooling"), *_after(folder, transform)]
-    if kept.get("normalize"):
+    settings = encoder.settings
+    parts: list[tuple[str, str]] = [("Transformer", ""), ("Pooling", "1_Pooling"), *_after(folder, encoder.transform)]
+    if settings.normalize:
         parts.append(("Normalize", f"{len(parts)}_Normalize"))
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (kind, path) in enumerate(parts)
     ]
-    modes = {flag: mode == _MODE[pooling] for flag, mode in FLAGS.items()}
+    modes = {flag: mode == _MODE[encoder.pooling] for flag, mode in FLAGS.items()}
     _write(folder / "modules.json", modules)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-    include = {"include_prompt": kept.get("include_prompt", True)}
-    _write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": dim, **modes, **include})
-    own = {"default": kept["prompt"]} if kept.get("prompt") else {}
-    if own or prompts or kept.get("truncate_dim"):
-        overall: dict[str, Any] = {
-            "prompts": {**(prompts or {}), **own},
-            "default_prompt_name": "default" if own else None,
-        }
-        _write(folder / OVERALL, overall | {"truncate_dim": kept.get("truncate_dim")})
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
+    include = {"include_prompt": settings.include_prompt}
+    _write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": encoder.width, **modes, **include})
+    own = {"default": settings.prompt} if settings.prompt else {}
+    if own or prompts or settings.truncate_dim:
+        named = {"prompts": {**(prompts or {}), **own}, "default_prompt_name": "default" if own else None}
+        _write(folder / OVERALL, named | {"truncate_dim": settings.truncate_dim})
 
 
 def _after(folder: Path, transform: Transform | None) -> list[tuple[str, str]]:

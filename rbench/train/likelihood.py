@@ -17,7 +17,7 @@ from rbench.errors import JobError, ResourceError
 from rbench.spec import EncoderSpec
 from rbench.train import layout
 from rbench.train.contrastive_losses import uniformity
-from rbench.train.encoding import Encoding
+from rbench.train.objectives import Encoding
 from rbench.train.origin import sentence_encoder
 
 VERSION = 1

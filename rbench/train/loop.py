@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 import transformers
 from accelerate.utils import patch_environment
-from pydantic import BaseModel
 
-from rbench.errors import JobError
+from rbench.errors import JobError, ResourceError, SuiteError
+from rbench.load.registry import unknown
+from rbench.score import Pairs
 from rbench.spec import EncoderSpec, Health, TrainSpec
+from rbench.spec.jobs import content_key
+from rbench.system import checkpoints as kept
 from rbench.system import scratch
 from rbench.system.one_gpu import on_one_gpu
 from rbench.train import batches, objectives
-from rbench.train import checkpoints as kept
 from rbench.train.health import Observer
-from rbench.train.reports import Reports
 from rbench.train.selection import Selection, Selector
-from rbench.train.trainer import AfterStep, Report, Rows, Trainer, shuffled
+from rbench.train.trainer import Report, Rows, Trainer, shuffled
 
 if TYPE_CHECKING:
     from rbench.resources import Resources
@@ -37,6 +39,29 @@ selecting a step where an encoder's file asks for it (`rbench.load.versions`).""
 log = logging.getLogger("rbench")
 Progress = Callable[[int, int, str], None]
 """Called with the number of steps done, the number of all steps, and a text with the loss and its parts."""
+_PACKAGES = {"azure_ml": "azureml-core", "comet_ml": "comet-ml", "dvclive": "dvclive"}
+"""Packages of the trackers whose name differs from that of their package."""
+
+
+class Reports(NamedTuple):
+    """The trackers of a training, by transformers' names, and the folder for their files."""
+
+    to: tuple[str, ...]
+    folder: Path
+
+
+def check_trackers(names: Collection[str]) -> None:
+    """Raise SuiteError if transformers does not know a tracker, ResourceError if a tracker is not installed."""
+    if not names:
+        return
+    from transformers.integrations import get_available_reporting_integrations
+    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+
+    for name in names:
+        if name not in INTEGRATION_TO_CALLBACK:
+            raise SuiteError(unknown("tracker", name, sorted(INTEGRATION_TO_CALLBACK)))
+        if name not in get_available_reporting_integrations():
+            raise ResourceError(f"tracker {name} is not installed: pip install {_PACKAGES.get(name, name)}")
 
 
 def pretrain(
@@ -86,18 +111,18 @@ def pretrain(
     Raises:
         JobError: too few texts, a loss that is not finite, nothing to select by, or no step could be selected.
     """
-    train = _train_of(spec, texts)
-    module = module or objectives.find(train.objective)
-    _check(spec, train, texts, selection, module)
-    to = reports or Reports((), out / "logs")
-    near = batches.neighbours(module.Options(**train.options))
+    train, module = _checked(spec, texts, selection, module)
+    options, to = module.Options(**train.options), reports or Reports((), out / "logs")
     run = _Run(
-        *(spec, train, texts, near, out, seed, device),
+        *(spec, train, texts, batches.neighbours(options), out, seed, device),
         *(progress, checkpoints, selection, prepared, to, unchanged, health),
     )
     with _quiet(), _fixed_surroundings(train, device, to):
         transformers.set_seed(seed)
-        objective = _build(module, spec, train, base, locate, resources)
+        named = {field: getattr(options, field) for field in getattr(options, "MODELS", ())}
+        places = {field: str(locate(name)) for field, name in named.items() if name is not None}
+        more = {"resources": resources} if getattr(module, "NEEDS", ()) else {}
+        objective = module.build(options.model_copy(update=places), spec, base, **more)
         return _fit(objective, run) if isinstance(objective, objectives.Fitted) else _train(objective, run)
 
 
@@ -121,20 +146,6 @@ class _Run:
     health: Callable[[Health], object]
 
 
-def _build(
-    module: objectives.ObjectiveModule,
-    spec: EncoderSpec,
-    train: TrainSpec,
-    base: Path | str | None,
-    locate: Callable[[str], Path | str],
-    resources: Resources | None,
-) -> objectives.Objective | objectives.Fitted:
-    """The objective, with its networks loaded."""
-    options = _with_models(module.Options(**train.options), locate)
-    more = {"resources": resources} if getattr(module, "NEEDS", ()) else {}
-    return module.build(options, spec, base, **more)
-
-
 def _fit(objective: objectives.Fitted, run: _Run) -> dict[str, float]:
     """Compute an objective that takes no steps, and save it; returns its scores."""
     if run.selection is not None:
@@ -151,9 +162,15 @@ def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
     if run.train.steps is not None and isinstance(objective, objectives.PreparedObjective):
         # Only the texts that the steps will read are prepared. They are shuffled, so the first ones are a sample.
         texts = texts[: batches.seen(run.train, len(texts))]
-    selector = _selector(objective, run)
-    observer = Observer(objective, held_out, texts, run.train.batch_size)
-    last = _last_checkpoint(run)
+    train, chosen = run.train, run.selection
+    selector = None
+    if chosen is not None:
+        selector = Selector(chosen, objective, every=train.select_every, patience=train.patience, name=run.spec.name)
+    observer = Observer(objective, held_out, texts, train.batch_size)
+    last = None
+    if run.checkpoints is not None:
+        claim(run.checkpoints, run.spec, run.seed, run.texts, chosen.pairs.values() if chosen is not None else ())
+        last = kept.last_good(run.checkpoints)
     paced = objective if isinstance(objective, objectives.PacedObjective) else None
     arguments = _arguments(len(texts), objective.grouped, run)
     trainer = Trainer(
@@ -166,12 +183,12 @@ def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
         observer=observer,
         rates=paced.begin(arguments.max_steps, run.train.learning_rate, held_out) if paced is not None else (),
     )
-    if paced is not None:
-        trainer.add_callback(AfterStep(paced.after_step))
     # Only now: the Trainer has moved the model to its device, where the objective prepares its texts.
-    _prepare(objective, texts, run)
+    if isinstance(objective, objectives.PreparedObjective):
+        with torch.random.fork_rng(devices=[]), scratch.folder("prepared") as temporary:
+            objective.prepare(texts, run.prepared or temporary, run.progress)
     run.unchanged()
-    trainer.add_callback(Report(run.progress, selector))
+    trainer.add_callback(Report(run.progress, selector, paced.after_step if paced is not None else None))
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.run(last)
     run.health(observer.health)
@@ -184,62 +201,33 @@ def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
     return scores
 
 
-def _selector(objective: objectives.Objective, run: _Run) -> Selector | None:
-    """What chooses the step that is kept; None keeps the last step."""
-    if run.selection is None:
-        return None
-    train = run.train
-    return Selector(run.selection, objective, every=train.select_every, patience=train.patience, name=run.spec.name)
+def claim(folder: Path, spec: EncoderSpec, seed: int, texts: list[str], pairs: Collection[Pairs] = ()) -> None:
+    """Mark `folder` as holding this run's checkpoints. JobError if it holds those of another run.
+
+    `pairs` are the sentence pairs that steps are selected by.
+    """
+    corpus = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    rated = [[some.first, some.second, some.gold] for some in pairs]
+    key = content_key({"encoder": spec, "seed": seed, "texts": corpus, "pairs": rated})
+    kept.claim(folder, f"pretrain/{spec.name}", key)
 
 
-def _last_checkpoint(run: _Run) -> Path | None:
-    """The checkpoint to continue from, in a folder that from now on belongs to this run."""
-    if run.checkpoints is None:
-        return None
-    pairs = run.selection.pairs.values() if run.selection is not None else ()
-    kept.claim(run.checkpoints, run.spec, run.seed, run.texts, pairs)
-    return kept.last_good(run.checkpoints)
-
-
-def _prepare(objective: objectives.Objective, texts: list[str], run: _Run) -> None:
-    """Have an objective make of its texts what it needs. The state of torch's generators stays as it is."""
-    if not isinstance(objective, objectives.PreparedObjective):
-        return
-    with torch.random.fork_rng(devices=[]), scratch.folder("prepared") as temporary:
-        objective.prepare(texts, run.prepared or temporary, run.progress)
-
-
-def _train_of(spec: EncoderSpec, texts: list[str]) -> TrainSpec:
-    """`spec.train`; raises JobError where there is none, or no text to train on."""
-    if spec.train is None or not texts:
-        raise JobError(
-            f"Encoder {spec.name} cannot be trained: " + ("no texts." if spec.train else "its file has no `train`.")
-        )
-    return spec.train
-
-
-def _check(
-    spec: EncoderSpec,
-    train: TrainSpec,
-    texts: list[str],
-    selection: Selection | None,
-    module: objectives.ObjectiveModule,
-) -> None:
-    """Raise JobError where the texts or the pairs do not suffice for what `train` asks."""
+def _checked(
+    spec: EncoderSpec, texts: list[str], selection: Selection | None, module: objectives.ObjectiveModule | None
+) -> tuple[TrainSpec, objectives.ObjectiveModule]:
+    """`spec.train` and its module; raises JobError where the texts or the pairs do not suffice for what it asks."""
+    train = spec.train
+    if train is None or not texts:
+        raise JobError(f"Encoder {spec.name} cannot be trained: {'no texts' if train else 'its file has no `train`'}.")
     if (train.select_by is None) != (selection is None):
         raise JobError(
             f"Encoder {spec.name}: train.select_by is {train.select_by}, and pairs to select by were "
             f"{'not given' if selection is None else f'given ({selection.called})'}."
         )
+    module = module or objectives.find(train.objective)
     if problem := batches.problem(spec.name, train, len(texts), module):
         raise JobError(problem)
-
-
-def _with_models(options: BaseModel, locate: Callable[[str], Path | str]) -> BaseModel:
-    """The options, with each name of a model replaced by the place where it lies."""
-    named: tuple[str, ...] = getattr(options, "MODELS", ())
-    places = {field: str(locate(name)) for field in named if (name := getattr(options, field)) is not None}
-    return options.model_copy(update=places)
+    return train, module
 
 
 def _hold_out(texts: list[str], seed: int, neighbours: int) -> tuple[list[str], list[str]]:

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.spec import EncoderSpec
-from rbench.train.encoding import Encoding
+from rbench.spec import EncoderSpec, TaskKind
+from rbench.train.objectives import Encoding
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import nn
+
+    from rbench.encoders.sentence import SentenceEncoder
 
 VERSION = 1
 
@@ -35,16 +37,18 @@ class MaskedEncoding(Encoding):
         self.masked_lm = masked_lm
         self.kept: nn.Module = masked_lm
 
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return vectors (len(texts), dim) with the encoder's pooling. ResourceError if the network cannot have it."""
+    def _encoder(self, kind: TaskKind | None, max_length: int | None) -> SentenceEncoder:
+        """Return the encoder that `save` writes. ResourceError if the network cannot have its pooling."""
         from rbench.encoders.reading import Settings
         from rbench.encoders.sentence import SentenceEncoder
 
-        network = self.masked_lm.base_model
-        spec = self._spec
-        settings = Settings.of(spec, "sts")
-        made = SentenceEncoder(network, self.tokenizer, spec.pooling, spec.max_length, spec.name, settings=settings)
-        return made.encode(texts)
+        network, spec = self.masked_lm.base_model, self._spec
+        settings = Settings.of(spec, kind)
+        return SentenceEncoder(network, self.tokenizer, spec.pooling, max_length, spec.name, settings=settings)
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return vectors (len(texts), dim) with the encoder's pooling. ResourceError if the network cannot have it."""
+        return self._encoder("sts", self._spec.max_length).encode(texts)
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """Return `masked_accuracy`, 0..1: the share of masked tokens whose most likely prediction is right.
@@ -77,17 +81,11 @@ class MaskedEncoding(Encoding):
 
     def save(self, folder: Path) -> None:
         """Write the encoder with its masked-LM head, and as a SentenceTransformer too if that has the pooling."""
-        from rbench.encoders.reading import Settings, longest_input
+        from rbench.encoders.reading import longest_input
         from rbench.train import layout
 
         self.masked_lm.save_pretrained(folder, safe_serialization=True)
         self.tokenizer.save_pretrained(folder)
         if self._spec.pooling in layout.EXPRESSIBLE:
             longest = longest_input(self.masked_lm, self.tokenizer)
-            layout.write(
-                folder,
-                pooling=self._spec.pooling,
-                dim=self.masked_lm.config.hidden_size,
-                max_length=min(self._spec.max_length or longest, longest),
-                settings=Settings.of(self._spec),
-            )
+            layout.write(folder, self._encoder(None, min(self._spec.max_length or longest, longest)))

@@ -42,12 +42,12 @@ from torch.nn import functional
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train import encoding, health_probe, origin, pace
-from rbench.train.contrastive import Losses, TextObjective
-from rbench.train.contrastive_losses import cosines, full
+from rbench.train import health_probe, origin, pace
+from rbench.train.contrastive import Losses
+from rbench.train.contrastive_losses import similarities
 from rbench.train.heads import ProjectionHead
 from rbench.train.options import Momentum
-from rbench.train.running_sums import RunningSums
+from rbench.train.texts import TextModel, TextObjective
 
 VERSION = 2
 
@@ -75,20 +75,15 @@ class Queue(nn.Module):
     """
 
     keys: Tensor
-    came: Tensor
-    """`num_enqueued` under the name that it has in checkpoints."""
+    num_enqueued: Tensor
+    """How many keys were ever enqueued, those that have left the queue included."""
 
     def __init__(self, size: int, dim: int, *, random: bool = False) -> None:
         super().__init__()
         self.size, self._random = size, random
         start = functional.normalize(torch.randn(size, dim), dim=1) if random else torch.zeros(size, dim)
         self.register_buffer("keys", start)
-        self.register_buffer("came", torch.zeros((), dtype=torch.long))
-
-    @property
-    def num_enqueued(self) -> int:
-        """How many keys were ever enqueued, those that have left the queue included."""
-        return int(self.came)
+        self.register_buffer("num_enqueued", torch.zeros((), dtype=torch.long))
 
     def after(self, keys: Tensor) -> Held:
         """What the queue would hold with these keys (n, dim) enqueued. It stays as it is.
@@ -98,8 +93,9 @@ class Queue(nn.Module):
         """
         if len(keys) > self.size:
             raise ValueError(f"{len(keys)} keys at once do not go into a queue of {self.size}")
-        total = self.num_enqueued + len(keys)
-        positive_index = torch.arange(self.num_enqueued, total, device=self.keys.device) % self.size
+        start = int(self.num_enqueued)
+        total = start + len(keys)
+        positive_index = torch.arange(start, total, device=self.keys.device) % self.size
         held = self.keys.index_copy(0, positive_index, keys.detach().to(self.keys.dtype))
         return Held(held if self._random else held[: min(self.size, total)], positive_index)
 
@@ -111,22 +107,20 @@ class Queue(nn.Module):
         """
         held = self.after(keys)
         self.keys[: len(held.keys)] = held.keys
-        self.came += len(keys)
+        self.num_enqueued += len(keys)
         return held
 
     @property
     def filling(self) -> bool:
         """Whether fewer than `size` keys were ever enqueued."""
-        return self.num_enqueued < self.size
+        return int(self.num_enqueued) < self.size
 
 
 class Positives(Protocol):
     """Where the positives of a batch come from."""
 
-    @property
-    def counts(self) -> tuple[str, ...]:
-        """Names of what is counted while positives are made."""
-        ...
+    counts: tuple[str, ...]
+    """Names of what is counted while positives are made."""
 
     def __call__(self, model: MoCo, texts: Sequence[str]) -> tuple[list[str], dict[str, float]]:
         """Make the positive X' of each text; return them with the counts of this batch. Called without gradients.
@@ -144,7 +138,7 @@ class Positives(Protocol):
         ...
 
 
-class MoCo(nn.Module):
+class MoCo(TextModel):
     """The query encoder f_q with head g_q, the key encoder f_k with head g_k, and the queue of keys.
 
     f_q and g_q learn by gradients; f_k and g_k are running means of them (`momentum_update`).
@@ -165,22 +159,14 @@ class MoCo(nn.Module):
         max_length: int,
         pooler: nn.Linear | None = None,
     ) -> None:
-        super().__init__()
-        self.encoder = encoder
+        super().__init__(encoder, max_length, (*_COUNTS, *positives.counts))
         self.head = ProjectionHead(
             encoder.dim, options.dim, tanh=options.output == "tanh", hidden=options.head == "mlp", pooler=pooler
         )
-        network = copy.deepcopy(encoder.model)
-        self.key_encoder = SentenceEncoder(
-            network, encoder.tokenizer, encoder.pooling, encoder.max_length, settings=encoder.settings
-        )
-        self.key_head = copy.deepcopy(self.head)
-        for part in (self.key_encoder, self.key_head):
-            part.requires_grad_(False)
+        self.key_encoder = self.frozen_copy()
+        self.key_head = copy.deepcopy(self.head).requires_grad_(False)
         self.queue = Queue(options.queue, options.dim, random=options.queue_start == "random")
-        self.tally = RunningSums(*_COUNTS, *positives.counts)  # the attribute's name is in checkpoints
-        self.positives, self.max_length = positives, max_length
-        self._options = options
+        self.positives, self._options = positives, options
         self.momentum = pace.LARGEST_MOMENTUM if options.momentum == "auto" else options.momentum
         """m. With `auto` the objective sets it once it knows the number of steps."""
 
@@ -194,8 +180,7 @@ class MoCo(nn.Module):
         Raises:
             JobError: `texts` are not as many as rows, because several GPUs share a batch.
         """
-        if len(texts) != len(input_ids):
-            raise JobError("momentum contrast has one queue and trains on one GPU: set CUDA_VISIBLE_DEVICES to one.")
+        self.check_whole(texts, input_ids, "momentum contrast has one queue")
         self.momentum_update()
         with torch.no_grad():
             others, counted = self.positives(self, texts)
@@ -223,18 +208,13 @@ class MoCo(nn.Module):
 
         z and keys are computed under dropout, from a fixed seed. Nothing changes, torch's generators included.
         """
-        modes = [(module, module.training) for module in self.modules()]
-        device = self.encoder.device
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(0)
+        with health_probe.untouched(self, seed=0):
             self.train()
             batches = [self.tokens(texts[start : start + 64]) for start in range(0, len(texts), 64)]
             z = torch.cat([self.head(self.encoder(**batch)) for batch in batches])
             keys = torch.cat([self.key_head(self.key_encoder(**batch)) for batch in batches])
-        for module, training in modes:
-            module.training = training
-        scores = cosines(z, keys) if self._options.similarity == "cosine" else full(z) @ full(keys).T
-        return int((scores.argmax(dim=1) == torch.arange(len(texts), device=device)).sum())
+        scores = similarities(z, keys, cosine=self._options.similarity == "cosine")
+        return int((scores.argmax(dim=1) == torch.arange(len(texts), device=z.device)).sum())
 
     @torch.no_grad()
     def momentum_update(self) -> None:
@@ -244,19 +224,11 @@ class MoCo(nn.Module):
             for q, k in zip(ours.parameters(), theirs.parameters(), strict=True):
                 k.mul_(m).add_(q, alpha=1 - m)
 
-    def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """input_ids and attention_mask of texts, (n, longest) each, encoded as the training loop encodes its texts."""
-        return encoding.tokens(self.encoder, texts, self.max_length)
-
     @torch.no_grad()
     def z(self, encoder: SentenceEncoder, head: nn.Module, texts: Sequence[str]) -> Tensor:
         """head(encoder(X)), (n, dim), without dropout."""
-        training = encoder.training
-        encoder.eval()
-        try:
+        with health_probe.evaluating(encoder):
             vectors: Tensor = head(encoder(**self.tokens(texts)))
-        finally:
-            encoder.train(training)
         return vectors
 
 
@@ -268,8 +240,8 @@ def equation_1(z: Tensor, held: Held, temperature: float, *, cosine: bool = Fals
         held: the queue; z'_i is its key `positive_index[i]`.
         cosine: sim is the dot product of vectors scaled to length 1, not of the vectors as they are.
     """
+    scores = similarities(z, held.keys, cosine=cosine)
     with torch.autocast(z.device.type, enabled=False):
-        scores = cosines(z, held.keys) if cosine else full(z) @ held.keys.T.to(full(z).dtype)
         return functional.cross_entropy(scores / temperature, held.positive_index, reduction="none")
 
 
@@ -282,14 +254,8 @@ class MoCoObjective(TextObjective):
         pooler = origin.pooler(spec, base, self.encoder.dim) if pooled else None
         self.model = MoCo(self.encoder, options, positives, self._max_length, pooler)
         # A selected step has heads of its own: `top_1` is of the encoder and the heads of one step.
-        self.kept = nn.ModuleDict(
-            {
-                "encoder": self.encoder,
-                "head": self.model.head,
-                "key_encoder": self.model.key_encoder,
-                "key_head": self.model.key_head,
-            }
-        )
+        parts = ("encoder", "head", "key_encoder", "key_head")
+        self.kept = nn.ModuleDict({name: getattr(self.model, name) for name in parts})
         self._options = options
         self._steps, self._held_out = 0, list[str]()
 
@@ -350,17 +316,13 @@ class MoCoObjective(TextObjective):
         sums = self.model.tally.sums()
         counted = {name: sums[name] for name in _SHOWN} | {"loss_at_chance": sums["chance"] / max(1, sums["positives"])}
         found = {"top_1": self.model.top_1(texts) / len(texts)} if len(texts) > 1 else {}
-        self._pass_gate(found.get("top_1"), len(texts))
+        least, top_1 = self._options.least_top_1, found.get("top_1", 0.0)
+        # A gate without enough texts is not passed either.
+        if least is not None and (top_1 < least or len(texts) < pace.LEAST_TEXTS):
+            raise JobError(
+                f"Encoder {self._spec.name}: at its end its head finds the key of a held-out text among {len(texts)} "
+                f"for a share of {top_1:.2f} of them. train.options.least_top_1 asks for {least:g}, of at least "
+                f"{pace.LEAST_TEXTS} texts. So nothing that stands on this encoder is attacked. Take more steps, or a "
+                "higher train.options.head_learning_rate; without least_top_1 the encoder is taken as it is."
+            )
         return super().scores(texts) | found | counted | self.model.positives.scores(sums)
-
-    def _pass_gate(self, top_1: float | None, texts: int) -> None:
-        """Raise JobError where `least_top_1` is not reached. A gate without enough texts is not passed either."""
-        least = self._options.least_top_1
-        if least is None or (top_1 is not None and texts >= pace.LEAST_TEXTS and top_1 >= least):
-            return
-        raise JobError(
-            f"Encoder {self._spec.name}: at its end its head finds the key of a held-out text among {texts} for a "
-            f"share of {top_1 or 0:.2f} of them. train.options.least_top_1 asks for {least:g}, of at least "
-            f"{pace.LEAST_TEXTS} texts. So nothing that stands on this encoder is attacked. Take more steps, or a "
-            "higher train.options.head_learning_rate; without least_top_1 the encoder is taken as it is."
-        )

@@ -35,43 +35,43 @@ def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
 
     JobError if the base is static word vectors, or an architecture has keys that BertConfig does not know.
     """
-    from transformers import AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM
+    from transformers import BertForMaskedLM
 
-    if base is not None:
-        if is_vectors(str(base)):
-            raise JobError(f"Encoder {spec.name}: a masked LM cannot be trained from static word vectors.")
-        folder = _folder(spec, base)
-        check_model(folder)
-        with reading(f"encoder `{spec.name}`: {folder} cannot be read"):
-            model, info = AutoModelForMaskedLM.from_pretrained(
-                folder, trust_remote_code=spec.trust_remote_code, output_loading_info=True
-            )
-        if info["missing_keys"]:
-            log.info("%s: its base has no masked-LM head; a new one is trained with it", spec.name)
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
-        return keep_layers(model, spec.layers), tokenizer
-    config, tokenizer = _architecture(spec)
-    return keep_layers(BertForMaskedLM(config), spec.layers), tokenizer
+    if base is None:
+        config, tokenizer = _architecture(spec)
+        return keep_layers(BertForMaskedLM(config), spec.layers), tokenizer
+    if is_vectors(str(base)):
+        raise JobError(f"Encoder {spec.name}: a masked LM cannot be trained from static word vectors.")
+    folder = _folder(spec, base)
+    with reading(f"encoder `{spec.name}`: {folder} cannot be read"):
+        model, tokenizer, headless = _read_masked_lm(spec, folder)
+    if headless:
+        log.info("%s: its base has no masked-LM head; a new one is trained with it", spec.name)
+    return keep_layers(model, spec.layers), tokenizer
 
 
 def generator(spec: EncoderSpec, name: str | Path) -> tuple[Any, Any]:
     """Return (masked LM, tokenizer) with all layers. JobError if the weights at `name` have no masked-LM head."""
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-    folder = _folder(spec, name)
-    check_model(folder)
     try:
-        model, info = AutoModelForMaskedLM.from_pretrained(
-            folder, trust_remote_code=spec.trust_remote_code, output_loading_info=True
-        )
+        model, tokenizer, headless = _read_masked_lm(spec, _folder(spec, name))
     except ValueError as error:
         raise JobError(f"Encoder {spec.name}: {name} is no masked LM ({error}).") from error
-    if info["missing_keys"]:
+    if headless:
         raise JobError(
             f"Encoder {spec.name}: {name} has no masked-LM head, which replaced-token detection needs for its "
             "generator. Name a masked LM with the same vocabulary: train.options.generator."
         )
-    return model, AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
+    return model, tokenizer
+
+
+def _read_masked_lm(spec: EncoderSpec, folder: Path) -> tuple[Any, Any, bool]:
+    """Return the masked LM in a folder, its tokenizer, and whether the folder lacks a masked-LM head."""
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    check_model(folder)
+    trust = {"trust_remote_code": spec.trust_remote_code}
+    model, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True, **trust)
+    return model, AutoTokenizer.from_pretrained(folder, **trust), bool(info["missing_keys"])
 
 
 def sentence_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEncoder:

@@ -43,12 +43,6 @@ class Selection:
         """Name the tasks for people: `stsb`, or `mean of sts12, sts13`."""
         return ("mean of " if len(self.pairs) > 1 else "") + ", ".join(self.pairs)
 
-    @property
-    def score_name(self) -> str:
-        """Name the selected step's score in a record: `stsb_validation_spearman`, or `mean_...` for several tasks."""
-        name = "mean" if len(self.pairs) > 1 else next(iter(self.pairs))
-        return f"{name}_{self.split}_spearman"
-
     def score(self, encode: Callable[[list[str]], NDArray[Any]]) -> float | None:
         """Return Spearman's correlation, averaged over the tasks; None if it is undefined for one of them."""
         values = [pairs.scores(encode)[0].value for pairs in self.pairs.values()]
@@ -57,8 +51,12 @@ class Selection:
 
     @property
     def score_names(self) -> tuple[str, str]:
-        """Return the names of the score and of the step number in a record."""
-        return self.score_name, "selected_step"
+        """Return the names of the selected step's score and of its number in a record.
+
+        The score is `stsb_validation_spearman`, for instance, or `mean_...` for several tasks.
+        """
+        name = "mean" if len(self.pairs) > 1 else next(iter(self.pairs))
+        return f"{name}_{self.split}_spearman", "selected_step"
 
 
 class Selector(transformers.TrainerCallback):  # type: ignore[misc]

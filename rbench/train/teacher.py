@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.substitution.batched import Geometry, Swapped, Target, at_most
-from rbench.train import encoding
-from rbench.train.contrastive import Losses, TextObjective
-from rbench.train.contrastive_losses import full
-from rbench.train.hard_positives import at_random, unchanged
-from rbench.train.health_probe import evaluating
-from rbench.train.running_sums import RunningSums
+from rbench.substitution.batched import Geometry, Target, at_most
+from rbench.train.contrastive import Losses
+from rbench.train.hard_positives import counts, substituted
+from rbench.train.heads import full
+from rbench.train.health_probe import evaluating, untouched
+from rbench.train.texts import TextModel, TextObjective
 
 VERSION = 1
 
 Substitutions = Literal["random", "hard", "none"]
 
 
-class Distillation(nn.Module):
+class Distillation(TextModel):
     """The student, and the teacher, which is a copy of it that stays as it is.
 
     Args:
@@ -47,17 +44,8 @@ class Distillation(nn.Module):
         share: float,
         max_length: int,
     ) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.teacher = SentenceEncoder(
-            copy.deepcopy(encoder.model),
-            encoder.tokenizer,
-            encoder.pooling,
-            encoder.max_length,
-            settings=encoder.settings,
-        ).requires_grad_(False)
-        self.tally = RunningSums("edited", "edited_unchanged", "words", "replaced")
-        self.max_length = max_length
+        super().__init__(encoder, max_length, ("edited", "edited_unchanged", "words", "replaced"))
+        self.teacher = self.frozen_copy()
         self._geometry, self._substitutions, self._weight = geometry, substitutions, weight
         self._budget = at_most(max_words, share)
 
@@ -73,8 +61,7 @@ class Distillation(nn.Module):
         Raises:
             JobError: `texts` are not as many as rows, because several GPUs share a batch.
         """
-        if len(texts) != len(input_ids):
-            raise JobError("distillation edits whole batches and trains on one GPU: set CUDA_VISIBLE_DEVICES to one.")
+        self.check_whole(texts, input_ids, "distillation edits whole batches")
         clean = {"input_ids": input_ids, "attention_mask": attention_mask}
         with torch.no_grad():
             wanted = self.wanted(clean)
@@ -99,31 +86,11 @@ class Distillation(nn.Module):
         Args:
             wanted: (n, dim), the vectors from which `hard` substitutions lead away.
         """
-        swapped = self._swapped(texts, wanted)
+        away = Target(self.encoder, lambda z, rows: distance(z, wanted[list(rows)]), self.max_length)
+        swapped = substituted(self._substitutions, self._geometry, self._budget, texts, away)
         made = [found.texts[0] for found in swapped]
-        return made, {
-            "edited": len(texts),
-            "edited_unchanged": sum(ours == theirs for ours, theirs in zip(texts, made, strict=True)),
-            "words": sum(found.num_words for found in swapped),
-            "replaced": sum(len(found.substitutions) for found in swapped),
-        }
-
-    def _swapped(self, texts: Sequence[str], wanted: Tensor) -> list[Swapped]:
-        if self._substitutions == "random":
-            return at_random(self._geometry, self._budget, texts)
-        if self._substitutions == "none":
-            return unchanged(texts)
-
-        def away(z: Tensor, rows: Sequence[int]) -> Tensor:
-            return distance(z, wanted[list(rows)])
-
-        return self._geometry(
-            [(text,) for text in texts], Target(self.encoder, away, self.max_length), max_words=self._budget
-        )
-
-    def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """Return input_ids and attention_mask of texts, (n, longest) each, encoded as in the training loop."""
-        return encoding.tokens(self.encoder, texts, self.max_length)
+        same = sum(ours == theirs for ours, theirs in zip(texts, made, strict=True))
+        return made, {"edited": len(texts), "edited_unchanged": same, **counts(swapped)}
 
     @torch.no_grad()
     def distances(self, texts: Sequence[str]) -> dict[str, float]:
@@ -136,9 +103,7 @@ class Distillation(nn.Module):
         same substitutions.
         """
         sums = dict.fromkeys(("kept", "edited", "before"), 0.0)
-        device = self.encoder.device
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), evaluating(self):
-            torch.manual_seed(0)
+        with untouched(self, seed=0), evaluating(self):
             for start in range(0, len(texts), 64):
                 part = texts[start : start + 64]
                 clean = self.tokens(part)

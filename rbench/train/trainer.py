@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from rbench.errors import JobError
-from rbench.train import checkpoints
+from rbench.system import checkpoints
 from rbench.train.health import Observer
 from rbench.train.selection import Selector
 
@@ -99,12 +99,10 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         super().__init__(*args, **more)
         self._name = name
         self._rates = {id(weight): rate for part, rate in rates for weight in part.parameters()}
-        self._selector = selector
-        if selector is not None:
-            self.add_callback(selector)
-        self._observer = observer
-        if observer is not None:
-            self.add_callback(observer)
+        self._selector, self._observer = selector, observer
+        self._in_checkpoints = [one for one in (selector, observer) if one is not None]
+        for one in self._in_checkpoints:
+            self.add_callback(one)
         self._sums: dict[str, Tensor] = {}
         self._count = 0
 
@@ -115,10 +113,8 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
             self.train()
             return
         reached = transformers.TrainerState.load_from_json(str(last / "trainer_state.json"))
-        if self._selector is not None:
-            self._selector.read(last)
-        if self._observer is not None:
-            self._observer.read(last)
+        for one in self._in_checkpoints:
+            one.read(last)
         over = self._selector is not None and self._selector.over
         if over or reached.global_step >= self.args.max_steps:
             self._load_from_checkpoint(str(last))
@@ -197,21 +193,27 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         safetensors.torch.save_model(self.model, str(folder / checkpoints.WEIGHTS))
-        if self._selector is not None:
-            self._selector.write(folder)
-        if self._observer is not None:
-            self._observer.write(folder)
+        for one in self._in_checkpoints:
+            one.write(folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         safetensors.torch.load_model(model or self.model, str(Path(resume_from_checkpoint) / checkpoints.WEIGHTS))
 
 
 class Report(transformers.TrainerCallback):  # type: ignore[misc]
-    """Report the Trainer's progress, and make it log the last step too."""
+    """Report the Trainer's progress, and make it log the last step too.
 
-    def __init__(self, progress: Callable[[int, int, str], None] | None, selector: Selector | None = None) -> None:
-        self._progress = progress
-        self._selector = selector
+    Args:
+        tell: is told of each step, before a checkpoint of the same step is written.
+    """
+
+    def __init__(
+        self,
+        progress: Callable[[int, int, str], None] | None,
+        selector: Selector | None = None,
+        tell: Callable[[int], None] | None = None,
+    ) -> None:
+        self._progress, self._selector, self._tell = progress, selector, tell
         self._text = ""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
@@ -220,23 +222,14 @@ class Report(transformers.TrainerCallback):  # type: ignore[misc]
             self._text = f"loss {logs['loss']:.2f}" + (f" ({', '.join(parts)})" if parts else "")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        if self._tell is not None:
+            self._tell(state.global_step)
         if state.global_step >= state.max_steps:
             control.should_log = True
         if self._progress is not None:
             selected = self._selector.text if self._selector is not None else ""
             text = ", ".join(part for part in (self._text, selected) if part)
             self._progress(state.global_step, state.max_steps, text)
-        return control
-
-
-class AfterStep(transformers.TrainerCallback):  # type: ignore[misc]
-    """Tell an objective of each step, before a checkpoint of the same step is written."""
-
-    def __init__(self, tell: Callable[[int], None]) -> None:
-        self._tell = tell
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
-        self._tell(state.global_step)
         return control
 
 

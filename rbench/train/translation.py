@@ -1,17 +1,17 @@
-"""Back-translate texts with a pair of MarianMT models, and keep the translations on disk.
+"""Make positives from the texts alone, before the first step: back-translations and paraphrases (BTCL).
 
-Marian translates sentences, so a text is split at sentence ends and joined again. Each sentence is one line in a file.
-Files appear complete and never change (`Memory`), so that any number of processes may share the folder.
+Back-translations are made with a pair of MarianMT models and kept on disk. Marian translates sentences, so a text is
+split at sentence ends and joined again. Each sentence is one line in a file. Files appear complete and never change
+(`Memory`), so that any number of processes may share the folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,11 @@ import torch
 from rbench.encoders.load import fetch
 from rbench.encoders.locate import fingerprint
 from rbench.errors import JobError
+from rbench.mini.writing import paraphrase
+from rbench.spec import EncoderSpec
+from rbench.system.below import Below
+from rbench.train.moco import MoCo, MoCoObjective
+from rbench.train.options import Momentum
 
 VERSION = 1
 
@@ -52,12 +57,8 @@ class Memory:
 
     def write(self, pairs: dict[str, str]) -> None:
         """Add these translations. Their file appears complete or not at all."""
-        content = "".join(json.dumps(pair) + "\n" for pair in sorted(pairs.items()))
-        name = hashlib.sha256(content.encode()).hexdigest()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        temporary = self.folder / f"{name}.{os.getpid()}.tmp"
-        temporary.write_text(content, encoding="utf-8")
-        temporary.replace(self.folder / f"{name}.jsonl")
+        content = "".join(json.dumps(pair) + "\n" for pair in sorted(pairs.items())).encode()
+        Below(self.folder).replace(self.folder / f"{hashlib.sha256(content).hexdigest()}.jsonl", content)
 
 
 class Translator:
@@ -139,8 +140,8 @@ class BackTranslation:
         if not missing:
             return
         forward, backward = (Translator(where, beams=self._beams, device=device) for where in self._models)
-        done = 0
-        for part in _parts(missing, AT_ONCE):
+        for start in range(0, len(missing), AT_ONCE):
+            part = missing[start : start + AT_ONCE]
             back = backward(forward(part))
             # A sentence whose translation is empty stays as it is, because a positive must not be empty.
             pairs = {ours: theirs or ours for ours, theirs in zip(part, back, strict=True)}
@@ -148,9 +149,8 @@ class BackTranslation:
                 raise JobError(f"{' or '.join(self._models)} changed while it was in use; run the command again")
             memory.write(pairs)
             self._known |= pairs
-            done += len(part)
             if progress is not None:
-                progress(done, len(missing), "back-translation")
+                progress(start + len(part), len(missing), "back-translation")
 
     def __call__(self, text: str) -> str:
         """Return the back-translation of a prepared text. KeyError for any other text."""
@@ -160,7 +160,57 @@ class BackTranslation:
         return [fingerprint(fetch(where)) for where in self._models]
 
 
-def _parts(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    rest = iter(items)
-    while part := list(islice(rest, size)):
-        yield part
+class MiniParaphraser:
+    """Rewrite texts of the embedded world. The paraphrase depends on the text and the seed only.
+
+    Args:
+        name: the encoder's name, for error messages.
+        seed: seed of the paraphrases.
+    """
+
+    def __init__(self, name: str, seed: int) -> None:
+        self._name, self._seed = name, seed
+
+    def prepare(self, texts: Sequence[str], folder: Path, device: torch.device, progress: Progress | None) -> None:
+        """Check the texts. Nothing is kept: paraphrasing is fast. JobError for a text not of the embedded world."""
+        for text in texts:
+            self(text)
+
+    def __call__(self, text: str) -> str:
+        """Return the paraphrase. JobError for a text that is not of the embedded world."""
+        other = paraphrase(text, self._seed)
+        if other is None:
+            raise JobError(
+                f"Encoder {self._name}: `paraphraser: mini` writes the language of the embedded world, and this text "
+                f"is not of it: {text[:80]!r}. Other texts need a translation model: `paraphraser: marian`."
+            )
+        return other
+
+
+class Rewritten:
+    """`Positives` by a function of the text. A text always has the same positive."""
+
+    counts: tuple[str, ...] = ()
+
+    def __init__(self, rewrite: Callable[[str], str]) -> None:
+        self._rewrite = rewrite
+
+    def __call__(self, model: MoCo, texts: Sequence[str]) -> tuple[list[str], dict[str, float]]:
+        return [self._rewrite(text) for text in texts], {}
+
+    def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return {}
+
+
+class Paraphrased(MoCoObjective):
+    """Implement `Objective` and `PreparedObjective`: momentum contrast with rewritten texts as positives."""
+
+    def __init__(
+        self, spec: EncoderSpec, base: str | Path | None, options: Momentum, rewrite: BackTranslation | MiniParaphraser
+    ) -> None:
+        super().__init__(spec, base, options, Rewritten(rewrite))
+        self._rewrite = rewrite
+
+    def prepare(self, texts: Sequence[str], folder: Path, progress: Progress | None) -> None:
+        """Rewrite all texts. Translations are kept in `folder`."""
+        self._rewrite.prepare(texts, folder, self.encoder.device, progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -10,13 +11,44 @@ from torch.nn import functional
 
 from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.sentence import masked_mean
-from rbench.train.heads import MLPHead, mean_cross_entropy, vocabulary_head
-from rbench.train.weighting import UncertaintyWeights
+from rbench.train.heads import MLPHead, full, masked, masked_loss, token_detection, vocabulary_head
 
 VERSION = 1
 
 Detection = Literal["mean", "sum", "none"]
 Contrast = Literal["softmax", "sigmoid"]
+
+
+class UncertaintyWeights(nn.Module):
+    """Sum exp(-s_i) L_i + s_i over the losses L_i (Kendall, Gal and Cipolla 2018, section 3).
+
+    Each s_i is learned from 0, so lambda_i = exp(-s_i) starts at 1.
+
+    The paper's loss for classification is L_i / sigma_i^2 + log sigma_i. Here s_i = log sigma_i^2, and the second term
+    has weight 1 in place of 1/2, so that the optimum is lambda_i = 1 / L_i. Without that term a learned weight would
+    fall to zero.
+
+    Args:
+        names: names of the losses.
+        clamped: add max(s_i, 0) in place of s_i, as the public code of CLINE has it. A negative s_i is then not
+            rewarded, so no lambda_i rises far above 1.
+    """
+
+    def __init__(self, names: Sequence[str], *, clamped: bool = False) -> None:
+        super().__init__()
+        self.names, self._clamped = tuple(names), clamped
+        self.s = nn.Parameter(torch.zeros(len(self.names)))
+
+    def forward(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return `loss` and its terms: lambda_i L_i by name, and `uncertainty`, the sum of the terms added for s_i."""
+        parts = {name: torch.exp(-s) * losses[name] for name, s in zip(self.names, self.s, strict=True)}
+        parts["uncertainty"] = (self.s.clamp(min=0) if self._clamped else self.s).sum()
+        return {"loss": torch.stack(list(parts.values())).sum(), **parts}
+
+    @property
+    def lambdas(self) -> dict[str, float]:
+        """Return the current weights by name."""
+        return {name: float(value) for name, value in zip(self.names, torch.exp(-self.s.detach()), strict=True)}
 
 
 class Triples(nn.Module):
@@ -72,32 +104,24 @@ class Triples(nn.Module):
         delta of equation 4: 1 for the tokens that were replaced, 0 for all others.
         """
         views, ori = input_ids.unbind(1), input_ids[:, 0]
-        masked, labels = self._collator.torch_mask_tokens(
-            ori.cpu().clone(), special_tokens_mask=special_tokens_mask[:, 0].cpu()
-        )
-        masked, labels = masked.to(ori.device), labels.to(ori.device)
+        masked_ori, labels = masked(self._collator, ori, special_tokens_mask[:, 0])
         first, real = int(self._anchor == "masked"), attention_mask.unbind(1)
-        ids, masks = (masked, *views[first:]), (real[0], *real[first:])
+        ids, masks = (masked_ori, *views[first:]), (real[0], *real[first:])
         inputs = {"input_ids": torch.cat(ids), "attention_mask": torch.cat(masks)}
         hidden = in_groups(self._states, inputs, linear_weights(self.masked_lm.base_model)).chunk(len(ids))
         states = hidden[1 - first :]
         h = [self._pooled(state, mask) for state, mask in zip(states, real, strict=True)]
-        losses = {"mlm": self._masked(hidden[0], labels), "contrastive": self._contrast(h, input_ids)}
-        if self.replaced is not None:
+        assert self.vocabulary is not None
+        losses = {"mlm": masked_loss(self.vocabulary, hidden[0], labels), "contrastive": self._contrast(h, input_ids)}
+        if self.replaced is not None and self._detection != "none":
             words = (attention_mask.bool() & ~special_tokens_mask.bool())[:, 1:]
             edited = torch.stack(states[1:], dim=1)[words]
             kinds = kinds_of(replaced) if self.replaced.out_features > 1 else replaced[:, 1:]
-            losses["detection"] = detection(self.replaced(edited), kinds[words], self._detection)
+            losses["detection"] = token_detection(self.replaced(edited), kinds[words], self._detection)
         return self.weights(losses)  # type: ignore[no-any-return]
 
     def _states(self, inputs: dict[str, Tensor]) -> Tensor:
         return self.masked_lm.base_model(**inputs).last_hidden_state  # type: ignore[no-any-return]
-
-    def _masked(self, states: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean cross-entropy over the masked tokens; 0 if none is masked."""
-        assert self.vocabulary is not None
-        chosen = labels != -100
-        return mean_cross_entropy(_full(self.vocabulary(states[chosen])), labels[chosen])
 
     def _contrast(self, h: list[Tensor], ids: Tensor) -> Tensor:
         if self._hard_negative:
@@ -126,7 +150,7 @@ def contrast(h: Tensor, same: Tensor, other: Tensor, valid: Tensor) -> Tensor:
         valid: mask (n,) of the sentences that have a negative. Others are left out of the mean.
     """
     with torch.autocast(h.device.type, enabled=False):
-        h, same, other = _full(h), _full(same), _full(other)
+        h, same, other = full(h), full(same), full(other)
         each = functional.softplus((h * (other - same)).sum(-1))
         return (each * valid).sum() / valid.sum().clamp(min=1)
 
@@ -141,7 +165,7 @@ def agreement(h: Tensor, same: Tensor, other: Tensor, valid: Tensor) -> Tensor:
         h, same, other, valid: as of `contrast`. Both pairs of a sentence without a negative are left out (ours).
     """
     with torch.autocast(h.device.type, enabled=False):
-        h, same, other = _full(h), _full(same), _full(other)
+        h, same, other = full(h), full(same), full(other)
         each = functional.softplus(-(h * same).mean(-1)) + functional.softplus((h * other).mean(-1))
         return (each * valid).sum() / (2 * valid.sum()).clamp(min=1)
 
@@ -153,25 +177,3 @@ def kinds_of(replaced: Tensor) -> Tensor:
         replaced: (batch, views, length), 1 for replaced tokens. The result leaves out the first view, x_ori.
     """
     return replaced[:, 1:] * torch.arange(1, replaced.shape[1], device=replaced.device).view(1, -1, 1)
-
-
-def detection(logits: Tensor, kinds: Tensor, reduction: Detection) -> Tensor:
-    """Return equation 4 over the n tokens of both edits: the cross-entropy of the detector against `kinds`.
-
-    `sum` adds over all tokens of the batch. Until its weight is learned it is about a thousand times the other losses.
-
-    Args:
-        logits: (n, 1) for two classes, with a sigmoid as in the paper; (n, 3) for three, with a softmax.
-        kinds: class of each token (n,).
-    """
-    logits = _full(logits)
-    if logits.shape[-1] == 1:
-        flat = logits.squeeze(-1)
-        total = functional.binary_cross_entropy_with_logits(flat, kinds.to(flat.dtype), reduction="sum")
-    else:
-        total = functional.cross_entropy(logits, kinds, reduction="sum")
-    return total if reduction == "sum" else total / max(1, len(logits))
-
-
-def _full(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x

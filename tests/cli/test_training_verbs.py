@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import json
 import re
@@ -371,8 +372,10 @@ def test_other_vectors_are_not_exported(
     assert shell("train", "toy", "--include", mine, "--device", "cpu").exit_code == 0
     written = layout.write
 
-    def wrong(folder: Path, **more: Any) -> None:
-        written(folder, **{**more, "pooling": "mean"})
+    def wrong(folder: Path, encoder: Any, prompts: Any = None) -> None:
+        other = copy.copy(encoder)
+        other.pooling = "mean"
+        written(folder, other, prompts)
 
     monkeypatch.setattr(layout, "write", wrong)
     out = tmp_path / "out"

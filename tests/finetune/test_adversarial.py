@@ -18,7 +18,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import SuiteError
 from rbench.finetune import FinetuneContext, adversarial, clean
 from rbench.finetune._adversarial_trainer import AdversarialStats, AdversarialTrainer
-from rbench.finetune._data import collator, encode_split
+from rbench.finetune._data import collator, encode
 from rbench.spec import TaskSpec, Training
 from rbench.substitution.batched import Geometry, Swapped, Target, at_most
 from rbench.tasks import Example
@@ -122,7 +122,7 @@ def step(
         args=transformers.TrainingArguments(
             folder, report_to=[], use_cpu=True, remove_unused_columns=False, per_device_train_batch_size=1000
         ),
-        train_dataset=encode_split(found, "train", victim.tokenizer, victim.max_length, limit=None, seed=0),
+        train_dataset=encode(found.split("train"), victim.tokenizer, victim.max_length),
         data_collator=collator(victim.tokenizer),
     )
     trainer.state.epoch, trainer.current_gradient_accumulation_steps = epoch, 1

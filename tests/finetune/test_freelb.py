@@ -17,7 +17,7 @@ from torch import Tensor
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.static import StaticModel
 from rbench.finetune import clean, freelb
-from rbench.finetune._data import collator, encode_split
+from rbench.finetune._data import collator, encode
 from rbench.finetune._freelb_trainer import AscentStats, FreeLBTrainer, first, projected, uphill
 from rbench.spec import Training
 from tests import tiny
@@ -91,7 +91,7 @@ def trainer(victim: EncoderClassifier, options: freelb.Options, folder: Path) ->
 
 
 def batch_of(victim: EncoderClassifier, pairs: bool, n: int = 5) -> dict[str, Tensor]:
-    rows = encode_split(tiny.data(train=n, pairs=pairs), "train", victim.tokenizer, 64, limit=None, seed=0)
+    rows = encode(tiny.data(train=n, pairs=pairs).split("train"), victim.tokenizer, 64)
     rows[0] = {
         key: value if key == "labels" else value[:4] for key, value in rows[0].items()
     }  # so that there is padding

@@ -13,7 +13,7 @@ from rbench.encoders.classify import classify
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.finetune import clean, probe, strategy
-from rbench.finetune._data import encode_split, sample_split
+from rbench.finetune._data import encode, sample_split
 from rbench.spec import Training
 from rbench.tasks import Example, TaskData
 from tests import tiny
@@ -64,7 +64,7 @@ def test_clean_repeats_itself_for_a_seed_and_moves_with_it(folder: Path, monkeyp
 def test_the_epoch_kept_is_the_one_reported(folder: Path) -> None:
     data = tiny.data(train=64)
     victim, scores = clean.run(clean.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
-    rows = encode_split(data, "validation", victim.tokenizer, 64, limit=None, seed=0)
+    rows = encode(data.split("validation"), victim.tokenizer, 64)
     with torch.no_grad():
         hits = [
             int(victim(**{k: torch.tensor([v]) for k, v in row.items() if k != "labels"}).logits.argmax())
@@ -166,7 +166,7 @@ def test_an_example_without_a_label_is_refused(folder: Path) -> None:
     data = tiny.data(train=4)
     data = data.with_train([*data.split("train"), Example(id="train:x", texts=("the film",), label=None)])
     with pytest.raises(JobError, match="train:x has no label"):
-        encode_split(data, "train", tiny.encoder(folder).tokenizer, 16, limit=None, seed=0)
+        encode(data.split("train"), tiny.encoder(folder).tokenizer, 16)
 
 
 def test_what_is_said_last_is_the_score_of_the_kept_epoch(folder: Path) -> None:

@@ -15,7 +15,6 @@ from typing import NoReturn
 import pytest
 
 from rbench import mini
-from rbench.mini import kept
 from rbench.mini.generators import generate
 
 ROWS = {"train": [{"text": "Ein schöner “Film” \u2028.", "label": 1}], "test": [{"text": "", "score": 3.0}]}
@@ -23,7 +22,7 @@ ROWS = {"train": [{"text": "Ein schöner “Film” \u2028.", "label": 1}], "tes
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where rows are kept."""
+    """Where rows are mini."""
     monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "prepared"
 
@@ -34,8 +33,8 @@ def unwanted() -> NoReturn:
 
 def test_what_is_found_is_what_was_made(folder: Path) -> None:
     for name, rows in (("mini-odd", ROWS), ("mini-sts", generate("mini-sts"))):
-        assert kept.keep(name, lambda rows=rows: rows) is rows
-        found = kept.keep(name, unwanted)
+        assert mini.keep(name, lambda rows=rows: rows) is rows
+        found = mini.keep(name, unwanted)
         assert found == rows and repr(found) == repr(rows), "3.0 is no 3, and keys keep their order"
     assert sorted(file.name.rpartition("-")[0] for file in folder.iterdir()) == ["mini-odd", "mini-sts"]
 
@@ -66,13 +65,13 @@ def test_a_damaged_file_is_named_and_made_again(
     folder: Path, damage: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("rbench"), "propagate", True)
-    kept.keep("mini-odd", lambda: ROWS)
+    mini.keep("mini-odd", lambda: ROWS)
     (file,) = folder.iterdir()
     whole = file.read_bytes()
     file.write_bytes(DAMAGES[damage](whole))
-    assert kept.keep("mini-odd", lambda: ROWS) is ROWS
+    assert mini.keep("mini-odd", lambda: ROWS) is ROWS
     assert caplog.messages == [f"{file} is damaged; it is made again"]
-    assert file.read_bytes() == whole and kept.keep("mini-odd", unwanted) == ROWS
+    assert file.read_bytes() == whole and mini.keep("mini-odd", unwanted) == ROWS
 
 
 EDITS: dict[str, Callable[[Path], object]] = {
@@ -86,46 +85,46 @@ EDITS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_edited_code_has_another_address(edit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "mini"
-    shutil.copytree(Path(kept.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(kept, "__file__", str(package / "kept.py"))
-    assert kept._hash_of_code() == kept._CODE, "the place does not count"
+    shutil.copytree(Path(str(mini.__file__)).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(mini, "__file__", str(package / "__init__.py"))
+    assert mini._hash_of_code() == mini._CODE, "the place does not count"
     EDITS[edit](package)
-    assert kept._hash_of_code() != kept._CODE
+    assert mini._hash_of_code() != mini._CODE
 
 
 def test_another_python_has_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "python_version", lambda: "3.99.0")
-    assert kept._hash_of_code() != kept._CODE
+    assert mini._hash_of_code() != mini._CODE
 
 
 def test_rows_of_another_address_are_not_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept.keep("mini-odd", lambda: ROWS)
+    mini.keep("mini-odd", lambda: ROWS)
     for name in ("_CODE", "_hash_of_code"):
-        monkeypatch.setattr(kept, name, "f" * 64 if name == "_CODE" else lambda: "f" * 64)
-    assert kept.keep("mini-odd", dict) == {} and len(list(folder.iterdir())) == 2
+        monkeypatch.setattr(mini, name, "f" * 64 if name == "_CODE" else lambda: "f" * 64)
+    assert mini.keep("mini-odd", dict) == {} and len(list(folder.iterdir())) == 2
 
 
 def test_rows_are_not_kept_when_the_code_was_edited_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_hash_of_code", lambda: "f" * 64)
-    assert kept.keep("mini-odd", lambda: ROWS) is ROWS
+    monkeypatch.setattr(mini, "_hash_of_code", lambda: "f" * 64)
+    assert mini.keep("mini-odd", lambda: ROWS) is ROWS
     assert not folder.exists()
 
 
 def test_a_cache_that_cannot_be_used_is_done_without(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept.keep("mini-odd", lambda: ROWS)
+    mini.keep("mini-odd", lambda: ROWS)
     (file,) = folder.iterdir()
     file.unlink()
     file.mkdir()
-    assert kept.keep("mini-odd", lambda: ROWS) is ROWS
+    assert mini.keep("mini-odd", lambda: ROWS) is ROWS
     assert list(folder.iterdir()) == [file], "what was begun is gone"
     shutil.rmtree(folder.parent)
     folder.parent.write_text("no folder")
-    assert kept.keep("mini-odd", lambda: ROWS) is ROWS
+    assert mini.keep("mini-odd", lambda: ROWS) is ROWS
 
 
 def test_finding_rows_counts_as_use(folder: Path) -> None:
-    kept.keep("mini-odd", lambda: ROWS)
+    mini.keep("mini-odd", lambda: ROWS)
     (file,) = folder.iterdir()
     os.utime(file, (0, 0))
-    kept.keep("mini-odd", unwanted)
+    mini.keep("mini-odd", unwanted)
     assert file.stat().st_mtime > 0

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from rbench import mini
 from rbench.mini import lexical
-from rbench.mini.labels import sentiment
 from rbench.mini.lexicon import TOPICS, load
 from rbench.mini.meaning import Clause, Sentence
+from rbench.mini.oracle import sentiment
 from rbench.mini.reading import read
 from rbench.mini.world import World
 from rbench.mini.writing import Writer

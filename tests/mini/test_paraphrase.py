@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rbench import mini
-from rbench.mini.paraphrase import paraphrase
 from rbench.mini.reading import read, words_of
+from rbench.mini.writing import paraphrase
 
 COLUMNS = {
     "mini-sentiment": ("text",),

@@ -14,7 +14,6 @@ import transformers
 from rbench.finetune import _tuning
 from rbench.spec import Training
 from rbench.train import loop
-from rbench.train.reports import Reports
 from tests import tiny
 from tests.train import bases
 
@@ -38,7 +37,13 @@ def test_a_batch_is_what_the_suite_says(seen: int, tmp_path: Path) -> None:
     context = tiny.context(encoder, tiny.data(train=8), Training(batch_size=32))
     spec = bases.spec("simcse", tmp_path / "bert", batch_size=32)
     run: Any = SimpleNamespace(
-        spec=spec, train=spec.train, device="cpu", checkpoints=None, out=tmp_path, seed=0, reports=Reports((), tmp_path)
+        spec=spec,
+        train=spec.train,
+        device="cpu",
+        checkpoints=None,
+        out=tmp_path,
+        seed=0,
+        reports=loop.Reports((), tmp_path),
     )
     for found in (
         _tuning._arguments(tmp_path, context, 0, "last", "accuracy"),

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rbench.errors import JobError
 from rbench.spec import TrainSpec
-from rbench.train import batches, objectives, pretrain
-from rbench.train.loop import _hold_out
+from rbench.train import batches, objectives
+from rbench.train.loop import _hold_out, pretrain
 from rbench.train.trainer import Order, Rows, shuffled
 from tests.train import bases
 from tests.train.bases import TEXTS

@@ -12,11 +12,12 @@ from rbench import mini
 from rbench.encoders.load import _wanted
 from rbench.encoders.locate import fingerprint, locate
 from rbench.errors import JobError, ResourceError
-from rbench.mini.paraphrase import paraphrase
+from rbench.mini.writing import paraphrase
 from rbench.plan.prepare import Options as Places
 from rbench.plan.prepare import prepare
 from rbench.spec import EncoderSpec
-from rbench.train import objectives, pretrain
+from rbench.train import objectives
+from rbench.train.loop import pretrain
 from rbench.train.objectives import btcl
 from rbench.train.translation import Translator
 from tests.train import bases

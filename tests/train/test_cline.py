@@ -22,7 +22,8 @@ from rbench.plan.prepare import Options
 from rbench.resources import Resources
 from rbench.spec import PretrainJob, ResourceProfile, Source
 from rbench.storage.weights import default_cache
-from rbench.train import edited, pretrain
+from rbench.train import edited
+from rbench.train.loop import pretrain
 from rbench.train.objectives import cline
 from tests import tiny
 from tests.train import bases

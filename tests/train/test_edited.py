@@ -13,6 +13,7 @@ from rbench import mini
 from rbench.errors import JobError, ResourceError
 from rbench.load import load_resources
 from rbench.load.registry import Registry
+from rbench.resources import Resources
 from rbench.spec import ResourceProfile, Source
 from rbench.system import located
 from rbench.train import edited
@@ -20,7 +21,7 @@ from rbench.train.edited import Counts, Edits, LexiconSource
 from rbench.train.edits import Edit, EditOptions
 
 TEXTS = [row["text"] for row in mini.rows("mini-corpus", "train")[:700]]
-LEXICON_SOURCE = LexiconSource.of(load_resources("mini", Registry()))
+LEXICON_SOURCE = LexiconSource.of(Resources(load_resources("mini", Registry())))
 
 
 def make(folder: Path, texts: list[str] = TEXTS, lexicon: LexiconSource = LEXICON_SOURCE, **options: Any) -> Edits:
@@ -143,9 +144,9 @@ def test_a_list_of_synonyms_is_refused_before_anything_is_read(tmp_path: Path) -
     (tmp_path / "ppdb" / "synonyms.txt").write_text("good fine\n")
     profile = ResourceProfile(name="p", synonyms=Source(kind="folder", name="ppdb"), pos_tagger=Source(kind="mini"))
     with pytest.raises(ResourceError, match="antonyms are asked for, and a list of synonyms has none"):
-        LexiconSource.of(profile, [tmp_path])
+        LexiconSource.of(Resources(profile, [tmp_path]))
     with pytest.raises(ResourceError, match="the profile has none"):
-        LexiconSource.of(ResourceProfile(name="p", pos_tagger=Source(kind="mini")))
+        LexiconSource.of(Resources(ResourceProfile(name="p", pos_tagger=Source(kind="mini"))))
 
 
 def test_edits_of_words_that_changed_meanwhile_are_not_kept(tmp_path: Path) -> None:
@@ -157,4 +158,4 @@ def test_edits_of_words_that_changed_meanwhile_are_not_kept(tmp_path: Path) -> N
 
     with pytest.raises(JobError, match="words changed after the run was planned"):
         edited.of_corpus(TEXTS[:20], tmp_path / "edits", lexicon, EditOptions(), seed=0, progress=exchange)
-    assert not list((tmp_path / "edits").iterdir())
+    assert not (tmp_path / "edits").exists()

@@ -15,8 +15,7 @@ from rbench import mini
 from rbench.mini import tokenizer as mini_tokenizer
 from rbench.mini.lexical import antonyms, pos_tags
 from rbench.resources.thesaurus import Related, mini_thesaurus
-from rbench.train.edits import Edit, EditOptions, Editor, expected, marks, rate
-from rbench.train.replaceable import Tagged, tagged, types
+from rbench.train.edits import Edit, EditOptions, Editor, Tagged, expected, marks, rate, tagged, types
 
 TEXTS = sorted({row["text"] for row in mini.rows("mini-corpus", "train")[:1500]})
 

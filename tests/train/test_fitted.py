@@ -21,8 +21,9 @@ from rbench.plan.prepare import Options, prepare_loaded
 from rbench.publish import encoder as export
 from rbench.spec import EncoderSpec, Job, Record
 from rbench.storage.runs.sealed import unseal
-from rbench.train import layout, objectives, pretrain
+from rbench.train import layout, objectives
 from rbench.train.likelihood import LikelihoodObjective
+from rbench.train.loop import pretrain
 from rbench.train.objectives.whitening import whiten
 from tests import tiny
 from tests.tasks.test_guide import shown

@@ -15,9 +15,10 @@ from rbench import api
 from rbench.plan.prepare import Options
 from rbench.progress import Silent
 from rbench.spec import Health
-from rbench.train import health, objectives, pretrain
+from rbench.train import health, objectives
 from rbench.train.contrastive import ContrastiveObjective
 from rbench.train.health import due
+from rbench.train.loop import pretrain
 from tests.train import bases
 from tests.train.bases import TEXTS
 from tests.train.test_loop import Interrupted, stop_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rbench.spec import Flag, Measured
-from rbench.train.health_flags import flags
+from rbench.train.health import flags
 
 STEPS = 100
 

@@ -18,10 +18,11 @@ from rbench import encoders, mini
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.spec import EncoderSpec, Health
-from rbench.train import batches, checkpoints, health, objectives, pretrain, reports
+from rbench.system import checkpoints
+from rbench.train import batches, health, loop, objectives
 from rbench.train.contrastive import ContrastiveObjective
+from rbench.train.loop import Reports, check_trackers, pretrain
 from rbench.train.origin import dropout_of
-from rbench.train.reports import Reports
 from rbench.train.trainer import Order, Rows, Trainer
 from tests import tiny
 from tests.train import bases
@@ -213,7 +214,7 @@ def test_checkpoints_of_another_run_are_not_taken(base: Path, tmp_path: Path) ->
 def test_checkpoints_that_do_not_say_whose_they_are_are_not_taken(base: Path, tmp_path: Path, content: str) -> None:
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(JobError, match=r"or its run\.json is damaged; name another folder or remove it"):
-        checkpoints.claim(tmp_path, bases.spec("simcse", base), 0, TEXTS)
+        loop.claim(tmp_path, bases.spec("simcse", base), 0, TEXTS)
 
 
 def test_the_last_good_checkpoint_is_whole_and_finite(tmp_path: Path) -> None:
@@ -439,10 +440,10 @@ def test_tensorboard_gets_the_loss_and_its_parts(base: Path, tmp_path: Path) -> 
 
 
 def test_trackers_that_are_unknown_or_missing_are_told_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    reports.check(())
-    reports.check(("tensorboard",))
+    check_trackers(())
+    check_trackers(("tensorboard",))
     with pytest.raises(SuiteError, match=r'unknown tracker "tensorbord"; did you mean tensorboard\?'):
-        reports.check(("tensorbord",))
+        check_trackers(("tensorbord",))
     monkeypatch.setattr("transformers.integrations.get_available_reporting_integrations", list)
     with pytest.raises(ResourceError, match="tracker wandb is not installed: pip install wandb"):
-        reports.check(("wandb",))
+        check_trackers(("wandb",))

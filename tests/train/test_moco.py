@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
-from rbench.train import batches, objectives, pretrain
+from rbench.train import batches, objectives
+from rbench.train.loop import pretrain
 from rbench.train.moco import MoCo, MoCoObjective, Queue
 from rbench.train.options import Momentum
 from tests.train import bases
@@ -142,7 +143,7 @@ def test_keys_carry_no_gradient(base: Path) -> None:
         with torch.no_grad():
             weight += sign * 1e-6 * direction
             model.queue.load_state_dict(state)
-            model.queue.came -= 4
+            model.queue.num_enqueued -= 4
             losses.append(float(step(built, TEXTS[:4])["loss"]))
             weight -= sign * 1e-6 * direction
     assert (losses[0] - losses[1]) / 2e-6 == pytest.approx(along, rel=1e-5)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train import objectives, pace, pretrain
+from rbench.train import objectives, pace
+from rbench.train.loop import pretrain
 from rbench.train.moco import MoCoObjective, Queue
 from rbench.train.options import Momentum
 from rbench.train.trainer import Trainer

@@ -16,8 +16,9 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertCon
 from rbench import mini
 from rbench.errors import JobError, SuiteError
 from rbench.spec import EncoderSpec
-from rbench.train import objectives, pretrain
+from rbench.train import objectives
 from rbench.train.heads import MaskedLoss
+from rbench.train.loop import pretrain
 from rbench.train.objectives import mlm
 from tests.train import bases
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from rbench.errors import JobError
-from rbench.train.processes import CHUNK, Pool
+from rbench.train.edited import CHUNK, Pool
 
 
 class Codes:

@@ -18,7 +18,7 @@ from rbench import encoders
 from rbench.encoders.vectors import WordVectors
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train import pretrain
+from rbench.train.loop import pretrain
 from rbench.train.objectives.retrofit import NEEDS, Options, forms, near, needs, retrofitted, synonymous
 from tests.attack import substitution_toy as toy
 from tests.train import bases

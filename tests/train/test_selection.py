@@ -17,8 +17,10 @@ from rbench import encoders
 from rbench.errors import JobError
 from rbench.score import Pairs
 from rbench.spec import EncoderSpec, Score
-from rbench.train import checkpoints, objectives, pretrain
+from rbench.system import checkpoints
+from rbench.train import objectives
 from rbench.train.contrastive import ContrastiveObjective
+from rbench.train.loop import pretrain
 from rbench.train.moco import MoCoObjective
 from rbench.train.objectives.mlm import MaskedLanguageModelling
 from rbench.train.selection import Selection, Selector

@@ -19,9 +19,9 @@ from rbench.load import load_resources
 from rbench.load.registry import Registry
 from rbench.resources import Resources
 from rbench.spec import EncoderSpec
+from rbench.train.heads import token_detection
 from rbench.train.objectives import cline
-from rbench.train.triples import agreement, another, contrast, detection, kinds_of
-from rbench.train.weighting import UncertaintyWeights
+from rbench.train.triples import UncertaintyWeights, agreement, another, contrast, kinds_of
 
 TEXTS = [
     "The good film was long.",
@@ -305,7 +305,7 @@ def test_sentences_without_a_negative_count_for_nothing(loss: Any) -> None:
 
 @pytest.mark.parametrize("classes", [1, 3])
 def test_nothing_to_detect_is_no_loss(classes: int) -> None:
-    assert detection(torch.empty(0, classes), torch.empty(0, dtype=torch.long), "mean").item() == 0
+    assert token_detection(torch.empty(0, classes), torch.empty(0, dtype=torch.long), "mean").item() == 0
 
 
 def test_a_random_negative_is_any_other_sentence_of_the_batch() -> None:

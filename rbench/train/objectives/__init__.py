@@ -125,11 +125,40 @@ class PacedObjective(Protocol):
         ...
 
 
+class Encoding:
+    """Implement `features` and `collate` of an `Objective` with a transformers tokenizer.
+
+    Args:
+        tokenizer: the encoder's tokenizer.
+        max_length: texts are cut at this number of tokens.
+    """
+
+    def __init__(self, tokenizer: Any, max_length: int) -> None:
+        self.tokenizer = tokenizer
+        self._max_length = max_length
+
+    def features(self, text: str) -> dict[str, Any]:
+        """Return input_ids, attention_mask and special_tokens_mask. Token types are left at the network's default."""
+        encoded = self.tokenizer(
+            text,
+            truncation=True,
+            max_length=self._max_length,
+            return_special_tokens_mask=True,
+            return_token_type_ids=False,
+        )
+        return dict(encoded)
+
+    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        """Return the same keys as `features`, padded to (batch, longest of the batch)."""
+        return dict(self.tokenizer.pad(list(batch), return_tensors="pt"))
+
+
 class ObjectiveModule(Protocol):
     """What a module in this package, or in a user's folder `objectives/`, exports.
 
-    `missing()` is optional and names a package that is not installed. A module that edits words has `NEEDS`, the kinds
-    of resources it uses; its Options have `resources: ResourceChoice`, and its `build` takes `resources=` too.
+    `missing()` is optional and says which package is not installed and how to install it; empty if none lacks. A module
+    that edits words has `NEEDS`, the kinds of resources it uses; its Options have `resources: ResourceChoice`, and its
+    `build` takes `resources=` too.
     Options may have `DRAWS: ClassVar[bool] = False`, which says that the result depends on no seed.
     `COUNTED` is optional: for each score that is not of held-out texts, the score that gives its sample size.
     """
@@ -153,15 +182,3 @@ def option_defaults(options: type[BaseModel]) -> dict[str, Any]:
     """Return the defaults of an objective's options as plain data; "required" for options without a default."""
     required = {name: "required" for name, field in options.model_fields.items() if field.is_required()}
     return {**options.model_construct().model_dump(), **required}
-
-
-def counted(module: Any) -> dict[str, str]:
-    """Return, for each score that is counted during training, the name of the score that gives its sample size."""
-    found: dict[str, str] = getattr(module, "COUNTED", {})
-    return found
-
-
-def missing(module: Any) -> str:
-    """Say what an objective lacks on this machine and how to install it; empty if it lacks nothing."""
-    said: Callable[[], str] = getattr(module, "missing", str)
-    return said()

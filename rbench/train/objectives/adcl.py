@@ -94,11 +94,10 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resou
     ResourceError if a resource that its options need is missing or damaged.
     """
     from rbench.substitution.batched import Geometry
-    from rbench.train.hard_positives import HardPositives, RandomPositives, SamePositives
+    from rbench.train.hard_positives import HardPositives
     from rbench.train.moco import MoCoObjective
 
     geometry = Geometry.of(resources, **options.of_source, projection=options.projection)
-    makers = {"hard": HardPositives, "random": RandomPositives, "same": SamePositives}
-    make = makers[options.positives]
-    positives = make(geometry, max_words=options.max_words, share=options.share, ranked_by=options.ranked_by)
+    given = options.model_dump(include={"max_words", "share", "ranked_by"})
+    positives = HardPositives(geometry, options.positives, **given)
     return MoCoObjective(spec, base, options, positives)

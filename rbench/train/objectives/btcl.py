@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
-
 COUNTED = MOMENTUM_COUNTED
 
 
@@ -62,11 +61,9 @@ class Options(Momentum):
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> MoCoObjective:
     """Build BTCL on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    from rbench.train.paraphrases import MiniParaphraser, Paraphrased, Rewriter
-    from rbench.train.translation import BackTranslation
+    from rbench.train.translation import BackTranslation, MiniParaphraser, Paraphrased
 
     assert spec.train is not None
-    rewrite: Rewriter = MiniParaphraser(spec.name, spec.train.seed)
-    if options.forward is not None and options.backward is not None:
-        rewrite = BackTranslation(options.forward, options.backward, beams=options.beams)
-    return Paraphrased(spec, base, options, rewrite)
+    if options.forward is None or options.backward is None:
+        return Paraphrased(spec, base, options, MiniParaphraser(spec.name, spec.train.seed))
+    return Paraphrased(spec, base, options, BackTranslation(options.forward, options.backward, beams=options.beams))

@@ -2,7 +2,7 @@
 
 The variant `printed` has three losses (section 3.2): masked language modelling of x_ori; detection of replaced tokens
 in x_syn and x_ant (equation 4); contrast of the vector of x_ori with those of x_syn and x_ant (equations 5 and 6), with
-one constructed negative. Their weights are learned (equation 7) as uncertainties: `rbench.train.weighting`.
+one constructed negative. Their weights are learned (equation 7) as uncertainties: `rbench.train.triples`.
 `rbench.train.edits` makes x_syn and x_ant of the whole corpus before the first step. The saved encoder keeps its
 masked-LM head.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -88,19 +88,6 @@ class Options(Variants, EditOptions):
     """`clamped`: the log variance that the loss adds for each weight is clamped at 0 from below."""
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> Cline:
-    """Build CLINE on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
-
-    A base without a masked-LM head gets a new one.
-
-    Raises:
-        ResourceError: the thesaurus has no antonyms, or a resource is missing.
-        JobError: the tokenizer gives no offsets, the head of the masked LM is of an unknown kind, or the pooling is
-            neither `cls` nor `mean`.
-    """
-    return Cline(options, spec, base, resources)
-
-
 class View(NamedTuple):
     """A tokenized sentence: ids, and a mark for each token: 0 (special), 1 (kept) or 2 (replaced)."""
 
@@ -109,13 +96,18 @@ class View(NamedTuple):
 
 
 class Cline(MaskedEncoding):
-    """Implement `Objective` and `PreparedObjective`.
+    """Implement `Objective` and `PreparedObjective` on `base`, or on `spec.architecture` if `base` is None.
 
-    A step costs one forward and one backward pass over four views of its sentences: masked, x_ori, x_syn, x_ant. The
-    masked anchor does without x_ori, and random negatives do without x_ant.
+    A base without a masked-LM head gets a new one. A step costs one forward and one backward pass over four views of
+    its sentences: masked, x_ori, x_syn, x_ant. The masked anchor does without x_ori, random negatives do without x_ant.
+
+    Raises:
+        ResourceError: the thesaurus has no antonyms, or a resource is missing.
+        JobError: the tokenizer gives no offsets, the head of the masked LM is of an unknown kind, or the pooling is
+            neither `cls` nor `mean`.
     """
 
-    def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources) -> None:
+    def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> None:
         from transformers import DataCollatorForLanguageModeling
 
         from rbench.encoders.reading import longest_input
@@ -125,8 +117,7 @@ class Cline(MaskedEncoding):
 
         assert spec.train is not None
         layout.check(spec.name, spec.pooling, ("cls", "mean"))
-        places = {kind: resources.located(kind) for kind in edited.NEEDS}
-        self._lexicon = edited.LexiconSource.of(resources.profile, places=places)
+        self._lexicon = edited.LexiconSource.of(resources)
         model, tokenizer = masked_lm(spec, base)
         super().__init__(spec, model, tokenizer, min(spec.train.max_length, longest_input(model, tokenizer)))
         self._options, self._seed = options, spec.train.seed
@@ -205,20 +196,19 @@ class Cline(MaskedEncoding):
     def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Return input_ids, attention_mask, special_tokens_mask and `replaced`, each (batch, views, longest)."""
         import torch
+        from torch.nn.utils.rnn import pad_sequence
 
-        views: list[list[View]] = [row["views"] for row in batch]
-        size = (len(views), len(views[0]), max(len(view.ids) for row in views for view in row))
-        ids = torch.full(size, self.tokenizer.pad_token_id)
-        codes, real = torch.zeros(size, dtype=torch.long), torch.zeros(size, dtype=torch.long)
-        for i, row in enumerate(views):
-            for j, view in enumerate(row):
-                length = len(view.ids)
-                ids[i, j, :length] = torch.tensor(view.ids)
-                codes[i, j, :length] = torch.tensor(list(view.marks))
-                real[i, j, :length] = 1
+        def padded(rows: Iterable[Iterable[int]], value: int) -> Tensor:
+            tensors = [torch.tensor([*row]) for row in rows]
+            flat = pad_sequence(tensors, batch_first=True, padding_value=value)
+            return flat.view(len(batch), -1, flat.shape[1])
+
+        views: list[View] = [view for row in batch for view in row["views"]]
+        ids = padded((view.ids for view in views), self.tokenizer.pad_token_id)
+        codes = padded((view.marks for view in views), 0)
         return {
             "input_ids": ids,
-            "attention_mask": real,
+            "attention_mask": padded(([1] * len(view.ids) for view in views), 0),
             "special_tokens_mask": (codes == 0).long(),
             "replaced": (codes == 2).long(),
         }
@@ -252,3 +242,6 @@ class Cline(MaskedEncoding):
         h, h_same, h_other = (self.encode(kind) for kind in zip(*triples, strict=True))
         nearer = ((h * (h_same - h_other)).sum(1) > 0).mean()
         return {"hits": float(nearer), "held_out_edited": float(len(triples))}
+
+
+build = Cline

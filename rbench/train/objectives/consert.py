@@ -90,13 +90,10 @@ def augment(options: Options, view: View, X: Tensor, words: Tensor) -> Tensor:
         targets = torch.where(chosen, places, chosen.shape[1] + places).argsort(1)
         source = torch.empty_like(shuffled).scatter_(1, targets, shuffled)
         return X.gather(1, source.unsqueeze(-1).expand_as(X))
-    shape = {
-        "token-cutoff": (*X.shape[:2], 1),
-        "feature-cutoff": (X.shape[0], 1, X.shape[2]),
-        "dropout": tuple(X.shape),
+    shape, share = {
+        "token-cutoff": ((*X.shape[:2], 1), options.token_cutoff),
+        "feature-cutoff": ((X.shape[0], 1, X.shape[2]), options.feature_cutoff),
+        "dropout": (tuple(X.shape), options.dropout_view),
     }[view]
-    share = {"token-cutoff": options.token_cutoff, "feature-cutoff": options.feature_cutoff}.get(
-        view, options.dropout_view
-    )
     gone = (torch.rand(shape, device=X.device) < share) & (words > 0)
     return X.masked_fill(gone, 0.0)

@@ -58,13 +58,5 @@ def build(
     from rbench.substitution.batched import Geometry
     from rbench.train.teacher import DistillationObjective
 
-    return DistillationObjective(
-        spec,
-        base,
-        Geometry.of(resources, **options.of_source),
-        dropout=options.dropout,
-        substitutions=options.substitutions,
-        weight=options.weight,
-        max_words=options.max_words,
-        share=options.share,
-    )
+    how = options.model_dump(include={"dropout", "substitutions", "weight", "max_words", "share"})
+    return DistillationObjective(spec, base, Geometry.of(resources, **options.of_source), **how)

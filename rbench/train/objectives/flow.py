@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rbench.encoders.locate import flow_missing
 from rbench.spec import EncoderSpec, Strict
 from rbench.spec.common import Positive
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from rbench.train.likelihood import LikelihoodObjective
 
 VERSION = 1
+missing = flow_missing
 
 
 class Options(Strict):
@@ -26,13 +28,6 @@ class Options(Strict):
     """Number of steps in a level."""
     hidden: Positive = 32
     """Width of the hidden layers in a coupling."""
-
-
-def missing() -> str:
-    """Say how to install normflows if it is missing; empty if it is installed."""
-    from rbench.encoders.locate import flow_missing
-
-    return flow_missing()
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> LikelihoodObjective:

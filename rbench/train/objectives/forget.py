@@ -6,14 +6,14 @@ encoder of a given accuracy is if it has only forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rbench.errors import JobError
 from rbench.spec import EncoderSpec, Strict
+from rbench.train.fitted import FittedEncoder, Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,27 +42,16 @@ class Options(Strict):
         return self
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Forget:
-    """Build the objective on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    return Forget(options, spec, base)
+class Forget(FittedEncoder):
+    """Implement `Fitted`."""
 
-
-class Forget:
-    """Implement `Fitted`. JobError if `spec.train` asks for steps, epochs or a selected step."""
+    TITLE = "forgetting"
 
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
-        from rbench.train.origin import sentence_encoder
-
-        train = spec.train
-        assert train is not None
-        if said := [key for key in ("steps", "epochs", "select_by") if getattr(train, key) is not None]:
-            raise JobError(f"Encoder {spec.name}: forgetting takes no steps; leave out train.{said[0]}.")
+        super().__init__(spec, base)
         self._options = options
-        self.encoder = sentence_encoder(spec, base)
 
-    def fit(
-        self, texts: Sequence[str], device: str, progress: Callable[[int, int, str], None] | None
-    ) -> dict[str, float]:
+    def fit(self, texts: Sequence[str], device: str, progress: Progress) -> dict[str, float]:
         """Change the weights of the network, on the CPU, so that they do not depend on the device.
 
         Returns `cosine`, the mean cosine of the vectors of `texts` texts before and after, and `weights_moved`, the
@@ -71,26 +60,22 @@ class Forget:
         import torch
         from torch.nn.utils import parameters_to_vector
 
-        from rbench.train.drift import Drift
-
-        network, drift = self.encoder.model, Drift(self.encoder, texts)
+        network, drift = self.encoder.model, self.drift(texts)
         weights = parameters_to_vector(network.parameters()).detach().double()
-        random = dict(_fresh(network).named_parameters()) if self._options.by == "mixing" else {}
+        # A network of the same architecture, with weights as transformers initialises them.
+        random = dict(type(network)(network.config).named_parameters()) if self._options.by == "mixing" else {}
         with torch.no_grad():
             for name, weight in network.named_parameters():
                 weight.copy_(forgotten(self._options, weight, random.get(name)))
         change = parameters_to_vector(network.parameters()).detach().double() - weights
         return {
-            **drift.scores(),
+            **drift(),
             "weights_moved": float(change.norm() / weights.norm()),
             "weights": float(len(weights)),
         }
 
-    def save(self, folder: Path) -> None:
-        """Write the encoder as a SentenceTransformer folder."""
-        from rbench.train import layout
 
-        layout.save(folder, self.encoder)
+build = Forget
 
 
 def forgotten(options: Options, weight: Tensor, random: Tensor | None) -> Tensor:
@@ -101,8 +86,3 @@ def forgotten(options: Options, weight: Tensor, random: Tensor | None) -> Tensor
         return (1 - options.amount) * weight + options.amount * random
     size = weight.square().mean().sqrt()
     return weight + options.amount * size * torch.randn_like(weight)
-
-
-def _fresh(network: Any) -> Any:
-    """Return a network of the same architecture, with weights as transformers initialises them."""
-    return type(network)(network.config)

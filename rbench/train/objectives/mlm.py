@@ -23,13 +23,8 @@ class Options(Strict):
     """Share of tokens to predict."""
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> MaskedLanguageModelling:
-    """Build a masked LM on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    return MaskedLanguageModelling(options, spec, base)
-
-
 class MaskedLanguageModelling(MaskedEncoding):
-    """Implement `Objective`."""
+    """Implement `Objective` on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
 
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
         from transformers import DataCollatorForLanguageModeling
@@ -42,4 +37,7 @@ class MaskedLanguageModelling(MaskedEncoding):
         model, tokenizer = masked_lm(spec, base)
         super().__init__(spec, model, tokenizer, min(spec.train.max_length, longest_input(model, tokenizer)))
         collator = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=options.mask)
-        self.model = MaskedBatches(MaskedLoss(self.masked_lm), collator)
+        self.model = MaskedBatches(MaskedLoss(model), collator)
+
+
+build = MaskedLanguageModelling

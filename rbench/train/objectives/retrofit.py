@@ -19,6 +19,7 @@ from pydantic import Field
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, ResourceChoice, ResourceKind, Strict
 from rbench.spec.common import Positive
+from rbench.train.fitted import FittedEncoder, Progress
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -73,30 +74,16 @@ def needs(options: Options) -> tuple[ResourceKind, ...]:
     return tuple(kind for kind in NEEDS if kind != unused)
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> Retrofit:
-    """Build the objective on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
+class Retrofit(FittedEncoder):
+    """Implement `Fitted`. `fit` raises ResourceError if the word vectors, synonyms or stop words are missing."""
 
-    ResourceError if the word vectors, the synonyms or the stop words are missing.
-    """
-    return Retrofit(options, spec, base, resources)
+    TITLE = "retrofitting"
 
+    def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> None:
+        super().__init__(spec, base)
+        self._options, self._resources = options, resources
 
-class Retrofit:
-    """Implement `Fitted`. JobError if `spec.train` asks for steps, epochs or a selected step."""
-
-    def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources) -> None:
-        from rbench.train.origin import sentence_encoder
-
-        train = spec.train
-        assert train is not None
-        if said := [key for key in ("steps", "epochs", "select_by") if getattr(train, key) is not None]:
-            raise JobError(f"Encoder {spec.name}: retrofitting takes no steps; leave out train.{said[0]}.")
-        self._name, self._options, self._resources = spec.name, options, resources
-        self.encoder = sentence_encoder(spec, base)
-
-    def fit(
-        self, texts: Sequence[str], device: str, progress: Callable[[int, int, str], None] | None
-    ) -> dict[str, float]:
+    def fit(self, texts: Sequence[str], device: str, progress: Progress) -> dict[str, float]:
         """Move the embeddings, on the CPU.
 
         Returns `words_moved`, the number of pieces of the vocabulary that moved; `neighbours`, the mean number of their
@@ -105,9 +92,7 @@ class Retrofit:
         """
         import torch
 
-        from rbench.train.drift import Drift
-
-        drift = Drift(self.encoder, texts)
+        drift = self.drift(texts)
         table = self.encoder.model.get_input_embeddings().weight
         embeddings = table.detach().cpu().numpy().copy()
         moved, degrees, lengths, changes = 0, 0.0, 0.0, 0.0
@@ -137,7 +122,7 @@ class Retrofit:
             "words_moved": float(moved),
             "neighbours": degrees / moved,
             "moved": changes / lengths,
-            **drift.scores(),
+            **drift(),
         }
 
     def _graph(self, words: Sequence[str]) -> csr_array:
@@ -157,11 +142,8 @@ class Retrofit:
             graph = graph.maximum(synonymous(words, self._resources.synonyms))
         return graph
 
-    def save(self, folder: Path) -> None:
-        """Write the encoder as a SentenceTransformer folder."""
-        from rbench.train import layout
 
-        layout.save(folder, self.encoder)
+build = Retrofit
 
 
 def forms(tokenizer: Any, stopwords: frozenset[str]) -> list[tuple[Matrix, list[str]]]:
@@ -183,8 +165,6 @@ def forms(tokenizer: Any, stopwords: frozenset[str]) -> list[tuple[Matrix, list[
 
 def synonymous(words: Sequence[str], look_up: Callable[[str], list[str]]) -> csr_array:
     """Return which of N words are synonyms by a lexicon, in either direction, as a symmetric (N, N) array of ones."""
-    from scipy.sparse import coo_array
-
     index = {word: i for i, word in enumerate(words)}
     pairs = {
         (i, index[other])
@@ -193,8 +173,13 @@ def synonymous(words: Sequence[str], look_up: Callable[[str], list[str]]) -> csr
         if other in index and other != word
     }
     links = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-    total = len(words)
-    one_way = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(total, total)).tocsr()
+    return _symmetric(links[:, 0], links[:, 1], len(words))
+
+
+def _symmetric(rows: Matrix, columns: Matrix, total: int) -> csr_array:
+    from scipy.sparse import coo_array
+
+    one_way = coo_array((np.ones(len(rows)), (rows, columns)), shape=(total, total)).tocsr()
     return one_way.maximum(one_way.T).tocsr()
 
 
@@ -206,7 +191,7 @@ def near(unit: Matrix, count: int, least: float) -> csr_array:
     Args:
         unit: (N, dim) word vectors of unit length.
     """
-    from scipy.sparse import coo_array, csr_array
+    from scipy.sparse import csr_array
 
     total = len(unit)
     if not total:
@@ -222,9 +207,7 @@ def near(unit: Matrix, count: int, least: float) -> csr_array:
         row, place = np.nonzero(np.take_along_axis(cosines, best, axis=1) >= least)
         rows.append(row + start)
         columns.append(best[row, place])
-    row, column = np.concatenate(rows), np.concatenate(columns)
-    one_way = coo_array((np.ones(len(row)), (row, column)), shape=(total, total)).tocsr()
-    return one_way.maximum(one_way.T).tocsr()
+    return _symmetric(np.concatenate(rows), np.concatenate(columns), total)
 
 
 def retrofitted(embeddings: Matrix, graph: csr_array, strength: float) -> Matrix:

@@ -6,28 +6,19 @@ contrastive terms of equation 10.
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rbench.spec import EncoderSpec
+from rbench.train.objectives._contrastive import built_with
 from rbench.train.options import SentenceLevel
 
 if TYPE_CHECKING:
-    from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
+    from rbench.train.contrastive import Batch, Losses, SentenceModel
 
 VERSION = 1
 
 
 class Options(SentenceLevel):
     """`SentenceLevel` says which values are printed. They come from RobustSentEmbed; RobustEmbed was not consulted."""
-
-
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """Build RobustEmbed on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    from rbench.train.contrastive import ContrastiveObjective
-
-    return ContrastiveObjective(spec, base, options, partial(losses, options))
 
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
@@ -37,18 +28,15 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     gradients of weights; with separate tracks there are twice as many of them. z+ is encoded once and is the constant
     target of the ascent.
     """
-    from rbench.train.contrastive_losses import info_nce, info_nce_each
-    from rbench.train.perturb import ascend
+    from rbench.train.contrastive_losses import info_nce
 
     tau = options.temperature
     X = model.embed(batch)
     _, z, z_plus = model.twice(X, batch.mask)
-    target, start = z_plus.detach(), X.detach()
-    delta = ascend(
-        options, start, batch.words, lambda d: info_nce(model.z(start + d, batch.mask), [target], target, tau)
-    )
-    X_adv = model.perturbed(X, delta, lambda z: info_nce_each(z, [target], target, tau))
-    z_adv = model.z(X_adv, batch.mask)
+    z_adv = model.z(model.ascended(options, X, z_plus, batch), batch.mask)
     robust = info_nce(z, [z_plus, z_adv], z_plus, tau)
     regular = options.lambda1 * info_nce(z_adv, [z_plus], z_plus, tau)
     return {"loss": robust + regular, "robust": robust, "adversarial": regular}
+
+
+build = built_with(losses)

@@ -150,7 +150,7 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Contr
 
 
 def _parts(options: Options, spec: EncoderSpec, where: str | Path, encoder: SentenceEncoder) -> dict[str, nn.Module]:
-    from rbench.train.detection import ReplacedTokenDetection
+    from rbench.train.heads import ReplacedTokenDetection
     from rbench.train.origin import generator
     from rbench.train.perturb import TokenTable
 
@@ -191,14 +191,12 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     z+ is encoded once and is the constant target of the ascent. The discriminator gets h or z of the clean view. The
     gradients for delta and eta come from the same passes.
     """
-    from rbench.train.contrastive_losses import info_nce, info_nce_each
-    from rbench.train.perturb import TokenLevel, ascend
+    from rbench.train.perturb import TokenLevel
 
-    tau, words = options.temperature, batch.words
+    words = batch.words
     table, detection = cast("TokenTable", model.parts["table"]), model.parts["detection"]
     X = model.embed(batch)
     h, z, z_plus = model.twice(X, batch.mask)
-    target, start = z_plus.detach(), X.detach()
     tokens = TokenLevel(
         table.look_up(batch.ids, words),
         words,
@@ -207,13 +205,9 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
         norm=options.norm if options.token_norm is None else options.token_norm,
         scaling=options.scaling,
     )
-    delta = ascend(
-        options, start, words, lambda d: info_nce(model.z(start + d, batch.mask), [target], target, tau), tokens
-    )
+    X_adv = model.ascended(options, X, z_plus, batch, tokens)
     if model.training:
         table.store(batch.ids, words, tokens.eta)
-    model.show_tokens(X, tokens.eta)
-    X_adv = model.perturbed(X, delta, lambda z: info_nce_each(z, [target], target, tau))
     robust, regular = _contrastive(options, z, z_plus, model.z(X_adv, batch.mask))
     sentence = h if options.conditioned == "vector" else z
     detected = options.lambda2 * detection(batch.ids, batch.mask, words, sentence, tokens.eta)

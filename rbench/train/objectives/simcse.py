@@ -5,15 +5,13 @@ The loss follows V-advCSE (Ko 2024, equation 7), which restates it.
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rbench.spec import EncoderSpec
+from rbench.train.objectives._contrastive import built_with
 from rbench.train.options import Contrastive
 
 if TYPE_CHECKING:
-    from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
+    from rbench.train.contrastive import Batch, Losses, SentenceModel
 
 VERSION = 1
 
@@ -25,16 +23,12 @@ class Options(Contrastive):
     """
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """Build SimCSE on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    from rbench.train.contrastive import ContrastiveObjective
-
-    return ContrastiveObjective(spec, base, options, partial(losses, options))
-
-
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     """Return equation 4. Cost: 2 forward and 2 backward passes."""
     from rbench.train.contrastive_losses import info_nce
 
     _, z, z_plus = model.twice(model.embed(batch), batch.mask)
     return {"loss": info_nce(z, [z_plus], z_plus, options.temperature)}
+
+
+build = built_with(losses)

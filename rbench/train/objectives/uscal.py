@@ -7,28 +7,19 @@ examples.
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rbench.spec import EncoderSpec
+from rbench.train.objectives._contrastive import built_with
 from rbench.train.options import AdversarialTerm
 
 if TYPE_CHECKING:
-    from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
+    from rbench.train.contrastive import Batch, Losses, SentenceModel
 
 VERSION = 1
 
 
 class Options(AdversarialTerm):
     """tau is SimCSE's. All other values are ours."""
-
-
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """Build USCAL on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    from rbench.train.contrastive import ContrastiveObjective
-
-    return ContrastiveObjective(spec, base, options, partial(losses, options))
 
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
@@ -39,3 +30,6 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     return with_adversarial_term(
         options, model, batch, lambda z, z_plus, z_adv: info_nce(z_adv, [z_plus], z_plus, options.temperature)
     )
+
+
+build = built_with(losses)

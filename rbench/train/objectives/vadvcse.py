@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from rbench.spec import EncoderSpec
 from rbench.spec.common import Rate
+from rbench.train.objectives._contrastive import built_with
 from rbench.train.options import Contrastive, Norm, Size
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
+    from rbench.train.contrastive import Batch, Losses, SentenceModel
 
 VERSION = 1
 
@@ -54,13 +52,6 @@ class Options(Contrastive):
     default is the latter, because eta is not printed and is easier to choose for it."""
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """Build V-advCSE on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    from rbench.train.contrastive import ContrastiveObjective
-
-    return ContrastiveObjective(spec, base, options, partial(losses, options), head=options.head)
-
-
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     """Return equation 10.
 
@@ -89,6 +80,9 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     X_adv = model.perturbed(X, r, lambda z: F(label, log_p(options, z, z_plus.detach())))
     virtual = options.lam * F(label, log_p(options, model.z(X_adv, batch.mask), z_plus)).mean()
     return {"loss": contrastive + virtual, "contrastive": contrastive, "virtual": virtual}
+
+
+build = built_with(losses)
 
 
 def log_p(options: Options, z: Tensor, keys: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ Nothing is trained. The map is computed from mean and covariance of the corpus, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, Strict
 from rbench.spec.common import Positive
+from rbench.train.fitted import FittedEncoder, Progress
 
 VERSION = 1
 
@@ -38,30 +39,16 @@ class Options(Strict):
     authors' results have k = 256 for base models and k = 384 for large ones."""
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Whitening:
-    """Build whitening on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    return Whitening(options, spec, base)
+class Whitening(FittedEncoder):
+    """Implement `Fitted`."""
 
-
-class Whitening:
-    """Implement `Fitted`.
-
-    JobError if `spec.train` asks for steps, epochs or a selected step.
-    """
+    TITLE = "whitening"
 
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
-        from rbench.train.origin import sentence_encoder
+        super().__init__(spec, base)
+        self._options = options
 
-        train = spec.train
-        assert train is not None
-        if said := [key for key in ("steps", "epochs", "select_by") if getattr(train, key) is not None]:
-            raise JobError(f"Encoder {spec.name}: whitening takes no steps; leave out train.{said[0]}.")
-        self._name, self._options, self._train = spec.name, options, train
-        self.encoder = sentence_encoder(spec, base)
-
-    def fit(
-        self, texts: Sequence[str], device: str, progress: Callable[[int, int, str], None] | None
-    ) -> dict[str, float]:
+    def fit(self, texts: Sequence[str], device: str, progress: Progress) -> dict[str, float]:
         """Fit the map on `texts`, cut at `train.max_length` tokens.
 
         Returns `dim`, which is k, and `kept_variance`, the share of the variance in the k directions kept, 0..1.
@@ -93,11 +80,8 @@ class Whitening:
         self.encoder.transform = Linear(torch.from_numpy(W.T), torch.from_numpy(-mean @ W)).to(self.encoder.device)
         return {"dim": float(W.shape[1]), "kept_variance": share}
 
-    def save(self, folder: Path) -> None:
-        """Write the encoder with the map, which sentence-transformers reads as a Dense module."""
-        from rbench.train import layout
 
-        layout.save(folder, self.encoder)
+build = Whitening
 
 
 def whiten(vectors: NDArray[Any], k: int | None) -> tuple[Matrix, Matrix, float]:

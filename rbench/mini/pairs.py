@@ -1,14 +1,21 @@
-"""Make a hypothesis for a premise by editing one of its facts: entailed, neutral or contradictory."""
+"""Make the second sentences of pairs.
+
+A hypothesis edits one of a premise's facts: it is entailed, neutral or contradictory. A sentence of graded similarity
+changes roles of the first at random, and the weights lost are added up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from rbench.mini.lexicon import load
 from rbench.mini.meaning import Clause, Sentence, Thing
 from rbench.mini.world import World, concepts, related
 
+Costed = tuple[Clause, float, float]
+"""A changed clause, the weight that the change lost, and the total weight of the roles considered."""
 Edit = Callable[[World, Clause], Clause | None]
 DROP = 0.9
 """Share of a fact's details that a hypothesis leaves out. A detail then hints at a neutral pair, as in human data."""
@@ -166,3 +173,67 @@ def _more_specific(world: World, fact: Clause, short: Clause) -> Clause | None:
     frame = load().concepts[head].frame
     kinds = [c.name for c in concepts("noun", (frame,)) if c.isa == head]
     return replace(short, subject=Thing(world.rng.choice(kinds), plural=fact.subject.plural)) if kinds else None
+
+
+# ---------------------------------------------------------------------------------------------------- similarity
+
+
+def similar(world: World, sentence: Sentence) -> tuple[Sentence, float]:
+    """Return a changed copy of `sentence` with the same structure, and their similarity, 0..5 in steps of 0.1."""
+    rate = world.rng.choice((0.0, 0.1, 0.25, 0.4, 0.6, 0.8, 1.0))
+    lost = total = 0.0
+    sides = []
+    for clauses in (sentence.main, sentence.conceded):
+        changed = []
+        for clause in clauses:
+            made, cost, weight = _change(world, clause, rate)
+            changed.append(made)
+            lost, total = lost + cost, total + weight
+        sides.append(tuple(changed))
+    return Sentence(sides[0], sides[1]), round(5 * (total - lost) / total, 1)
+
+
+def _change(world: World, clause: Clause, rate: float) -> Costed:
+    subject, lost, total = _thing(world, clause.subject, rate)
+    clause, total = replace(clause, subject=subject), total + 3
+    if world.chance(rate):
+        clause, lost = _changed_predicate(world, clause), lost + 3
+    if clause.object is not None:
+        thing, cost, weight = _thing(world, clause.object, rate)
+        clause, lost, total = replace(clause, object=thing), lost + cost, total + weight
+    for role in ("intensity", "manner", "time"):
+        said: str | None = getattr(clause, role)
+        total += said is not None
+        if said is not None and world.chance(rate):
+            other: Any = world.other(said) if role == "manner" else None
+            clause, lost = replace(clause, **{role: other}), lost + 1
+    if clause.place:
+        total += 1
+        if world.chance(rate):
+            preposition, thing = clause.place
+            clause, lost = replace(clause, place=(preposition, replace(thing, head=world.other(thing.head)))), lost + 1
+    return clause, lost, total
+
+
+def _thing(world: World, thing: Thing, rate: float) -> tuple[Thing, float, float]:
+    lost, total = 0.0, 2.0 + (thing.quality is not None) + (thing.of is not None)
+    isa = load().concepts[thing.head].isa
+    if world.chance(rate):
+        if isa and world.chance(0.4):
+            thing, lost = replace(thing, head=isa), lost + 1
+        else:
+            thing, lost = replace(thing, head=world.other(thing.head)), lost + 2
+    if thing.quality and world.chance(rate):
+        thing, lost = replace(thing, quality=None), lost + 1
+    if thing.of and world.chance(rate):
+        thing, lost = replace(thing, of=replace(thing.of, head=world.other(thing.of.head))), lost + 1
+    return thing, lost, total
+
+
+def _changed_predicate(world: World, clause: Clause) -> Clause:
+    if (clause.verb == "be" and clause.object) or world.chance(0.25):
+        return replace(clause, negated=not clause.negated)
+    said = clause.quality or clause.verb
+    antonym = load().concepts[said].antonym
+    other = antonym if antonym and world.chance(0.4) else world.other(said)
+    return replace(clause, quality=other) if clause.quality else replace(clause, verb=other)

@@ -1,0 +1,55 @@
+"""What objectives without steps share: the encoder, saving it, and how far its vectors moved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rbench.errors import JobError
+from rbench.spec import EncoderSpec
+from rbench.train import layout
+from rbench.train.origin import sentence_encoder
+
+Progress = Callable[[int, int, str], None] | None
+TEXTS = 500
+"""The most texts whose vectors are compared."""
+
+
+class FittedEncoder:
+    """Implement `Fitted` but for `fit`, on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
+
+    JobError if `spec.train` asks for steps, epochs or a selected step.
+    """
+
+    TITLE: str
+    """What is done, for error messages."""
+
+    def __init__(self, spec: EncoderSpec, base: str | Path | None) -> None:
+        assert spec.train is not None
+        if said := [key for key in ("steps", "epochs", "select_by") if getattr(spec.train, key) is not None]:
+            raise JobError(f"Encoder {spec.name}: {self.TITLE} takes no steps; leave out train.{said[0]}.")
+        self._name, self._train = spec.name, spec.train
+        self.encoder = sentence_encoder(spec, base)
+
+    def drift(self, texts: Sequence[str]) -> Callable[[], dict[str, float]]:
+        """Return a function that compares the encoder's vectors with those of now, for up to 500 of the texts, evenly.
+
+        It returns `cosine`, the mean cosine of the vectors of `texts` texts then and now, and their number `texts`.
+        """
+        sample = list(texts[:: math.ceil(len(texts) / TEXTS)])
+        before = self.encoder.encode(sample)
+
+        def scores() -> dict[str, float]:
+            import torch
+            from torch.nn.functional import cosine_similarity
+
+            now = self.encoder.encode(sample)
+            cosines = cosine_similarity(torch.from_numpy(before), torch.from_numpy(now), dim=-1)
+            return {"cosine": float(cosines.mean()), "texts": float(len(sample))}
+
+        return scores
+
+    def save(self, folder: Path) -> None:
+        """Write the encoder, as a SentenceTransformer folder too. A linear transform is a Dense module there."""
+        layout.save(folder, self.encoder)
