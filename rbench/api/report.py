@@ -30,7 +30,7 @@ from rbench.report.data import Fact, Report
 from rbench.site import contents, pages
 from rbench.site.data import Judgement, PaperTable, Point, RunPage, Site
 from rbench.spec import Choice, Claim
-from rbench.storage.runs import files, names
+from rbench.storage.runs import files, folder_name
 from rbench.system.below import Below
 from rbench.system.folders import make_folder_of
 from rbench.tables import Results, results_frame
@@ -519,7 +519,7 @@ def _stem(label: str) -> str:
     >>> _stem("queries[panels=task,scale=log]")
     'queries-panels-task-scale-log'
     """
-    return names.folder_name(re.sub(r"[^A-Za-z0-9.+_]+", "-", label).strip("-"))
+    return folder_name(re.sub(r"[^A-Za-z0-9.+_]+", "-", label).strip("-"))
 
 
 def _write(drawn: Figure, path: Path, below: Below | None = None) -> Path:

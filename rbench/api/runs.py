@@ -23,7 +23,7 @@ from rbench.spec.printed import PrintedTable
 from rbench.storage import merge as merging
 from rbench.storage.joined import Joined, Part
 from rbench.storage.runs import Reader, Store
-from rbench.storage.runs.folder import folder_path
+from rbench.storage.runs.store import folder_path
 from rbench.storage.team import check_still
 from rbench.system.own_code import told
 from rbench.tables import Results, Table, build, latex, results_frame

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from rbench.errors import StoreError
 from rbench.spec import Job, Stage
 from rbench.storage.runs import Store, read_fields
-from rbench.storage.runs.folder import folder_path
+from rbench.storage.runs.store import folder_path
 from rbench.storage.team import observed
 from rbench.storage.verify import strangers
 from rbench.system.below import SMALL

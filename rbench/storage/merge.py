@@ -58,7 +58,7 @@ def write(joined: Joined, out: Path) -> None:
         for job in plan.jobs:
             names = {*FILES, *(path.name for path in joined.part_files(job))}
             for name in sorted(names):
-                if (content := files.read_lined(joined.folder(job) / name, joined.below(job))) is not None:
+                if (content := joined.content(job, name)) is not None:
                     files.write(store.folder(job) / name, content, store.below(job))
         copied = standing(store, plan)
         if copied.done != joined.standing.done or copied.problems.keys() != joined.standing.problems.keys():

@@ -20,7 +20,7 @@ from typing import Any, get_args
 from rbench.errors import JobError, StoreError
 from rbench.spec import Job, Plan, Stage
 from rbench.storage.runs.files import UNFINISHED, as_store_error
-from rbench.storage.runs.folder import PROCESSES
+from rbench.storage.runs.store import PROCESSES
 from rbench.system.below import Below
 from rbench.system.leases import Lease, Leases
 from rbench.system.members import EXPIRY, Member, Members

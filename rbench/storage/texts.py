@@ -14,9 +14,8 @@ from pathlib import Path
 
 from rbench.errors import PlanError, StoreError
 from rbench.spec import Job, Plan, TableSpec
-from rbench.storage.runs import Store, files
+from rbench.storage.runs import Store, files, folder_name
 from rbench.storage.runs.files import as_store_error, beside, growing
-from rbench.storage.runs.names import folder_name
 from rbench.system.below import Below
 
 _OF_TEXTS = "positives"

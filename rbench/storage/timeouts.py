@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rbench.spec import Job, Plan
-from rbench.storage.runs import Store, files
+from rbench.storage.runs import Store
 
 
 def forget(store: Store, plan: Plan, jobs: Sequence[Job]) -> list[str]:
@@ -29,10 +28,8 @@ def forget(store: Store, plan: Plan, jobs: Sequence[Job]) -> list[str]:
             continue
         kept = [outcome for outcome in store.outcomes(job) if not outcome.timed_out]
         store.write_outcomes(job, kept)
-        for path in store.part_files(job)[1:]:
-            _remove(store, job, path)
         for one in (job, *after):
-            _remove(store, one, store.folder(one) / "record.json")
+            store.remove(one, store.folder(one) / "record.json")
         notes.append(f"{job.name}: {_times(late)} tried again")
     return notes
 
@@ -62,8 +59,3 @@ def _after(job: Job, plan: Plan) -> list[Job]:
 
 def _times(n: int) -> str:
     return "1 example that timed out is" if n == 1 else f"{n} examples that timed out are"
-
-
-def _remove(store: Store, job: Job, path: Path) -> None:
-    with files.as_store_error(path):
-        store.below(job).remove(path)

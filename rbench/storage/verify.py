@@ -20,7 +20,7 @@ from rbench.storage.measures import lacking
 from rbench.storage.mixed import mixed
 from rbench.storage.recomputed import unlike
 from rbench.storage.runs import Store
-from rbench.storage.runs.folder import folder_path
+from rbench.storage.runs.store import folder_path
 from rbench.storage.standing import redo
 
 State = Literal["verified", "damaged", "not done"]

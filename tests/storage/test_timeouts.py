@@ -86,12 +86,13 @@ def test_all_that_timed_out_goes_and_nothing_else(tmp_path_factory: pytest.TempP
     store.write_outcomes(attack, outcomes[:2])
     part = store.folder(attack) / "outcomes.dead.jsonl"
     other = store.folder(attack) / "outcomes.jsonl"
-    part.write_bytes(other.read_bytes())
+    early = other.read_bytes()
     digest = store.write_outcomes(attack, outcomes)
     if complete:
-        part.unlink()
         whole = make_record(attack).model_copy(update={"counts": {"timed_out": 1}, "outcomes": digest})
         store.write_record(whole)
+    else:
+        part.write_bytes(early)
     said = timeouts.forget(store, plan, plan.jobs)
     assert said == [f"{attack.name}: 1 example that timed out is tried again"]
     assert store.outcomes(attack) == kept

@@ -20,7 +20,7 @@ from rbench.plan.lineage import effective
 from rbench.plan.prepare import Options, prepare_loaded
 from rbench.publish import encoder as export
 from rbench.spec import EncoderSpec, Job, Record
-from rbench.storage.runs.sealed import unseal
+from rbench.storage.runs.checksums import unseal
 from rbench.train import layout, objectives
 from rbench.train.likelihood import LikelihoodObjective
 from rbench.train.loop import pretrain

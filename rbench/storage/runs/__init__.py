@@ -20,10 +20,8 @@ The store does not run, score or print anything. It does not handle weights, whi
 
 from __future__ import annotations
 
-from rbench.storage.runs.fields import read_fields
-from rbench.storage.runs.names import folder_name
 from rbench.storage.runs.parts import Parts
-from rbench.storage.runs.reader import Found, Read, Reader
+from rbench.storage.runs.reader import Found, Read, Reader, folder_name, read_fields
 from rbench.storage.runs.store import Store
 
 __all__ = ["Found", "Parts", "Read", "Reader", "Store", "folder_name", "read_fields"]

@@ -1,22 +1,47 @@
-"""Write one RUN: its plan, its tables, and each job's record, outcomes, predictions and rows."""
+"""Write one RUN: its plan, its tables, and each job's record, outcomes, predictions and rows; or move it aside."""
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import get_args
 
 from rbench.errors import StoreError
-from rbench.spec import Digest, Job, MeasuredRow, Outcome, Plan, Prediction, Record, Strict
+from rbench.spec import Digest, Job, MeasuredRow, Outcome, Plan, Prediction, Record, Stage, Strict
 from rbench.storage.runs import files
-from rbench.storage.runs.folder import RunFolder
-from rbench.storage.runs.lines import digest, write_line
+from rbench.storage.runs.checksums import digest, seal, write_line
 from rbench.storage.runs.reader import OUTCOMES, PREDICTIONS, ROWS, Reader
-from rbench.storage.runs.sealed import seal
 from rbench.system.below import Below
 
+PROCESSES = ".processes"
+"""The folder in which the processes that run here say so (`rbench.storage.team`). It is no result."""
+_PLAN = "plan.json"
+_MADE = ("tables", "figures", "logs", "report.html", "report.parquet")
+"""What is made of a RUN's results, beside its plan and the folders of its stages."""
+OWN = (_PLAN, PROCESSES, *_MADE)
+"""All that a RUN has beside the folders of its stages."""
 
-class Store(Reader, RunFolder):
+
+def folder_path(value: object) -> Path:
+    """Return what a call names as a folder or file. Raises StoreError if it is no path."""
+    try:
+        found = Path(value)  # type: ignore[arg-type]
+        if "\0" not in str(found):
+            return found
+    except TypeError:
+        pass
+    raise StoreError(f"expected the path of a RUN, the folder that `rbench run` wrote, and not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    said = repr(value)
+    return said if len(said) <= 60 else f"{said[:57]}..."
+
+
+class Store(Reader):
     """What a run has written to the folder `root`. The folder is created when something is written.
 
     Every method raises StoreError if something cannot be read or written.
@@ -26,8 +51,7 @@ class Store(Reader, RunFolder):
     """
 
     def __init__(self, root: Path, *, texts: bool = True) -> None:
-        RunFolder.__init__(self, root)
-        self.texts = texts
+        self.root, self.texts = Path(root), texts
 
     def write_plan(self, plan: Plan) -> None:
         """Write the plan. It decides what `records` returns and how tables are laid out."""
@@ -52,10 +76,13 @@ class Store(Reader, RunFolder):
         self._write(self.folder(record.job) / "record.json", seal(kept.model_dump_json(indent=1)))
 
     def write_outcomes(self, job: Job, outcomes: Sequence[Outcome]) -> Digest:
-        """Replace all outcomes of a job; return the digest for its record."""
+        """Replace all outcomes of a job, also those in the files of single processes; return the record's digest."""
         kept = outcomes if self.texts else [outcome.without_texts() for outcome in outcomes]
         content = b"".join(write_line(job, outcome) + b"\n" for outcome in kept)
         files.write(self.folder(job) / OUTCOMES, content, self.below(job))
+        for path in self.part_files(job):
+            if path.name != OUTCOMES:
+                self.remove(job, path)
         return digest(content, len(kept), texts=any(outcome.original is not None for outcome in kept))
 
     def write_predictions(self, job: Job, predictions: Sequence[Prediction]) -> Digest:
@@ -78,3 +105,67 @@ class Store(Reader, RunFolder):
 
     def _write(self, path: Path, content: bytes) -> None:
         files.write(path, content, Below(self.root))
+
+    def remove(self, job: Job, path: Path) -> None:
+        """Remove one of the job's files, if it is there."""
+        with files.as_store_error(path):
+            self.below(job).remove(path)
+
+    def of_stages(self) -> Iterator[tuple[str, Path]]:
+        """Yield the regular files in the folders of stages, each with its stage. Links are left out."""
+        below = Below(self.root)
+        for path, kind in below.entries(self.root):
+            if kind == "folder" and path.name in get_args(Stage):
+                for file in below.files(path):
+                    yield path.name, file
+
+    def foreign(self, folders: Iterable[Path]) -> Iterator[str]:
+        """Say what in a RUN is neither a folder nor a regular file, with the remedy.
+
+        A RUN may lie in a folder with other things. These are not looked at.
+
+        Args:
+            folders: the folders of its jobs.
+        """
+        below = Below(self.root)
+        for path in (*(self.root / name for name in OWN), *folders):
+            try:
+                below.check(path)
+            except StoreError as error:
+                yield str(error)
+
+    def set_aside(self) -> Path | None:
+        """Move the RUN to `<run>.<timestamp>` beside it and return that; None if there is none.
+
+        Where the RUN is a mount point, that folder is made inside it. Things that rbench did not write stay where they
+        are, for a RUN may lie in a folder with others. No other process may run in the folder. Never deletes.
+
+        Raises StoreError if the folder cannot be read or written.
+        """
+        with files.as_store_error(self.root):
+            entries = Below(self.root).entries(self.root)
+            results = {stage for stage, path in self.of_stages() if _is_result(path.name)}
+        found = {entry.path.name for entry in entries}
+        own = [_PLAN, *results, *_MADE] if _PLAN in found or results else []
+        return self._moved([name for name in own if name in found]) if own else None
+
+    def _moved(self, names: list[str]) -> Path:
+        name = f"{self.root.resolve().name}.{datetime.now():%Y%m%d-%H%M%S}"
+        for place in (files.beside(self.root, name), self.root / name):
+            aside = files.unused(place)
+            with files.as_store_error(aside):
+                aside.mkdir()
+                try:
+                    for name in names:
+                        (self.root / name).rename(aside / name)
+                    return aside
+                except OSError as error:
+                    if error.errno != errno.EXDEV or any(aside.iterdir()):
+                        raise
+                    aside.rmdir()  # the RUN is a mount point: nothing can be moved out of it
+        raise AssertionError("a folder lies on one file system with what it holds")
+
+
+def _is_result(name: str) -> bool:
+    """Whether a file of this name is a result. A folder build/ of a user's project has none."""
+    return name == "record.json" or (name.startswith("outcomes") and name.endswith(".jsonl"))

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rbench.errors import StoreError
-from rbench.storage.runs import appender as module
-from rbench.storage.runs.appender import Appender
+from rbench.storage.runs import parts as module
+from rbench.storage.runs.parts import Appender
 from rbench.system.below import Below
 
 

@@ -1,6 +1,17 @@
-"""Write and read the lines of outcomes.jsonl. Each names its job and carries a checksum that reveals changes.
+"""Checksums of what a RUN stores, so that every change is noticed: of each line of outcomes.jsonl, and of JSON files.
 
-A record's digest tells whether the file is as it was written. If it is not, the checksums tell which lines still are.
+A line of outcomes.jsonl names its job and carries a checksum. A record's digest tells whether the file is as it was
+written. If it is not, the checksums tell which lines still are.
+
+A record and a plan end with a checksum of their bytes:
+
+    {
+     "job": ...,
+     "check": "0123456789abcdef"
+    }
+
+It is the first 16 hex digits of the sha256 of all bytes before its line. It covers bytes, not values, because some
+changes of bytes keep what JSON says, and would go on unnoticed into copies. The file stays plain JSON.
 """
 
 from __future__ import annotations
@@ -15,6 +26,8 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from rbench.spec import Digest, Job, Outcome, Strict
+
+_OPEN = b"\n}"
 
 
 class _Line(Strict):
@@ -79,3 +92,25 @@ def _checksum(key: str, outcome: Any) -> str:
     """Hash the outcome as the JSON that was written, so that old lines stay valid when outcomes get a new field."""
     text = json.dumps([key, outcome], sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:16]
+
+
+def seal(text: str) -> bytes:
+    """Return the content of a file: a JSON object with its checksum as the last member.
+
+    Args:
+        text: the object, not empty, over several lines as `model_dump_json(indent=1)` writes it.
+    """
+    body = text.encode().removesuffix(_OPEN)
+    return body + _end(body)
+
+
+def unseal(content: bytes) -> bytes:
+    """Return the JSON object without its checksum. Raises ValueError where the checksum is not that of the content."""
+    body = content[: -len(_end(b""))]
+    if content[len(body) :] != _end(body):
+        raise ValueError("its checksum is not that of its content")
+    return body + _OPEN
+
+
+def _end(body: bytes) -> bytes:
+    return f',\n "check": "{sha256(body).hexdigest()[:16]}"\n}}\n'.encode()
