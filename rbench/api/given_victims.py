@@ -27,7 +27,7 @@ from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system.located import Located, folder
 from rbench.system.own_code import told
-from rbench.tables.aggregate import plan_of
+from rbench.tables.results import plan_of
 from rbench.tasks import Example
 from rbench.victims.config import labels_of, read_config
 from rbench.victims.function import answers_of

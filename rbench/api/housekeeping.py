@@ -9,7 +9,7 @@ from rbench.storage.runs import Store
 from rbench.storage.weights import default_cache
 from rbench.storage.weights.inventory import Item, items
 from rbench.storage.weights.prune import Wanted, chosen, problem, remove
-from rbench.tables.aggregate import plan_of
+from rbench.tables.results import plan_of
 
 Track = Callable[[Sequence[Item]], Iterable[Item]]
 """Yields the items that it is given and may show how many have been processed."""

@@ -23,8 +23,8 @@ from rbench.storage.runs.store import folder_path
 from rbench.storage.standing import standing
 from rbench.system.folders import make_folder_of
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import plan_of
 from rbench.tables.formats import render
+from rbench.tables.results import plan_of
 from rbench.tasks import Bundle, open_contrast
 from rbench.verdicts import baseline as baselines
 from rbench.verdicts import check_reports as reports

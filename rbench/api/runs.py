@@ -27,9 +27,9 @@ from rbench.storage.runs.store import folder_path
 from rbench.storage.team import check_still
 from rbench.system.own_code import told
 from rbench.tables import Results, Table, build, latex, results_frame
-from rbench.tables.aggregate import plan_of
 from rbench.tables.brief import briefed
 from rbench.tables.formats import render, unknown
+from rbench.tables.results import plan_of
 from rbench.tables.table import Layout
 from rbench.tables.titles import titled
 from rbench.verdicts import beside

@@ -17,7 +17,7 @@ from rbench.storage.runs.store import folder_path
 from rbench.storage.team import observed
 from rbench.storage.verify import strangers
 from rbench.system.below import SMALL
-from rbench.tables.aggregate import plan_of
+from rbench.tables.results import plan_of
 
 State = Literal["done", "failed", "under way", "to do"]
 _MEASURED = 3

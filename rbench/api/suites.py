@@ -39,7 +39,7 @@ from rbench.storage.standing import Standing, standing
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system import scratch, speed
 from rbench.system.capacity import cores
-from rbench.tables.aggregate import plan_of
+from rbench.tables.results import plan_of
 from rbench.tasks.adversarial import Only
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from rbench.errors import StoreError
 from rbench.figures import style
-from rbench.measures._by_encoder import by_encoder
-from rbench.measures.alignment import NAME, number
+from rbench.measures.alignment import NAME, collected
 from rbench.spec import Strict
 from rbench.tables import Results
 
@@ -34,10 +33,10 @@ def draw(options: Options, results: Results) -> Figure:
     """Draw a panel for each task. Raises StoreError where no encoder has both numbers."""
     from matplotlib.ticker import MaxNLocator
 
-    found = by_encoder(results, NAME, None)
+    found = collected(results)
     rows = [row for row in found.rows if not options.encoders or row[0] in options.encoders]
     both = {
-        (task, row): (number(found, row, task, "uniformity"), number(found, row, task, "alignment"))
+        (task, row): (found.number(row, task, "uniformity"), found.number(row, task, "alignment"))
         for task in found.tasks
         for row in rows
     }

@@ -20,8 +20,9 @@ from rbench.metrics import Metric
 from rbench.spec import Job, TrainSpec
 from rbench.spec.common import Strict
 from rbench.tables import Results
-from rbench.tables.aggregate import Cell, Grid, Run, grid
+from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.notes import spanned
+from rbench.tables.results import Run
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

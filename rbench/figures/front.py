@@ -14,10 +14,9 @@ from rbench.figures import style
 from rbench.load.metrics import HEADLINE
 from rbench.spec.common import Strict
 from rbench.tables import Results
-from rbench.tables.aggregate import Cell, Grid, grid
-from rbench.tables.layouts import hiding
+from rbench.tables.aggregate import Grid, grid
+from rbench.tables.evaluations import Evaluated, similarity
 from rbench.tables.notes import spanned
-from rbench.tables.quality import Similarity, similarity
 from rbench.tables.table import Number
 
 if TYPE_CHECKING:
@@ -59,8 +58,8 @@ class Mark(NamedTuple):
 def draw(options: Options, results: Results) -> Figure:
     """Draw from what the tables show. Raises StoreError, with a remedy, where no encoder has both numbers."""
     of, vectors = grid(results), similarity(results)
-    quality = options.quality or ("sts" if vectors.sets else "clean")
-    if quality == "sts" and not vectors.sets:
+    quality = options.quality or ("sts" if vectors.labels else "clean")
+    if quality == "sts" and not vectors.labels:
         raise StoreError(
             f"{results.root} has no STS: suite {of.plan.suite.name} evaluates on no STS task. Add one under `evaluate` "
             "and run it again, or draw `--option quality=clean`"
@@ -83,9 +82,11 @@ def draw(options: Options, results: Results) -> Figure:
             found = style.point(place, mark.robustness, mark.quality, index=index, label=mark.label)
             drawn.setdefault(mark.label, found)
         place.set_xlabel(style.axis(robust))
-    upright = f"STS, mean of {len(vectors.sets)} (×100)" if len(vectors.sets) > 1 else f"{''.join(vectors.sets)} (×100)"
+    upright = (
+        f"STS, mean of {len(vectors.labels)} (×100)" if len(vectors.labels) > 1 else f"{''.join(vectors.labels)} (×100)"
+    )
     for place in axes[::_COLUMNS]:
-        place.set_ylabel(upright if quality == "sts" else style.axis(of.metrics[quality].about))
+        place.set_ylabel(f"{sets} (×100)" if quality == "sts" else style.axis(of.metrics[quality].about))
     style.legend(figure, [drawn[label] for label in labels], labels)
     style.note(figure, _note(panels, robust.column, left))
     return figure
@@ -98,7 +99,7 @@ def _check(options: Options, of: Grid) -> None:
 
 
 def _panels(
-    options: Options, of: Grid, vectors: Similarity, quality: str
+    options: Options, of: Grid, vectors: Evaluated, quality: str
 ) -> tuple[list[tuple[str, list[Mark]]], list[str]]:
     """Return the marks of each panel with its title, and the encoders without one of the two numbers."""
     several = len({cell.finetune for cell in of.cells.values()}) > 1
@@ -112,19 +113,14 @@ def _panels(
     left: dict[str, None] = {}
     for cell in chosen:
         label = f"{cell.encoder}, {cell.finetune}" if several else cell.encoder
-        good = (vectors.mean or {}).get(cell.encoder) if quality == "sts" else _number(of, cell, quality)
-        hard = _number(of, cell, options.robustness)
+        good = vectors.mean(cell.encoder) if quality == "sts" else cell.number(quality)
+        hard = cell.number(options.robustness)
         if good is None or hard is None or good.value is None or hard.value is None:
             left[label] = None
             continue
         title = f"{cell.attack}, {cell.task}" if tasks else cell.attack
         panels.setdefault(title, []).append(Mark(label, good, hard))
     return list(panels.items()), list(left)
-
-
-def _number(of: Grid, cell: Cell, metric: str) -> Number | None:
-    number = cell.number(metric)
-    return number.hidden(hiding(of, cell.jobs, of.metrics[metric])) if number is not None else None
 
 
 def _join(axes: Axes, marks: list[Mark], *, lowest: bool) -> None:

@@ -51,7 +51,7 @@ def draw(options: Options, results: Results) -> Figure:
             f"{results.root} has no transferability for task {options.task or 'any'} and attack "
             f"{options.attack or 'any'}; `rbench table RUN --metric transfer` shows what it has."
         )
-    flags = Flags(results.plan, results.standing.records)
+    flags = results.flags
     height = max(2.0, 0.55 + 0.34 * max(len(matrix.victims) for matrix in found))
     figure, panels = style.panels([""] * len(found), columns=COLUMNS, height=height)
     for axes, matrix in zip(panels, found, strict=True):

@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rbench.measures._by_encoder import ByEncoder, Estimate, Row, average, by_encoder
+from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
 from rbench.score import wilson
+from rbench.spec import Score
 from rbench.tables import Results, Table
-from rbench.tables.columns import best_of
-from rbench.tables.draws import plain
+from rbench.tables.cells import PLAIN
+from rbench.tables.columns import average, best_of
 from rbench.tables.table import Entry, Meaning, Number
 
 NAME = "senteval"
@@ -42,31 +43,29 @@ def made(results: Results, chosen: BaseModel | None, tasks: Sequence[str] | None
         chosen: options that choose among jobs; None: all jobs.
         tasks: the tasks to show; None: all.
     """
-    found = by_encoder(results, NAME, chosen, SEVEN)
+    found = by_encoder(results, NAME, chosen, (ABOUT, _score), SEVEN)
     shown = [task for task in found.tasks if tasks is None or task in tasks]
     several = len(shown) > 1
-    pairs = [
-        task for task in shown if any(_f1(one).value is not None for row in found.rows for one in found.of(row, task))
-    ]
-    grid = [[_accuracy(found, row, task) for task in shown] for row in found.rows]
+    done = {task: [one for row in found.rows for one in found.of(row, task)] for task in shown}
+    pairs = [task for task in shown if any(_score(one, "f1").value is not None for one in done[task])]
+    grid = [[found.number(row, task, "accuracy") for task in shown] for row in found.rows]
     columns = [list(column) for column in zip(*grid, strict=True)]
-    averages = [average(numbers) for numbers in grid]
+    averages = [average(numbers, ABOUT, intervals=True) for numbers in grid]
     columns += [averages] if several else []
-    columns += [[found.number(row, task, _f1, percent=True, digits=2) for row in found.rows] for task in pairs]
+    columns += [[found.number(row, task, "f1") for row in found.rows] for task in pairs]
     best = [best_of(column, "highest") for column in columns]
     rows: list[tuple[Entry, ...]] = [
         (*found.names(row), *(column[i] for column in best)) for i, row in enumerate(found.rows)
     ]
-    named = ("Encoder", "Options") if found.labelled else ("Encoder",)
     means = [_mean_cell(row, mean, shown) for row, mean in zip(found.rows, averages, strict=True)] if several else []
     return Table(
         metric=NAME,
         layout="paper",
-        header=(*named, *shown, *([_heading(shown)] if several else []), *(f"{task} F1" for task in pairs)),
+        header=(*found.named, *shown, *([_heading(shown)] if several else []), *(f"{task} F1" for task in pairs)),
         rows=tuple(rows),
         groups=frozenset(),
         cells=(*(_cell(found, row, task) for row in found.rows for task in shown if found.of(row, task)), *means),
-        notes=(*_notes(found, shown), *found.notes()),
+        notes=(*_notes(found, shown), *found.common_notes()),
         interval=found.interval(
             "Wilson 95% intervals; that of an average is joined from those of its tasks (Zou and Donner 2008). The F1 "
             "has none."
@@ -76,19 +75,12 @@ def made(results: Results, chosen: BaseModel | None, tasks: Sequence[str] | None
     )
 
 
-def _accuracy(found: ByEncoder, row: Row, task: str) -> Number | None:
-    def estimate(one: MeasuredJob) -> Estimate:
-        numbers = one.rows[0].numbers
-        n, accuracy = int(numbers["n"] or 0), numbers["accuracy"] or 0.0
-        low, high = wilson(accuracy * n, n) or (None, None)
-        return Estimate(accuracy, low, high, n)
-
-    return found.number(row, task, estimate, percent=True, digits=2)
-
-
-def _f1(one: MeasuredJob) -> Estimate:
+def _score(one: MeasuredJob, name: str) -> Score:
+    """Return `accuracy` or `f1` of a job."""
     numbers = one.rows[0].numbers
-    return Estimate(numbers["f1"], None, None, int(numbers["n"] or 0))
+    n, value = int(numbers["n"] or 0), numbers[name]
+    low, high = (wilson((value or 0.0) * n, n) if name == "accuracy" else None) or (None, None)
+    return Score(name=name, value=value, n=n, low=low, high=high)
 
 
 def _heading(shown: list[str]) -> str:
@@ -117,19 +109,19 @@ def _notes(found: ByEncoder, shown: list[str]) -> tuple[str, ...]:
 
 
 def _cell(found: ByEncoder, row: Row, task: str) -> dict[str, Any]:
-    number, jobs = _accuracy(found, row, task), found.of(row, task)
-    assert number is not None
-    f1 = found.number(row, task, _f1, percent=True, digits=2)
+    cell, jobs = found.cells[row[1], row[0], task], found.of(row, task)
+    told = cell.told("accuracy")
+    f1 = cell.number("f1")
     return {
         "encoder": row[0],
         "task": task,
         "evaluation": row[1],
-        **{name: getattr(number, name) for name in ("value", "n", "low", "high")},
+        **{name: told.pop(name) for name in PLAIN},
         "f1": f1.value if f1 is not None else None,
         "least_c": min(one.rows[0].numbers["least_c"] or 0.0 for one in jobs),
         "most_c": max(one.rows[0].numbers["most_c"] or 0.0 for one in jobs),
-        **plain(number.draws),
-        "flags": found.flags.told([one.job for one in jobs]),
+        **told,
+        "flags": found.flags.told(run.job for run in cell.done),
     }
 
 

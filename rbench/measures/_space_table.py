@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from rbench.measures._stored import attacks_behind, jobs, measured
 from rbench.spec import Job, MeasuredRow
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import in_order
+from rbench.tables.cells import in_order
 from rbench.tables.flags import Flags
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Meaning, Number
@@ -114,7 +114,7 @@ def made(options: BaseModel, results: Results) -> Table:
     """Make one row for each task, attack, choice of texts and victim."""
     found = spaces(results, options)
     asked = jobs(results, NAME)
-    flags = Flags(results.plan, results.standing.records)
+    flags = results.flags
     rows: list[tuple[Entry, ...]] = []
     groups = set()
     for i, space in enumerate(found):

@@ -17,11 +17,12 @@ from rbench.score import adversarial_scores, judged
 from rbench.score.adversarial import SET_SCORES
 from rbench.spec import ADVERSARIAL, AdversarialSet, Job, Plan, Prediction, Record, Strict
 from rbench.tables import Results, Table
+from rbench.tables.cells import Measured as Cell
 from rbench.tables.columns import mark_best
+from rbench.tables.contrast import ABOUT as SCALE
+from rbench.tables.contrast import OnSets, on_sets
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
-from rbench.tables.on_sets import ABOUT as SCALE
-from rbench.tables.on_sets import OnSets, SetCell, on_sets
 from rbench.tables.table import Entry, Meaning
 
 if TYPE_CHECKING:
@@ -136,15 +137,10 @@ def table(options: Options, results: Results) -> Table:
         ),
         rows=tuple(rows),
         groups=frozenset(i for i in range(1, len(rows)) if several and rows[i][0] != rows[i - 1][0]),
-        cells=tuple(
-            _described(found.cells[victim, of], found)
-            for of in found.sets
-            for victim in found.victims
-            if (victim, of) in found.cells
-        ),
+        cells=tuple(_described(cell) for of in found.sets for cell in found.of(of)),
         notes=_notes(found),
         interval=INTERVAL,
-        flags=found.flags.listed(found.shown),
+        flags=found.flags.listed(found.jobs),
         about=ABOUT,
     )
 
@@ -166,18 +162,18 @@ def _set_of(job: Job) -> AdversarialSet:
     return job.measuring.set
 
 
-def _described(cell: SetCell, found: OnSets) -> dict[str, Any]:
+def _described(cell: Cell) -> dict[str, Any]:
     """Return a cell for programs: `value` is Adv, `scores` holds all scores."""
-    scores = found.scores(cell, (*_SHOWN, "clean_changed"))
+    scores = {name: cell.told(name, "seed_sd") for name in (*_SHOWN, "clean_changed")}
     return {
         "encoder": cell.encoder,
         "finetune": cell.finetune,
         "task": cell.task,
-        "set": cell.set,
-        "seeds": len({record.job.seed for record in cell.records}),
-        "made_against_seeds": [job.seed for job in cell.jobs if _attacked(job, found.plan)],
+        "set": cell.label,
+        "seeds": cell.seeds,
+        "made_against_seeds": [job.seed for job in cell.jobs if _attacked(job, cell.results.plan)],
         **scores["adversarial"],
-        "flags": found.flags.told(cell.jobs),
+        "flags": cell.results.flags.told(cell.jobs),
         "scores": scores,
     }
 
@@ -188,17 +184,17 @@ def _notes(found: OnSets) -> tuple[str, ...]:
         f"{ABOUT.title}: {ABOUT.definition}. {DEFINITION}",
         *found.plan.suite.notes,
         *(note for of in found.sets for note in _set_notes(found, of)),
-        *(draw_notes(found.plan, found.shown) or [seeds(found.shown)]),
+        *(draw_notes(found.plan, found.jobs) or [seeds(found.jobs)]),
         *selected_steps(found.plan),
-        *found.flags.notes(found.shown),
-        *missing("evaluations on adversarial sets", found.shown, found.standing),
+        *found.flags.notes(found.jobs),
+        *missing("evaluations on adversarial sets", found.jobs, found.standing),
     )
 
 
 def _set_notes(found: OnSets, of: tuple[str, str]) -> list[str]:
     """Return notes on a set: what made it, its size, who was attacked, and what the victims did not read."""
     task, name = of
-    cells = [cell for (_, other), cell in found.cells.items() if other == of]
+    cells = found.of(of)
     one = _set_of(cells[0].jobs[0])
     counts = [record.counts for cell in cells for record in cell.records]
     size = f"{counts[0]['rows']} rows, {counts[0]['changed']} of them changed" if counts else "nothing yet"

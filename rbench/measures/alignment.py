@@ -9,13 +9,12 @@ they take the whole of STS-B, so that is the default here.
 from __future__ import annotations
 
 from rbench.measures import EncoderContext, MeasuredRow
-from rbench.measures._by_encoder import ByEncoder, Estimate, Row, by_encoder
+from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
-from rbench.spec import Split, Strict, TaskSpec
+from rbench.spec import Score, Split, Strict, TaskSpec
 from rbench.tables import Results, Table
 from rbench.tables.columns import best_of
-from rbench.tables.draws import plain
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import Entry, Meaning
 
 TITLE = "Alignment and uniformity of sentence vectors (RobustSentEmbed, Figure 3)"
 VERSION = 1
@@ -98,25 +97,25 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
     return [MeasuredRow(names={}, numbers=numbers)]
 
 
-def estimated(name: str, one: MeasuredJob) -> Estimate:
+def collected(results: Results, options: Options | None = None) -> ByEncoder:
+    """Return the NUMBERS of all encoders and tasks. Raises StoreError as `measured` does."""
+    return by_encoder(results, NAME, options, (ABOUT, _score))
+
+
+def _score(one: MeasuredJob, name: str) -> Score:
     """Return `alignment` or `uniformity` of a job, and how many pairs or texts it is of."""
     numbers = one.rows[0].numbers
-    n = numbers["pairs" if name == "alignment" else "texts"]
-    return Estimate(numbers[name], numbers[f"{name}_low"], numbers[f"{name}_high"], int(n or 0))
-
-
-def number(found: ByEncoder, row: Row, task: str, name: str) -> Number | None:
-    """Return `alignment` or `uniformity` of an encoder on a task; None where no job is done."""
-    return found.number(row, task, lambda one: estimated(name, one), percent=False, digits=ABOUT.digits)
+    n = int(numbers["pairs" if name == "alignment" else "texts"] or 0)
+    return Score(name=name, value=numbers[name], n=n, low=numbers[f"{name}_low"], high=numbers[f"{name}_high"])
 
 
 def table(options: Options, results: Results) -> Table:
     """Make one row for each task and encoder."""
-    found = by_encoder(results, NAME, options if options.model_fields_set else None)
+    found = collected(results, options if options.model_fields_set else None)
     shown = [(task, row) for task in found.tasks for row in found.rows]
-    columns = [best_of([number(found, row, task, name) for task, row in shown], "lowest") for name in NUMBERS]
-    if len(found.tasks) > 1:  # numbers of different tasks do not compete
-        columns = [[number(found, row, task, name) for task, row in shown] for name in NUMBERS]
+    columns = [[found.number(row, task, name) for task, row in shown] for name in NUMBERS]
+    if len(found.tasks) == 1:  # numbers of different tasks do not compete
+        columns = [best_of(column, "lowest") for column in columns]
     rows: list[tuple[Entry, ...]] = []
     for i, (task, row) in enumerate(shown):
         low, high = columns[0][i], columns[1][i]
@@ -127,7 +126,7 @@ def table(options: Options, results: Results) -> Table:
         layout="paper",
         header=(
             "Task",
-            *(("Encoder", "Options") if found.labelled else ("Encoder",)),
+            *found.named,
             "Pairs",
             "Alignment",
             "Texts",
@@ -141,7 +140,7 @@ def table(options: Options, results: Results) -> Table:
             f"{_bounds(found)}; texts: all distinct ones, each once. Low is good for both, and each alone is no "
             "quality: an encoder that maps all texts to one vector has alignment 0 and uniformity 0.",
             *_left_out(found),
-            *found.notes(),
+            *found.common_notes(),
         ),
         interval=found.interval(
             "95% intervals: Student's t over pairs for alignment; for uniformity normal, of a U-statistic, the two "
@@ -153,24 +152,24 @@ def table(options: Options, results: Results) -> Table:
 
 
 def _bounds(found: ByEncoder) -> str:
-    return " or ".join(dict.fromkeys(f"{one.options['positive']:g}" for own in found.done.values() for one in own))
+    return " or ".join(dict.fromkeys(f"{one.options['positive']:g}" for one in found.stored.values()))
 
 
 def _left_out(found: ByEncoder) -> list[str]:
     """Say how many texts have the vector 0, for each encoder that has such texts."""
     said = []
-    for (row, task), own in found.done.items():
-        n = max(int(one.rows[0].numbers["without_direction"] or 0) for one in own)
+    for row, task in ((row, task) for row in found.rows for task in found.tasks if found.of(row, task)):
+        n = max(int(one.rows[0].numbers["without_direction"] or 0) for one in found.of(row, task))
         said += [f"{row[0]}: {n} texts of {task} have the vector 0, and are left out with their pairs."] if n else []
     return said
 
 
 def _cell(found: ByEncoder, row: Row, task: str) -> dict[str, object]:
+    of = found.cells[row[1], row[0], task]
     cell: dict[str, object] = {"encoder": row[0], "task": task, "evaluation": row[1]}
     for name in NUMBERS:
-        one = number(found, row, task, name)
-        assert one is not None
-        own = {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
-        cell |= {**own, **{f"{name}_{key}": value for key, value in plain(one.draws).items()}}
-        cell["n" if name == "alignment" else "texts"] = one.n
-    return cell | {"flags": found.flags.told([one.job for one in found.of(row, task)])}
+        told = of.told(name)
+        n = told.pop("n")
+        cell |= {name: told.pop("value"), **{f"{name}_{key}": value for key, value in told.items()}}
+        cell["n" if name == "alignment" else "texts"] = n
+    return cell | {"flags": found.flags.told(run.job for run in of.done)}

@@ -16,7 +16,8 @@ from rbench.measures._options import Plain
 from rbench.spec import Flag
 from rbench.spec.claimed import CellOf, Comparison, Group
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import Cell, Grid, grid, in_order
+from rbench.tables.aggregate import Cell, Grid, grid
+from rbench.tables.cells import in_order
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Meaning, Number
 from rbench.verdicts.cells import Cells

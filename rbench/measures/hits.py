@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from rbench.errors import JobError
 from rbench.measures import EncoderContext, MeasuredRow
-from rbench.measures._by_encoder import ByEncoder, Estimate, Row, by_encoder
+from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
 from rbench.score import wilson
-from rbench.spec import Count, Positive, ResourceKind, Strict, TaskSpec
+from rbench.spec import Count, Positive, ResourceKind, Score, Strict, TaskSpec
 from rbench.tables import Results, Table
 from rbench.tables.columns import best_of
-from rbench.tables.draws import plain
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import Entry, Meaning
 
 TITLE = "Semantic sensitivity: synonyms nearer than antonyms, by layer (CLINE, Table 7)"
 VERSION = 1
@@ -95,18 +94,13 @@ def best(part: str, one: MeasuredJob) -> MeasuredRow | None:
     return max(rows, key=lambda row: (row.numbers["hits"] or 0, -int(row.names["layer"])), default=None)
 
 
-def number(found: ByEncoder, row: Row, task: str, part: str) -> Number | None:
-    """Return the share of hits in the best layer; None where no job is done."""
-
-    def estimate(one: MeasuredJob) -> Estimate:
-        row = best(part, one)
-        if row is None:
-            return Estimate(None, None, None, 0)
-        n, count = int(row.numbers["n"] or 0), int(row.numbers["hits"] or 0)
-        low, high = wilson(count, n) or (None, None)
-        return Estimate(count / n, low, high, n)
-
-    return found.number(row, task, estimate, percent=True, digits=ABOUT.digits)
+def _score(one: MeasuredJob, part: str) -> Score:
+    """Return the share of hits in the best layer; without a value where the encoder has no part."""
+    if (row := best(part, one)) is None:
+        return Score(name=part, value=None, n=0)
+    n, count = int(row.numbers["n"] or 0), int(row.numbers["hits"] or 0)
+    low, high = wilson(count, n) or (None, None)
+    return Score(name=part, value=count / n, n=n, low=low, high=high)
 
 
 def layers(found: ByEncoder, row: Row, task: str, part: str) -> str:
@@ -117,9 +111,9 @@ def layers(found: ByEncoder, row: Row, task: str, part: str) -> str:
 
 def table(options: Options, results: Results) -> Table:
     """Make one row for each task and encoder."""
-    found = by_encoder(results, NAME, options if options.model_fields_set else None)
+    found = by_encoder(results, NAME, options if options.model_fields_set else None, (ABOUT, _score))
     shown = [(task, row) for task in found.tasks for row in found.rows]
-    columns = [[number(found, row, task, part) for task, row in shown] for part in PARTS]
+    columns = [[found.number(row, task, part) for task, row in shown] for part in PARTS]
     if len(found.tasks) == 1:  # shares of different tasks do not compete
         columns = [best_of(column, "highest") for column in columns]
     rows: list[tuple[Entry, ...]] = []
@@ -132,7 +126,7 @@ def table(options: Options, results: Results) -> Table:
     return Table(
         metric=NAME,
         layout="paper",
-        header=("Task", *(("Encoder", "Options") if found.labelled else ("Encoder",)), "n", *headings),
+        header=("Task", *found.named, "n", *headings),
         rows=tuple(rows),
         groups=frozenset(),
         cells=tuple(cell for task, row in shown for cell in _cells(found, row, task)),
@@ -140,7 +134,7 @@ def table(options: Options, results: Results) -> Table:
             "n: triplets. A triplet is a text, the text with one word replaced by a synonym, and with it replaced by "
             "an antonym. Equal similarities are no hit. The layer with the most hits is shown, chosen on the same "
             "triplets. A coin hits 50%.",
-            *found.notes(),
+            *found.common_notes(),
         ),
         interval=found.interval("Wilson 95% intervals, which leave out that the layer was chosen."),
         flags=found.flags.listed(found.asked),
@@ -149,20 +143,17 @@ def table(options: Options, results: Results) -> Table:
 
 
 def _cells(found: ByEncoder, row: Row, task: str) -> list[dict[str, object]]:
-    cells: list[dict[str, object]] = []
-    for part in PARTS if found.of(row, task) else ():
-        one = number(found, row, task, part)
-        assert one is not None
-        cells.append(
-            {
-                "encoder": row[0],
-                "task": task,
-                "evaluation": row[1],
-                "part": part,
-                "layer": layers(found, row, task, part),
-                **{name: getattr(one, name) for name in ("value", "n", "low", "high")},
-                **plain(one.draws),
-                "flags": found.flags.told([job.job for job in found.of(row, task)]),
-            }
-        )
-    return cells
+    of = found.cell(row, task)
+    return [
+        {
+            "encoder": row[0],
+            "task": task,
+            "evaluation": row[1],
+            "part": part,
+            "layer": layers(found, row, task, part),
+            **of.told(part),
+            "flags": found.flags.told(run.job for run in of.done),
+        }
+        for part in PARTS
+        if of is not None
+    ]

@@ -6,83 +6,60 @@ sources. Which sources were there differs between machines, so the notes name th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from rbench.errors import StoreError
 from rbench.measures._options import Plain
 from rbench.score import wilson
-from rbench.spec import PART_ACCURACY, PART_ROWS, Draw, Job, Record, Score, TaskSpec
+from rbench.spec import PART_ACCURACY, PART_ROWS, Score, TaskSpec
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import in_order
-from rbench.tables.draws import means, plain, within
+from rbench.tables.cells import Grid, Measured, Reading, gathered
 from rbench.tables.draws import notes as draw_notes
-from rbench.tables.flags import Flags
 from rbench.tables.formats import listed
 from rbench.tables.notes import missing, seeds, spanned
-from rbench.tables.table import Draws, Entry, Meaning, Number
+from rbench.tables.results import Run
+from rbench.tables.table import Entry, Meaning
 
 TITLE = "Accuracy on each part of a test split, such as the rounds of ANLI"
 
 Options = Plain
 
 
-@dataclass(frozen=True)
-class Victim:
-    """A victim over its seeds and trainings: the jobs that made it, and the records of those that are done."""
-
-    task: TaskSpec
-    encoder: str
-    finetune: str
-    jobs: tuple[Job, ...]
-    records: tuple[Record, ...]
-    draws: Mapping[str, Draw]
-    """Of the plan; see `Plan.draws`."""
-
-    def number(self, part: str) -> Number | None:
-        """Return the accuracy on a part over all seeds and trainings that are done; all saw the same rows."""
-        found = [(self._training(record.job), _score_of(record, part)) for record in self.records]
-        there = [(training, score) for training, score in found if score is not None and score.value is not None]
-        if not there:
-            return None
-        values = [(training, score.value) for training, score in there]
-        value, n = sum(score.value or 0.0 for _, score in there) / len(there), there[0][1].n
-        low, high = wilson(value * n, n) or (None, None)
-        several = len({job.seed for job in self.jobs}) > 1
-        trainings = Draws(means(values), several) if self.draws else None
-        sd, partial = within(values), len(values) < len(self.jobs)
-        return Number(value, True, n, low, high, seed_sd=sd, draws=trainings, partial=partial)
-
-    def _training(self, job: Job) -> int | None:
-        draw = self.draws.get(job.parts[0])
-        return draw.train_seed if draw is not None else None
+ABOUT = Meaning("Accuracy by part", "right / all rows of the part", "highest", undefined="no row in the part")
 
 
-def _score_of(record: Record, part: str) -> Score | None:
-    return next((score for score in record.scores if score.name == f"{PART_ACCURACY}{part}"), None)
+def _score(run: Run, part: str) -> Score | None:
+    found = run.record.scores if run.record is not None else ()
+    return next((one for one in found if one.name == f"{PART_ACCURACY}{part}" and one.value is not None), None)
+
+
+def _joined(scores: Sequence[Score]) -> Score:
+    """Return the mean over seeds and trainings, all of which saw the same rows."""
+    value, n = math.fsum(score.value or 0.0 for score in scores) / len(scores), scores[0].n
+    low, high = wilson(value * n, n) or (None, None)
+    return Score(name=scores[0].name, value=value, n=n, low=low, high=high)
 
 
 def table(options: Plain, results: Results) -> Table:
     """Make the table: a row for each victim. Raises StoreError where the suite has no task that is made of several."""
-    victims = _victims(results)
+    found = _victims(results)
+    victims, jobs = list(found.cells.values()), found.jobs
     if not victims:
         raise StoreError(
             f"suite {results.plan.suite.name} has no task that is made of several sources, such as anli: there is no "
             "part to show. Add one under `tasks`."
         )
-    names = _shown(victims)
-    tasks, several = list(dict.fromkeys(victim.task.name for victim in victims)), len({v.finetune for v in victims}) > 1
-    flags, jobs = Flags(results.plan, results.standing.records), [job for victim in victims for job in victim.jobs]
+    names, tasks, flags = _shown(victims), found.tasks, results.flags
+    several = len({victim.finetune for victim in victims}) > 1
     rows: list[tuple[Entry, ...]] = []
-    cells: list[dict[str, Any]] = []
     for victim in victims:
-        hiding = flags.hiding(victim.jobs)
-        numbers = {name: one and one.hidden(hiding) for name in names for one in [victim.number(name)]}
-        label = [victim.task.name] if len(tasks) > 1 else []
-        rows.append((*label, victim.encoder, *([victim.finetune] if several else []), *numbers.values()))
-        cells += [_cell(victim, name, number, flags) for name, number in numbers.items()]
-    said = [note for task in tasks for note in _said([victim for victim in victims if victim.task.name == task], names)]
+        label = [victim.task] if len(tasks) > 1 else []
+        numbers = [victim.number(name) for name in names]
+        rows.append((*label, victim.encoder, *([victim.finetune] if several else []), *numbers))
+    said = [note for task in tasks for note in _said([victim for victim in victims if victim.task == task], names)]
     seed_notes = draw_notes(results.plan, jobs) or [seeds(jobs)]
     header = [*(["Task"] if len(tasks) > 1 else []), "Encoder", *(["Fine-tuning"] if several else [])]
     return Table(
@@ -91,59 +68,51 @@ def table(options: Plain, results: Results) -> Table:
         header=(*header, *names),
         rows=tuple(rows),
         groups=frozenset(i for i in range(1, len(victims)) if victims[i].task != victims[i - 1].task),
-        cells=tuple(cells),
+        cells=tuple(_cell(victim, name) for victim in victims for name in names),
         notes=(
             *said,
             *results.plan.suite.notes,
             *seed_notes,
-            *(f"{victim.task.name}: {note}" for victim in _first(victims) for note in victim.task.notes),
+            *(f"{task.name}: {note}" for task in _specs(victims) for note in task.notes),
             *flags.notes(jobs),
             *missing("victims", jobs, results.standing),
         ),
         interval="Wilson 95% intervals; of the mean over seeds as wide as of one seed: all see the same rows.",
         flags=flags.listed(jobs),
-        about=Meaning("Accuracy by part", "right / all rows of the part", "highest", undefined="no row in the part"),
+        about=ABOUT,
         brief=(*said, *seed_notes),
     )
 
 
-def _victims(results: Results) -> list[Victim]:
+def _victims(results: Results) -> Grid[Measured]:
     """Return the victims of tasks with parts, task by task, in the suite's order."""
-    plan = results.plan
-    found: dict[tuple[str, str, str], list[Job]] = {}
-    for job in plan.jobs:
-        if job.victim is not None and job.victim.task.parts:
-            key = job.victim.task.name, plan.draw(job.parts[0]).encoder, job.parts[2]
-            found.setdefault(key, []).append(job)
-    order = in_order(plan.suite.lineup, (encoder for _, encoder, _ in found))
-    tasks = in_order(plan.suite.tasks, (task for task, _, _ in found))
-    keys = sorted(found, key=lambda key: (tasks.index(key[0]), order.index(key[1])))
-    return [_victim(found[key], key, results) for key in keys]
+    plan, suite = results.plan, results.plan.suite
+    named = [
+        (job, {"task": spec.task.name, "encoder": plan.draw(job.parts[0]).encoder, "finetune": job.parts[2]})
+        for job in plan.jobs
+        if (spec := job.victim) is not None and spec.task.parts
+    ]
+    tuned = dict.fromkeys(names["finetune"] for _, names in named)
+    orders = {"task": suite.tasks, "encoder": suite.lineup, "finetune": tuned}
+    cells, axes = gathered(results, named, orders, partial(Measured, read=Reading(ABOUT, _score, _joined)))
+    return Grid(results, cells, **axes)
 
 
-def _victim(jobs: list[Job], key: tuple[str, str, str], results: Results) -> Victim:
-    records, spec = results.standing.records, jobs[0].victim
-    assert spec is not None
-    done = (records.get(job.key) for job in jobs)
-    complete = tuple(record for record in done if record is not None and record.status == "complete")
-    return Victim(spec.task, *key[1:], tuple(jobs), complete, results.plan.draws)
+def _specs(victims: Sequence[Measured]) -> list[TaskSpec]:
+    """Return the task of the victims, or each of them."""
+    return list({spec.task.name: spec.task for one in victims if (spec := one.jobs[0].victim) is not None}.values())
 
 
-def _shown(victims: list[Victim]) -> list[str]:
+def _shown(victims: list[Measured]) -> list[str]:
     """Return the parts that have a column: those that some victim was scored on, or all before any is done."""
-    every = dict.fromkeys(p.name for victim in victims for p in victim.task.parts if p.split == "test")
-    there = [name for name in every if any(victim.number(name) is not None for victim in victims)]
+    every = dict.fromkeys(part.name for task in _specs(victims) for part in task.parts if part.split == "test")
+    there = [name for name in every if any(victim.scores(name) for victim in victims)]
     return there or list(every)
 
 
-def _first(victims: list[Victim]) -> list[Victim]:
-    """Return one victim of each task."""
-    return list({victim.task.name: victim for victim in reversed(victims)}.values())[::-1]
-
-
-def _said(victims: list[Victim], names: list[str]) -> list[str]:
+def _said(victims: list[Measured], names: list[str]) -> list[str]:
     """Say of a task which parts were there, which absent, and which numbers are not above chance."""
-    task = victims[0].task
+    (task,) = _specs(victims)
     records = [record for victim in victims for record in victim.records]
     if not records:
         return []
@@ -164,26 +133,19 @@ def _said(victims: list[Victim], names: list[str]) -> list[str]:
     return said
 
 
-def _at_chance(victims: list[Victim], names: list[str], chance: float) -> list[str]:
+def _at_chance(victims: list[Measured], names: list[str], chance: float) -> list[str]:
     """Name the numbers whose interval reaches down to the accuracy of guessing."""
     numbers = ((victim, name, victim.number(name)) for victim in victims for name in names)
     low = [f"{victim.encoder} on {name}" for victim, name, one in numbers if one and (one.low or 0.0) <= chance]
     return [f"Not above chance ({100 * chance:.1f}), as the interval reaches down to it: {listed(low)}."] if low else []
 
 
-def _cell(victim: Victim, part: str, number: Number | None, flags: Flags) -> dict[str, Any]:
-    own = number or Number(None, True)
+def _cell(victim: Measured, part: str) -> dict[str, Any]:
     return {
-        "task": victim.task.name,
+        "task": victim.task,
         "encoder": victim.encoder,
         "finetune": victim.finetune,
         "part": part,
-        "value": own.value,
-        "n": own.n,
-        "low": own.low,
-        "high": own.high,
-        "seeds": len({record.job.seed for record in victim.records}),
-        "seed_sd": own.seed_sd,
-        **plain(own.draws),
-        "flags": flags.told(victim.jobs),
+        **victim.told(part, "seeds", "seed_sd"),
+        "flags": victim.results.flags.told(victim.jobs),
     }

@@ -11,10 +11,9 @@ from typing import Any, Literal
 from rbench.errors import StoreError
 from rbench.spec import Strict
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import Cell, Grid, grid
-from rbench.tables.layouts import hiding
+from rbench.tables.aggregate import Grid, grid
+from rbench.tables.evaluations import SCORE, Evaluated, similarity
 from rbench.tables.notes import interval_note, notes, sizes
-from rbench.tables.quality import Similarity, similarity
 from rbench.tables.table import Entry, Meaning, Number
 
 TITLE = "Quality of vectors (STS, clean accuracy) beside robustness (ASR, accuracy under attack)"
@@ -49,7 +48,7 @@ def table(options: Options, results: Results) -> Table:
     if not any(isinstance(entry, Number) for row in rows for entry in row):
         raise StoreError(f"{results.root}: nothing is done yet. Run the suite again, and make the table then.")
     header = ["Task", "Encoder", *(["Fine-tuning"] if several else [])]
-    header += [name if name in vectors.sets else f"STS, mean of {len(vectors.sets)}" for name in sets]
+    header += [name if name in vectors.labels else f"STS, mean of {len(vectors.labels)}" for name in sets]
     return Table(
         metric="quality",
         layout="paper",
@@ -65,11 +64,11 @@ def table(options: Options, results: Results) -> Table:
     )
 
 
-def _sets(vectors: Similarity, options: Options) -> tuple[str, ...]:
+def _sets(vectors: Evaluated, options: Options) -> tuple[str, ...]:
     """Return the columns of STS; the empty name is the average."""
-    if not vectors.sets:
+    if not vectors.labels:
         return ()
-    return vectors.sets if options.sets == "each" or len(vectors.sets) == 1 else ("",)
+    return vectors.labels if options.sets == "each" or len(vectors.labels) == 1 else ("",)
 
 
 def _victims(of: Grid) -> list[tuple[str, str, str]]:
@@ -79,16 +78,18 @@ def _victims(of: Grid) -> list[tuple[str, str, str]]:
     return [victim for victim in every if victim in there]
 
 
-def _correlation(vectors: Similarity, encoder: str, name: str) -> Number | None:
-    return (vectors.each or {}).get((encoder, name)) if name else (vectors.mean or {}).get(encoder)
+def _correlation(vectors: Evaluated, encoder: str, name: str) -> Number | None:
+    cell = vectors.cells.get((encoder, name))
+    if not name:
+        return vectors.mean(encoder)
+    return cell.number(SCORE) if cell is not None else None
 
 
 def _attacked(of: Grid, victim: tuple[str, str, str], attack: str, metric: str) -> Number | None:
     """Return a number of a victim. Clean accuracy is from the first attack that is done: all see the same examples."""
     found = (of.cells.get((name, *victim)) for name in ((attack,) if attack else of.attacks))
-    cell: Cell | None = next((cell for cell in found if cell is not None and cell.present), None)
-    number = cell.number(metric) if cell is not None else None
-    return number.hidden(hiding(of, cell.jobs, of.metrics[metric])) if cell is not None and number is not None else None
+    cell = next((cell for cell in found if cell is not None and cell.present), None)
+    return cell.number(metric) if cell is not None else None
 
 
 def _cell(task: str, encoder: str, finetune: str, name: str, quantity: str, number: Number | None) -> dict[str, Any]:
@@ -107,8 +108,11 @@ def _cell(task: str, encoder: str, finetune: str, name: str, quantity: str, numb
     }
 
 
-def _said(vectors: Similarity) -> list[str]:
-    if not vectors.sets:
+def _said(vectors: Evaluated) -> list[str]:
+    if not vectors.labels:
         return ["STS is not shown, because the suite has no STS task under `evaluate`."]
-    sets = ", ".join(vectors.sets)
-    return [f"STS: Spearman ×100 of the encoder as it is, on {sets}; the rest is of its victims, in %.", *vectors.notes]
+    sets = ", ".join(vectors.labels)
+    return [
+        f"STS: Spearman ×100 of the encoder as it is, on {sets}; the rest is of its victims, in %.",
+        *vectors.sets.brief(),
+    ]

@@ -18,7 +18,7 @@ from rbench.measures._stored import attacks_behind, jobs, measured
 from rbench.score import wilson
 from rbench.spec import AS_IS, Job, Outcome
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import in_order
+from rbench.tables.cells import in_order
 from rbench.tables.flags import Flags
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Meaning, Number
@@ -187,7 +187,7 @@ def table(options: Plain, results: Results) -> Table:
     several = len({finetune for _, finetune in victims}) > 1
     shown = [f"{encoder}, {finetune}" if several else encoder for encoder, finetune in victims]
     asked = jobs(results, NAME)
-    flags = Flags(results.plan, results.standing.records)
+    flags = results.flags
     rows: list[tuple[Entry, ...]] = []
     groups = set()
     for matrix in found:

@@ -15,9 +15,10 @@ from rbench.metrics import Observations
 from rbench.score import Fallen, wilson
 from rbench.spec.common import Strict
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import Grid, Run, grid
+from rbench.tables.aggregate import Grid, grid
 from rbench.tables.any_attack import paired
 from rbench.tables.notes import notes
+from rbench.tables.results import Run
 from rbench.tables.table import Entry, Meaning, Number
 
 TITLE = "Texts that fell to one attack alone, to any, and to all"
@@ -72,7 +73,7 @@ _NOTES = (
 def _victims(of: Grid) -> list[tuple[str, str, str]]:
     """Return encoder, strategy and task of each victim, task by task in the suite's order."""
     orders = (of.tasks, of.encoders, of.finetunes)
-    found = {key[1:] for key in of.cells}
+    found = {(cell.encoder, cell.finetune, cell.task) for cell in of.cells.values()}
     return sorted(found, key=lambda v: tuple(o.index(name) for o, name in zip(orders, (v[2], v[0], v[1]), strict=True)))
 
 

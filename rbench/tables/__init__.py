@@ -9,11 +9,12 @@ from rbench.load.registry import unknown as no_name
 from rbench.spec import TABLES, Aggregation, EvaluationMetric, Pick
 from rbench.storage.runs import Reader
 from rbench.tables import advsts, any_attack, contrast, evaluations, layouts, positives
-from rbench.tables.aggregate import Results, grid
+from rbench.tables.aggregate import grid
 from rbench.tables.by_task import by_task
 from rbench.tables.formats import unknown
 from rbench.tables.frame import results_frame
 from rbench.tables.picked import picked
+from rbench.tables.results import Results
 from rbench.tables.table import Layout, Table
 
 
@@ -78,9 +79,7 @@ def evaluation_table(
         return {"paper": positives.paper, "full": positives.full}[layout](results)
     if metric == "contrast":
         return {"paper": contrast.paper, "full": contrast.full}[layout](contrast.contrasts(results))
-    return {"paper": evaluations.paper, "full": evaluations.full}[layout](
-        evaluations.evaluated(results, aggregation), metric
-    )
+    return {"paper": evaluations.paper, "full": evaluations.full}[layout](evaluations.evaluated(results, aggregation))
 
 
 def similarity_table(source: Reader | Results, layout: str = "paper") -> Table:

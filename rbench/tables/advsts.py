@@ -11,18 +11,20 @@ full    Each (attack, encoder, finetune, task, seed) has one row, with the error
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from rbench.errors import StoreError
 from rbench.score import DEVIATIONS, Deviations, Tally
 from rbench.spec import Score
-from rbench.tables.aggregate import Cell, Grid, Run
+from rbench.tables.aggregate import Cell, Grid
+from rbench.tables.cells import PLAIN
 from rbench.tables.columns import best_of
-from rbench.tables.draws import COVERED, means, training_seed, within
+from rbench.tables.draws import COVERED, training_seed
 from rbench.tables.layouts import described
 from rbench.tables.notes import notes, sizes
-from rbench.tables.table import Contest, Draws, Entry, Number, Table
+from rbench.tables.results import Run
+from rbench.tables.table import Contest, Entry, Meaning, Number, Table
 
 Name = Literal[
     "asr",
@@ -51,6 +53,14 @@ _BEST: Mapping[Name, Literal["lowest", "highest"]] = {
     "error_after": "lowest",
     "spearman_after": "highest",
 }
+ABOUT = Meaning(
+    "Adversarial STS",
+    "success rate of attacks on scorers of similarity, and error and Spearman's correlation before and after",
+    "lowest",
+    stored="Shares are fractions of 1, correlations are in -1..1, and errors are in points of the task's scale.",
+    undefined="no pair in the denominator, or a correlation that is not defined",
+    among="of each attack and task",
+)
 _INTERVAL = (
     "95% intervals: Wilson's of success rates, Student's t of mean errors, and Fisher's z of Spearman's coefficient "
     "with the standard error of Bonett and Wright (2000)."
@@ -69,40 +79,24 @@ class _Row:
     cell: Cell
     grid: Grid
 
-    @property
-    def done(self) -> list[Run]:
-        return [run for run in self.cell.runs if run.tally is not None]
-
     def score(self, name: Name) -> Score:
         """Return one of the numbers, pooled over seeds as in tables of attacks."""
-        return _score(self.done, name, self.cell.repeats)
+        return _score(self.cell.done, name, self.cell.repeats)
 
     def number(self, name: Name) -> Number | None:
         """Return one of the numbers as a table entry; None where no seed is done."""
-        if not self.done:
+        if not self.cell.present:
             return None
-        score, values = self.score(name), [(run.train_seed, _score([run], name).value) for run in self.done]
-        several = len({run.job.seed for run in self.cell.runs}) > 1
-        number = Number(
-            score.value,
-            percent="error" not in name,
-            n=score.n,
-            low=score.low,
-            high=score.high,
-            seed_sd=within(values),
-            draws=Draws(means(values), several) if self.cell.drawn else None,
-            partial=self.cell.partial,
-            digits=1 if name in ("asr", "aua") else 2,
-        )
+        about = Meaning(_TITLES[name], "", percent="error" not in name, digits=1 if name in ("asr", "aua") else 2)
+        values = [(run.train_seed, _score([run], name).value) for run in self.cell.done]
+        number = Number.of(self.score(name), about, **self.cell.spread(values))
         # What is measured before the attack does not depend on the attack's health.
         return self.grid.flags.on(number, self.cell.jobs, attacks=not name.endswith("before"))
 
     def plain(self) -> dict[str, Any]:
         """Return the row for programs: as in tables of attacks, with every number under `scores`."""
-        scores = {}
-        for name in _FULL:
-            found = self.number(name) or Number(None, percent=False, n=0)
-            scores[name] = {"value": found.value, "n": found.n, "low": found.low, "high": found.high}
+        numbers = {name: self.number(name) or Number(None, percent=False, n=0) for name in _FULL}
+        scores = {name: {each: getattr(one, each) for each in PLAIN} for name, one in numbers.items()}
         return {**described(self.cell, "asr", self.grid), "scores": scores}
 
 
@@ -125,6 +119,7 @@ def paper(grid: Grid) -> Table:
         notes=_notes(grid, found),
         interval=_interval(grid),
         flags=grid.flags.listed(job for row in ordered for job in row.cell.jobs),
+        shows=ABOUT,
         contests=tuple(
             Contest("asr", 4 + several, tuple((i, (ordered[i].cell.key,)) for i in own)) for own in _among(ordered)
         ),
@@ -138,7 +133,7 @@ def full(grid: Grid) -> Table:
     rows: list[tuple[Entry, ...]] = []
     cells = []
     for cell, run in ((row.cell, run) for row in found for run in row.cell.runs):
-        row = _Row(replace(cell, runs=(run,), drawn=False), grid)
+        row = _Row(cell.only(run), grid)
         names: list[Entry] = [cell.attack, cell.encoder, *([cell.finetune] if several else []), cell.task]
         names += [training_seed(run.train_seed)] if drawn else []
         tally = run.tally or Tally()
@@ -157,6 +152,8 @@ def full(grid: Grid) -> Table:
         notes=_notes(grid, found),
         interval=_interval(grid),
         flags=grid.flags.listed(job for row in found for job in row.cell.jobs),
+        shows=ABOUT,
+        caption="Every attack job on STS pairs; shares in %, correlations ×100, errors in points of the scale",
     )
 
 

@@ -13,8 +13,9 @@ from rbench.errors import StoreError
 from rbench.metrics import Observations
 from rbench.spec import Job
 from rbench.tables.aggregate import ANY as ANY
-from rbench.tables.aggregate import Cell, Grid, Results, Run
+from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.notes import counted, named
+from rbench.tables.results import Results, Run
 
 _NOT_SHOWN = f"{ANY} is not shown:"
 
@@ -23,7 +24,7 @@ _NOT_SHOWN = f"{ANY} is not shown:"
 class AnyAttack:
     """The cells of all attacks together. There are none where a suite has one attack, or outcomes cannot be read."""
 
-    cells: Mapping[tuple[str, str, str, str], Cell]
+    cells: Mapping[tuple[str, ...], Cell]
     problem: str | None = None
     """Why there are none."""
 
@@ -103,7 +104,7 @@ def together(results: Results, attacks: Sequence[Cell]) -> Cell:
 
 def _cell(results: Results, grid: Grid, encoder: str, finetune: str, task: str) -> Cell:
     runs = tuple(_run(results, runs) for runs in paired(grid, encoder, finetune, task))
-    return Cell(ANY, encoder, finetune, task, runs, bool(grid.plan.draws), results)
+    return Cell(encoder, task, runs, results, bool(grid.plan.draws), finetune, ANY)
 
 
 def _run(results: Results, runs: tuple[Run, ...]) -> Run:

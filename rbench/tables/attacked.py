@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rbench.spec import Outcome
-from rbench.tables.aggregate import Cell, Results, Run, grid
+from rbench.tables.aggregate import Cell, grid
+from rbench.tables.results import Results, Run
 
 
 @dataclass(frozen=True)

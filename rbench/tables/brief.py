@@ -13,9 +13,9 @@ from rbench.spec import STS, EvaluationMetric, Job, Plan
 from rbench.storage.standing import Standing
 from rbench.tables import draws
 from rbench.tables.about import of_table
-from rbench.tables.aggregate import Results
 from rbench.tables.formats import listed
 from rbench.tables.notes import seeds, spanned
+from rbench.tables.results import Results
 from rbench.tables.table import Table
 from rbench.tables.titles import shown_parts, titles
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from rbench.errors import StoreError
 from rbench.score.budget import By, Curve, Spent, shared_top
-from rbench.tables.aggregate import Cell, Grid, Results
+from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.formats import unknown
+from rbench.tables.results import Results
 
 _SPENT: dict[By, str] = {"queries": "num_queries", "words": "num_words_changed", "share": "perturbed_share"}
 """The field of an outcome that a budget limits."""

@@ -76,9 +76,5 @@ def _cell(grid: Grid, attack: str, encoder: str, finetune: str, task: str) -> Ce
 
 
 def _number(grid: Grid, attack: str, encoder: str, finetune: str, task: str, kind: str) -> Number | None:
-    """Return an entry. Only flags of encoder and victim withhold clean accuracy, not those of an attack."""
-    there = _cell(grid, attack, encoder, finetune, task)
-    number = there.number(kind) if there is not None else None
-    if there is None or number is None:
-        return None
-    return grid.flags.on(number, there.jobs, attacks=grid.metrics[kind].of != "victims")
+    cell = _cell(grid, attack, encoder, finetune, task)
+    return cell.number(kind) if cell is not None else None

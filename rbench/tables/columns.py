@@ -11,24 +11,35 @@ from rbench.spec import Meaning
 from rbench.tables.table import Draws, Number
 
 
-def average(entries: Sequence[Number | None], meaning: Meaning) -> list[Number | None]:
-    """Return the unweighted mean of a row's entries as a list of one.
+def average(entries: Sequence[Number | None], meaning: Meaning, *, intervals: bool = False) -> Number | None:
+    """Return the unweighted mean of a row's entries.
 
-    The mean has no value where an entry has none, is withheld where one is, and is None where an entry is missing. A
-    single entry needs no average column, so the list is empty.
+    The mean has no value where an entry has none, is withheld where one is, and is None where an entry is missing.
+
+    Args:
+        intervals: whether it has one, for entries that are independent. It is joined from theirs, the squares of the
+            distances to the limits added up (Zou and Donner 2008).
     """
-    if len(entries) == 1:
-        return []
     there = [entry for entry in entries if entry is not None]
     if flags := {flag: None for entry in there for flag in entry.withheld}:
-        return [Number(None, meaning.percent, digits=meaning.digits, withheld=tuple(flags))]
+        return Number(None, meaning.percent, digits=meaning.digits, withheld=tuple(flags))
     values = [entry.value for entry in there if entry.value is not None]
-    if len(there) < len(entries):
-        return [None]
+    if not there or len(there) < len(entries):
+        return None
     mean = math.fsum(values) / len(values) if len(values) == len(entries) else None
+    low, high = _joined(mean, there) if intervals and mean is not None else (None, None)
     partial, flagged = (any(getattr(entry, name) for entry in there) for name in ("partial", "flagged"))
-    entry = Number(mean, meaning.percent, partial=partial, digits=meaning.digits, draws=_draws(there))
-    return [replace(entry, flagged=flagged)]
+    found = Number(mean, meaning.percent, low=low, high=high, digits=meaning.digits, draws=_draws(there))
+    return replace(found, partial=partial, flagged=flagged)
+
+
+def _joined(mean: float, entries: Sequence[Number]) -> tuple[float | None, float | None]:
+    """Return the limits of a mean of independent entries; None where one of them has no interval."""
+    below = [one.value - one.low for one in entries if one.value is not None and one.low is not None]
+    above = [one.high - one.value for one in entries if one.value is not None and one.high is not None]
+    if len(below) < len(entries) or len(above) < len(entries):
+        return None, None
+    return mean - math.hypot(*below) / len(entries), mean + math.hypot(*above) / len(entries)
 
 
 def _draws(entries: Sequence[Number]) -> Draws | None:

@@ -11,21 +11,37 @@ victims of several seeds, for their intervals.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
-from rbench.spec import ContrastSpec, EvaluationMetric
+from rbench.errors import StoreError
+from rbench.score import mean_score
+from rbench.spec import ContrastSpec, EvaluationMetric, Score
 from rbench.tables import variants
-from rbench.tables.aggregate import Results
+from rbench.tables.cells import Grid, Measured, Reading, gathered, score_of
 from rbench.tables.columns import mark_best
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
+from rbench.tables.levels import Values
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
-from rbench.tables.on_sets import ABOUT, OnSets, SetCell, on_sets
-from rbench.tables.table import Entry, Number, Table
+from rbench.tables.results import Results, Run
+from rbench.tables.table import Entry, Meaning, Number, Table
+from rbench.tables.unit_values import unit_values
 
 METRIC: EvaluationMetric = "contrast"
+ABOUT = Meaning(
+    "Contrast sets",
+    "accuracy of fine-tuned encoders on test examples and on small edits of them that mostly change the label",
+    "highest",
+    undefined="no such text in the contrast set",
+    good="better",
+    among="of each column",
+)
+"""The scale and direction of accuracies on any set."""
+Set = tuple[str, str]
+"""Task and name of a set."""
 _PAPER = {"ori": "Ori", "rev": "Rev", "con": "Con"}
 _FULL = {
     **_PAPER,
@@ -44,6 +60,64 @@ INTERVAL = (
 _ALONE = "Wilson's (that of edits allows for edits of one bundle being alike)"
 _MEAN = "All seeds see the same bundles: an entry is their mean. "
 _SPREAD = " ± is the standard deviation between seeds."
+
+
+@dataclass(frozen=True)
+class OnSets(Grid[Measured]):
+    """What victims did on sets of texts that are classified as they are, by encoder, strategy, task and set."""
+
+    @cached_property
+    def sets(self) -> list[Set]:
+        """The sets, task by task."""
+        there = dict.fromkeys((cell.task, cell.label) for cell in self.cells.values())
+        return sorted(there, key=lambda of: (self.tasks.index(of[0]), self.labels.index(of[1])))
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several strategies."""
+        return len({finetune for _, finetune in self.victims}) > 1
+
+    def of(self, of: Set) -> list[Measured]:
+        """Return the cells of a set."""
+        return [cell for cell in self.cells.values() if (cell.task, cell.label) == of]
+
+    def rows(self, names: Iterable[str]) -> list[list[Number | None]]:
+        """Return the entries of each victim: of each set, these scores."""
+        shown = [*names]
+        found = [[self.cells.get((*victim, *of)) for of in self.sets] for victim in self.victims]
+        return [[cell.number(name) if cell else None for cell in row for name in shown] for row in found]
+
+
+def on_sets(results: Results, measure: str, missing: str) -> OnSets:
+    """Collect the evaluations on sets in a RUN, which are the jobs of a measure. Raises StoreError where it has none.
+
+    Args:
+        missing: what the error says of a suite that has none.
+    """
+    plan, suite = results.plan, results.plan.suite
+    jobs = []
+    for job in (job for job in plan.jobs if job.what == measure):
+        draw, task, finetune, name = job.parts
+        of = {"encoder": plan.draw(draw).encoder, "finetune": finetune, "task": task, "label": name}
+        jobs.append((job, of))
+    if not jobs:
+        raise StoreError(f"{results.root} has no table of {missing}")
+
+    def score(run: Run, name: str) -> Score | None:
+        return score_of(run.record, name) if run.record is not None else None
+
+    def values(run: Run, name: str) -> Values | None:
+        return unit_values(results.store, run.job, name)
+
+    read = Reading(ABOUT, score, lambda scores: mean_score(scores)[0], values, shares=True)
+    orders = {
+        "encoder": suite.lineup,
+        "finetune": (choice.label for choice in suite.finetune),
+        "task": suite.tasks,
+        "label": (of["label"] for _, of in jobs),
+    }
+    cells, names = gathered(results, jobs, orders, partial(Measured, read=read))
+    return OnSets(results, cells, **names)
 
 
 def contrasts(results: Results) -> OnSets:
@@ -67,15 +141,16 @@ def paper(found: OnSets) -> Table:
         header=("Encoder", *(["Fine-tuning"] if several else []), *header),
         rows=tuple(shown),
         groups=frozenset(starts),
-        cells=tuple(_described(cell, _PAPER, found) for cell in found.cells.values()),
+        cells=tuple(_described(cell, _PAPER) for cell in found.cells.values()),
         notes=_notes(found),
         interval=_interval(found),
-        flags=found.flags.listed(found.shown),
+        flags=found.flags.listed(found.jobs),
+        shows=ABOUT,
     )
 
 
 def _interval(found: OnSets) -> str:
-    several = [cell for cell in found.cells.values() if len(cell.records) > 1]
+    several = [cell for cell in found.cells.values() if len(cell.done) > 1]
     if not several:
         return INTERVAL
     bare = sum(not cell.levelled("con") for cell in several)
@@ -86,7 +161,7 @@ def _interval(found: OnSets) -> str:
 def _marked(found: OnSets) -> list[list[Number | None]]:
     """Return the entries of each victim with the best marked. Sets with a provisional cell have no best."""
     marked = mark_best(found.rows([*_PAPER]), [ABOUT] * (len(found.sets) * len(_PAPER)))
-    undecided = {of for (_, of), cell in found.cells.items() if cell.provisional}
+    undecided = {(cell.task, cell.label) for cell in found.cells.values() if cell.provisional}
     decided = [of not in undecided for of in found.sets for _ in _PAPER]
     return [
         [
@@ -107,15 +182,14 @@ def full(found: OnSets) -> Table:
     for cell in found.cells.values():
         if rows and rows[-1][0] != cell.encoder:
             groups.add(len(rows))
-        for job in cell.jobs:
-            records = tuple(record for record in cell.records if record.job.key == job.key)
-            single = replace(cell, jobs=(job,), records=records, provisional=False, draws={})
-            counts = [records[0].counts.get(name) for name in ("bundles", "edits")] if records else [None, None]
-            names: list[Entry] = [cell.encoder, *([cell.finetune] if several else []), cell.set]
-            names += [training_seed(cell.train_seed(job))] if drawn else []
-            rows.append((*names, job.seed, *counts, *(found.number(single, name) for name in _FULL)))
-            more = {"train_seed": cell.train_seed(job)} if drawn else {}
-            cells.append(_described(single, _FULL, found) | more | {"seed": job.seed})
+        for run in cell.runs:
+            one = cell.only(run)
+            counts = [one.records[0].counts.get(name) for name in ("bundles", "edits")] if run.done else [None, None]
+            names: list[Entry] = [cell.encoder, *([cell.finetune] if several else []), cell.label]
+            names += [training_seed(run.train_seed)] if drawn else []
+            rows.append((*names, run.job.seed, *counts, *(one.number(name) for name in _FULL)))
+            more = {"train_seed": run.train_seed} if drawn else {}
+            cells.append(_described(one, _FULL) | more | {"seed": run.job.seed})
     header = ["Encoder", *(["Fine-tuning"] if several else []), "Contrast set", *(["Training seed"] if drawn else [])]
     header += ["Seed", "Bundles", "Edits"]
     return Table(
@@ -127,7 +201,9 @@ def full(found: OnSets) -> Table:
         cells=tuple(cells),
         notes=_notes(found),
         interval=_interval(found),
-        flags=found.flags.listed(found.shown),
+        flags=found.flags.listed(found.jobs),
+        shows=ABOUT,
+        caption="Every evaluation on a contrast set; shares in %",
     )
 
 
@@ -137,33 +213,33 @@ def _column(found: OnSets, of: tuple[str, str]) -> str:
     return task if sum(other == task for other, _ in found.sets) == 1 else contrast
 
 
-def _described(cell: SetCell, names: Mapping[str, str], found: OnSets) -> dict[str, Any]:
+def _described(cell: Measured, names: Mapping[str, str]) -> dict[str, Any]:
     """Return a cell for programs: `value` is the consistency (Con), `scores` holds all scores that are shown."""
-    scores = found.scores(cell, [*names])
+    scores = {name: cell.told(name, "seed_sd") for name in names}
     return {
         "encoder": cell.encoder,
         "finetune": cell.finetune,
         "task": cell.task,
-        "contrast": cell.set,
-        "seeds": len({record.job.seed for record in cell.records}),
+        "contrast": cell.label,
+        "seeds": cell.seeds,
         **scores["con"],
-        "flags": found.flags.told(cell.jobs),
+        "flags": cell.results.flags.told(cell.jobs),
         "scores": scores,
     }
 
 
 def _notes(found: OnSets) -> tuple[str, ...]:
     """Return the notes below the table. As in `notes`, they hold neither times nor paths."""
-    jobs = [job for job in found.plan.jobs if job.what == METRIC]
+    jobs = [job for job in found.plan.jobs if job.what == METRIC]  # those that were not picked, too
     return (
         f"{ABOUT.title}: {ABOUT.definition}. {DEFINITION}",
         *found.plan.suite.notes,
         *(note for of in found.sets for note in _set_notes(found, of)),
         *found.notes,
         *(draw_notes(found.plan, jobs) or [seeds(jobs)]),
-        *variants.notes(found.plan, found.flags.behind(found.shown)),
+        *variants.notes(found.plan, found.flags.behind(found.jobs)),
         *selected_steps(found.plan),
-        *found.flags.notes(found.shown),
+        *found.flags.notes(found.jobs),
         *missing("evaluations on contrast sets", jobs, found.standing),
     )
 
@@ -171,13 +247,11 @@ def _notes(found: OnSets) -> tuple[str, ...]:
 def _set_notes(found: OnSets, of: tuple[str, str]) -> list[str]:
     """Return notes on a set: its size, rows left out, rows kept out of training, texts cut, and its file's notes."""
     name = _column(found, of) if _column(found, of) == of[1] else f"{of[0]} ({of[1]})"
-    cells = [cell for (_, other), cell in found.cells.items() if other == of]
-    record = next((record for cell in cells for record in cell.records), None)
+    cells = found.of(of)
+    there = [record.counts for cell in cells for record in cell.records]
     job = cells[0].jobs[0].measuring
     assert job is not None and isinstance(job.set, ContrastSpec)
-    counts = record.counts if record is not None else {}
-    told = [f"{name}: {_sizes(counts)}."] if counts else []
-    there = [record.counts for cell in cells for record in cell.records]
+    told = [f"{name}: {_sizes(there[0])}."] if there and there[0] else []
     unseen = {
         "texts longer than the victim reads": "texts_cut",
         "edits that it reads as their original": "edits_read_as_original",

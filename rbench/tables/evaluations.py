@@ -12,8 +12,8 @@ trainings, for their intervals.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,24 +21,33 @@ from rbench.errors import StoreError
 from rbench.score import average as average_of
 from rbench.score import mean_correlation, over_trainings
 from rbench.score.sts import FEWEST
-from rbench.spec import STS, Aggregation, EvaluationMetric, Flag, Job, Plan, Record, Score
-from rbench.storage.runs import Reader
-from rbench.storage.standing import Standing
+from rbench.spec import STS, Aggregation, Record, Score
 from rbench.tables import variants
-from rbench.tables.aggregate import Results, in_order
+from rbench.tables.cells import Grid, Measured, Reading, gathered, levelled, score_of
 from rbench.tables.columns import average, mark_best
-from rbench.tables.draws import levels_note, means, plain, training_seed
+from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
-from rbench.tables.flags import Flags
-from rbench.tables.levels import Observed, limits, observed
+from rbench.tables.levels import Values, limits
 from rbench.tables.notes import missing, selected_steps
+from rbench.tables.results import Results, Run
 from rbench.tables.sts_sets import MARK, Sets, has_subsets, left_out, subset_scores
-from rbench.tables.table import MEANING, Draws, Entry, Number, Table
-from rbench.tables.vector_values import vector_values
+from rbench.tables.table import Entry, Meaning, Number, Table
+from rbench.tables.unit_values import unit_values
 
-_SCORE: dict[EvaluationMetric, str] = {"sts": "spearman"}
-"""For each metric, the name of its score in a record."""
-_SHOWN = {"spearman": "Spearman", "pearson": "Pearson"}
+ABOUT = Meaning(
+    "Semantic textual similarity",
+    "Spearman's rank correlation of the cosines of sentence vectors with gold scores",
+    "highest",
+    digits=2,
+    unit="×100",
+    stored="Correlations are in -1..1.",
+    undefined="fewer than 4 pairs, or cosines that are all equal",
+    good="better",
+    among="of each column",
+)
+SCORE = "spearman"
+"""The name of the score that tables show, in a record."""
+_SHOWN = {SCORE: "Spearman", "pearson": "Pearson"}
 INTERVAL = (
     "95% intervals by Fisher's z, of Spearman's coefficient with the standard error of Bonett and Wright (2000). They "
     "cover the choice of pairs, not differences between training seeds."
@@ -56,264 +65,183 @@ _ALONE = "Fisher's z, of Spearman's coefficient with the standard error of Bonet
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """The evaluations of a plan, one job per training seed of a cell (encoder, evaluation), and the state of each."""
+class Evaluated(Grid[Measured]):
+    """The evaluations of a plan by encoder and label, such as `stsb` or `stsb[split=validation]`."""
 
-    plan: Plan
-    encoders: tuple[str, ...]
-    evaluations: tuple[str, ...]
-    jobs: Mapping[tuple[str, str], tuple[Job, ...]]
-    standing: Standing
-    store: Reader
     aggregation: Aggregation = "all"
-    _read: dict[tuple[str, str], tuple[Observed, ...] | None] = field(default_factory=dict, compare=False, repr=False)
-    """What `_observed` has read."""
 
     @cached_property
     def sets(self) -> Sets:
         """What the table has of the field's seven sets."""
-        done = [record for job in _jobs(self) if (record := self._complete(job)) is not None]
+        done = [record for cell in self.cells.values() for record in cell.records]
         return Sets(self.plan.suite.evaluations, {record.job.parts[1]: record for record in done})
 
-    @cached_property
-    def flags(self) -> Flags:
-        """The flags of all jobs of the plan."""
-        return Flags(self.plan, self.standing.records)
+    def row(self, encoder: str) -> list[Number | None]:
+        """Return the entries of an encoder; None where the plan has none, or nothing is done."""
+        cells = (self.cells.get((encoder, label)) for label in self.labels)
+        return [cell.number(SCORE) if cell is not None else None for cell in cells]
 
-    def hiding(self, encoder: str, evaluation: str) -> tuple[Flag, ...]:
-        """Return the flags that withhold a cell."""
-        return self.flags.hiding(self.jobs.get((encoder, evaluation), ()))
+    def mean(self, encoder: str) -> Number | None:
+        """Return the mean of a row with its interval, or its only entry."""
+        entries, score = self.row(encoder), self.average(encoder)
+        if len(entries) == 1:
+            return entries[0]
+        mean = average(entries, ABOUT)
+        return mean and (mean if score is None else replace(mean, n=score.n, low=score.low, high=score.high))
 
-    def score(self, encoder: str, evaluation: str, name: str) -> Score | None:
-        """Return one of the scores of a cell, the mean over its training seeds, or None where there is none yet."""
-        done = [score for _, score in self._scores(encoder, evaluation, name)]
-        if not done:
-            return None
-        mean = over_trainings(done)
-        aggregated = self.aggregation != "all" and has_subsets(self.jobs[encoder, evaluation][0])
-        if aggregated or len(done) == 1:
-            return mean
-        whole = mean_correlation(done).model_copy(update={"sd": mean.sd})
-        return _levelled(whole, [self._observed(encoder, evaluation) if name == "spearman" else None])
-
-    def average(self, encoder: str, metric: EvaluationMetric = "sts") -> Score | None:
+    def average(self, encoder: str) -> Score | None:
         """Return the mean over an encoder's evaluations with its interval; None where one is not done, or withheld."""
-        scores = [self.score(encoder, label, _SCORE[metric]) for label in self.evaluations]
-        there = [score for score in scores if score is not None]
-        hidden = any(self.hiding(encoder, label) for label in self.evaluations)
-        if len(there) < len(self.evaluations) or hidden:
+        own = [cell for cell in self.cells.values() if cell.encoder == encoder]
+        scores = [score for cell in own if (score := cell.score(SCORE)) is not None]
+        if len(scores) < len(self.labels) or any(self.flags.hiding(cell.jobs) for cell in own):
             return None
-        divided = self.aggregation != "all" and any(has_subsets(job) for job in _jobs(self))
-        known = [None if divided else self._observed(encoder, label) for label in self.evaluations]
-        return _levelled(average_of(there), known)
+        if not all(cell.read.levels for cell in own):
+            return average_of(scores)
+        known, key = self.results.limits, tuple(cell.known_as(SCORE) for cell in own)
+        if key not in known:
+            known[key] = limits([cell.observed(SCORE) for cell in own])
+        return levelled(average_of(scores), known[key])
 
-    def levelled(self, encoder: str, evaluation: str) -> bool:
-        """Whether the interval of a cell covers differences between trainings, too."""
-        return self._observed(encoder, evaluation) is not None
 
-    def _observed(self, encoder: str, evaluation: str) -> tuple[Observed, ...] | None:
-        """Return what pairs add to Spearman's coefficient, by training; None for one training, or where it is lost."""
-        cell = encoder, evaluation
-        if cell not in self._read:
-            done = [job for job in self.jobs.get(cell, ()) if self._complete(job) is not None]
-            found = ((job.seed, self.train_seed(job), vector_values(self.store, job, "sts")) for job in done)
-            self._read[cell] = observed(found) if len(done) > 1 else None
-        return self._read[cell]
-
-    def number(self, encoder: str, evaluation: str, metric: EvaluationMetric) -> Number | None:
-        """Return the metric of a cell as a table entry, or None where there is none yet."""
-        score = self.score(encoder, evaluation, _SCORE[metric])
-        if score is None:
-            return None
-        draws, partial = self.draws(encoder, evaluation, _SCORE[metric]), self._partial(encoder, evaluation, metric)
-        number = Number.of(score, MEANING[metric], draws=draws, partial=partial)
-        return self.flags.on(number, self.jobs.get((encoder, evaluation), ()))
-
-    def draws(self, encoder: str, evaluation: str, name: str) -> Draws | None:
-        """Return a score by training seed; None without `train_seeds`."""
-        if not self.plan.draws:
-            return None
-        return Draws(means((seed, score.value) for seed, score in self._scores(encoder, evaluation, name)))
-
-    def train_seed(self, job: Job) -> int | None:
-        """Return the training seed of a job's encoder; None where it has none."""
-        return self.plan.draw(job.parts[0]).train_seed
-
-    def _partial(self, encoder: str, evaluation: str, metric: EvaluationMetric) -> bool:
-        return len(self._scores(encoder, evaluation, _SCORE[metric])) < len(self.jobs[encoder, evaluation])
-
-    def _scores(self, encoder: str, evaluation: str, name: str) -> list[tuple[int | None, Score]]:
-        jobs = self.jobs.get((encoder, evaluation), ())
-        return [(self.train_seed(job), score) for job in jobs if (score := self.score_of(job, name)) is not None]
-
-    def score_of(self, job: Job, name: str) -> Score | None:
-        """Return one of the scores of a job, its subsets aggregated as the table asks; None where there is none yet."""
-        record = self._complete(job)
-        if record is None:
-            return None
-        found = next((score for score in record.scores if score.name == name), None)
-        if found is None:
-            raise StoreError(f"the record of {record.job.name} has no {name}. Delete it, and the job runs again.")
-        if self.aggregation == "all" or not has_subsets(job):
-            return found
-        parts = subset_scores(record, name)
-        if not parts:
-            return Score(name=name, value=None, n=found.n)
-        return average_of(list(parts.values()), by_size=self.aggregation == "wmean")
-
-    def _complete(self, job: Job) -> Record | None:
-        record = self.standing.records.get(job.key)
-        return record if record is not None and record.status == "complete" else None
+def similarity(results: Results) -> Evaluated:
+    """Return the evaluations of a RUN; without cells where its suite evaluates on no STS task."""
+    return evaluated(results) if any(job.what == STS for job in results.plan.jobs) else Evaluated(results, {})
 
 
 def evaluated(results: Results, aggregation: Aggregation = "all") -> Evaluated:
     """Collect the evaluations of a RUN's plan. Raises StoreError where the plan has none."""
-    plan = results.plan
-    jobs: dict[tuple[str, str], tuple[Job, ...]] = {}
-    for job in plan.jobs:
-        if job.what == STS:
-            label, evaluation = job.parts
-            cell = plan.draw(label).encoder, evaluation
-            jobs[cell] = (*jobs.get(cell, ()), job)
+    plan, suite = results.plan, results.plan.suite
+    jobs = []
+    for job in (job for job in plan.jobs if job.what == STS):
+        assert job.measuring is not None
+        draw, label = job.parts
+        jobs.append((job, {"encoder": plan.draw(draw).encoder, "task": job.measuring.task.name, "label": label}))
     if not jobs:
         raise StoreError(
-            f"{results.root} has no table of evaluations: suite {plan.suite.name} has no STS task under `evaluate`."
+            f"{results.root} has no table of evaluations: suite {suite.name} has no STS task under `evaluate`."
         )
-    return Evaluated(
-        plan,
-        in_order(plan.suite.encoders, (encoder for encoder, _ in jobs)),
-        in_order((evaluation.label for evaluation in plan.suite.evaluations), (label for _, label in jobs)),
-        jobs,
-        results.standing,
-        results.store,
-        aggregation,
-    )
+
+    def score(run: Run, name: str) -> Score | None:
+        return _score(run.record, name, aggregation) if run.record is not None else None
+
+    def joined(scores: Sequence[Score]) -> Score:
+        return mean_correlation(scores).model_copy(update={"sd": over_trainings(scores).sd})
+
+    def values(run: Run, name: str) -> Values | None:
+        return unit_values(results.store, run.job, STS) if name == SCORE else None
+
+    divided = aggregation != "all"
+    whole = Reading(ABOUT, score, joined, values)
+    reads = {True: replace(whole, joined=over_trainings, levels=False), False: whole}
+
+    def made(**fields: Any) -> Measured:
+        return Measured(**fields, read=reads[divided and has_subsets(fields["runs"][0].job)])
+
+    orders = {"encoder": suite.encoders, "label": (evaluation.label for evaluation in suite.evaluations)}
+    cells, names = gathered(results, jobs, orders, made)
+    return Evaluated(results, cells, **names, aggregation=aggregation)
 
 
-def paper(found: Evaluated, metric: EvaluationMetric) -> Table:
+def _score(record: Record, name: str, aggregation: Aggregation) -> Score:
+    """Return a correlation of a job, its subsets aggregated as the table asks."""
+    found = score_of(record, name)
+    if aggregation == "all" or not has_subsets(record.job):
+        return found
+    if not (parts := subset_scores(record, name)):
+        return Score(name=name, value=None, n=found.n)
+    return average_of(list(parts.values()), by_size=aggregation == "wmean")
+
+
+def paper(found: Evaluated) -> Table:
     """Build the layout paper: encoders in rows, evaluations in columns."""
-    rows = []
-    for encoder in found.encoders:
-        numbers = [found.number(encoder, label, metric) for label in found.evaluations]
-        rows.append([*numbers, *_average(found, encoder, numbers, metric)])
-    sets = found.sets
-    several = ["Avg." if sets.comparable or sets.ours_alone else f"Avg.{MARK}"] if len(found.evaluations) > 1 else []
-    marked = mark_best(rows, [MEANING[metric]] * (len(found.evaluations) + len(several)))
-    shown: list[tuple[Entry, ...]] = [(name, *row) for name, row in zip(found.encoders, marked, strict=True)]
+    sets, several = found.sets, len(found.labels) > 1
+    rows = [[*found.row(name), *([found.mean(name)] if several else [])] for name in found.encoders]
+    marked = mark_best(rows, [ABOUT] * (len(found.labels) + several))
+    mean = ["Avg." if sets.comparable or sets.ours_alone else f"Avg.{MARK}"] if several else []
     return Table(
-        metric=metric,
+        metric=STS,
         layout="paper",
-        header=("Encoder", *(f"{one}{MARK}" if one in sets.unlike else one for one in found.evaluations), *several),
-        rows=tuple(shown),
+        header=("Encoder", *(f"{one}{MARK}" if one in sets.unlike else one for one in found.labels), *mean),
+        rows=tuple((name, *row) for name, row in zip(found.encoders, marked, strict=True)),
         groups=frozenset(),
         cells=(
-            *(_cell(found, encoder, label, metric) for encoder, label in _cells(found)),
-            *(_averaged(found, encoder, metric) for encoder in found.encoders if several),
+            *(_named(cell) | cell.told(SCORE) | {"flags": _flags(cell)} for cell in found.cells.values()),
+            *(_averaged(found, encoder) for encoder in found.encoders if several),
         ),
-        notes=_notes(found, metric),
+        notes=_notes(found),
         interval=_interval(found),
-        flags=found.flags.listed(_jobs(found)),
+        flags=found.flags.listed(found.jobs),
+        shows=ABOUT,
         brief=(*_aggregated(found), *sets.brief()),
     )
 
 
-def _average(
-    found: Evaluated, encoder: str, numbers: Sequence[Number | None], metric: EvaluationMetric
-) -> list[Number | None]:
-    """Return the mean of a row as a list of one, with its interval; an empty list for a single column."""
-    score = found.average(encoder, metric)
-    if score is None:
-        return average(numbers, MEANING[metric])
-    return [
-        one and replace(one, n=score.n, low=score.low, high=score.high) for one in average(numbers, MEANING[metric])
-    ]
+def _named(cell: Measured) -> dict[str, Any]:
+    return {"encoder": cell.encoder, "evaluation": cell.label}
 
 
-def _averaged(found: Evaluated, encoder: str, metric: EvaluationMetric) -> dict[str, Any]:
+def _flags(cell: Measured) -> list[str] | None:
+    return cell.results.flags.told(cell.jobs)
+
+
+def _averaged(found: Evaluated, encoder: str) -> dict[str, Any]:
     """Return the average of a row for programs. `sets` names what it is the mean of, which a single cell lacks."""
-    score = _plain(found.average(encoder, metric), hidden=False)
-    return {"encoder": encoder, "evaluation": None, **score, "sets": " ".join(found.evaluations)}
-
-
-def _levelled(score: Score, cells: Sequence[Sequence[Observed] | None]) -> Score:
-    """Return a score with trainings and pairs as levels of its interval; as it is where a cell does not know them."""
-    ends = limits(cells)
-    return score if ends is None else score.model_copy(update={"low": ends[0], "high": ends[1]})
+    score = _plain(found.average(encoder), hidden=False)
+    return {"encoder": encoder, "evaluation": None, **score, "sets": " ".join(found.labels)}
 
 
 def _interval(found: Evaluated) -> str:
-    own, several = INTERVAL, [cell for cell in _cells(found) if len(found.jobs[cell]) > 1]
-    if any(found.levelled(*cell) for cell in several):
-        own = levels_note(_ALONE, "pairs", cells=sum(not found.levelled(*cell) for cell in several), missing="cosines")
-    return own + (_AVERAGED if len(found.evaluations) > 1 or found.aggregation != "all" else "")
+    own, several = INTERVAL, [cell for cell in found.cells.values() if len(cell.runs) > 1]
+    if (bare := sum(not cell.levelled(SCORE) for cell in several)) < len(several):
+        own = levels_note(_ALONE, "pairs", cells=bare, missing="cosines")
+    return own + (_AVERAGED if len(found.labels) > 1 or found.aggregation != "all" else "")
 
 
-def full(found: Evaluated, metric: EvaluationMetric) -> Table:
-    """Build the layout full: one row per job and subset, with every correlation. In cells for programs, `value` is
-    `metric`."""
+def full(found: Evaluated) -> Table:
+    """Build the layout full: one row per job and subset, with every correlation. For programs `value` is Spearman's."""
     drawn = bool(found.plan.draws)
-    divided = any(subset_scores(record, "spearman") for record in found.sets.records.values())
+    divided = any(subset_scores(record, SCORE) for record in found.sets.records.values())
     rows: list[tuple[Entry, ...]] = []
     cells = []
     groups = set()
-    for encoder, label in _cells(found):
-        if rows and rows[-1][0] != encoder:
+    for cell, run in ((of, run) for of in found.cells.values() for run in of.runs):
+        if rows and rows[-1][0] != cell.encoder:
             groups.add(len(rows))
-        for job in found.jobs[encoder, label]:
-            hiding = found.flags.hiding([job])
-            for subset, scores in _by_subset(found, job).items():
-                n = next((score.n for score in scores.values() if score is not None), None)
-                names: list[Entry] = [encoder, label, *([subset] if divided else [])]
-                names += [training_seed(found.train_seed(job))] if drawn else []
-                numbers = [
-                    Number.of(s, MEANING[metric]).hidden(hiding) if s is not None else None for s in scores.values()
-                ]
-                rows.append((*names, n, *numbers))
-                told = {name: _plain(score, bool(hiding)) for name, score in scores.items()}
-                more: dict[str, Any] = {"subset": subset} if divided else {}
-                more |= {"train_seed": found.train_seed(job)} if drawn else {}
-                cell = {"encoder": encoder, "evaluation": label, **more, **told[_SCORE[metric]]}
-                cells.append(cell | {"flags": found.flags.told([job]), "scores": told})
+        seed, hiding = cell.only(run), found.flags.hiding(run.jobs)
+        for subset, scores in _by_subset(seed).items():
+            n = next((score.n for score in scores.values() if score is not None), None)
+            names: list[Entry] = [cell.encoder, cell.label, *([subset] if divided else [])]
+            names += [training_seed(run.train_seed)] if drawn else []
+            numbers = [Number.of(one, ABOUT).hidden(hiding) if one is not None else None for one in scores.values()]
+            rows.append((*names, n, *numbers))
+            told = {name: _plain(score, bool(hiding)) for name, score in scores.items()}
+            more: dict[str, Any] = {"subset": subset} if divided else {}
+            more |= {"train_seed": run.train_seed} if drawn else {}
+            cells.append({**_named(cell), **more, **told[SCORE], "flags": _flags(seed), "scores": told})
     seeds, subsets = ["Training seed"] if drawn else [], ["Subset"] if divided else []
     return Table(
-        metric=metric,
+        metric=STS,
         layout="full",
         header=("Encoder", "Evaluation", *subsets, *seeds, "n", *_SHOWN.values()),
         rows=tuple(rows),
         groups=frozenset(groups),
         cells=tuple(cells),
-        notes=_notes(found, metric),
+        notes=_notes(found),
         interval=_interval(found),
-        flags=found.flags.listed(_jobs(found)),
+        flags=found.flags.listed(found.jobs),
+        shows=ABOUT,
+        caption="Every evaluation; correlations ×100",
         brief=tuple(found.sets.brief()),
     )
 
 
-def _by_subset(found: Evaluated, job: Job) -> dict[str, dict[str, Score | None]]:
-    """Return the correlations of a job by subset, those of all pairs first."""
-    rows = {"all": {name: found.score_of(job, name) for name in _SHOWN}}
-    record = found.standing.records.get(job.key)
-    if record is not None and record.status == "complete":
+def _by_subset(one: Measured) -> dict[str, dict[str, Score | None]]:
+    """Return the correlations of one seed by subset, those of all pairs first."""
+    rows = {"all": {name: one.score(name) for name in _SHOWN}}
+    for record in one.records:
         parts = {name: subset_scores(record, name) for name in _SHOWN}
-        rows |= {subset: {name: parts[name].get(subset) for name in _SHOWN} for subset in parts["spearman"]}
+        rows |= {subset: {name: parts[name].get(subset) for name in _SHOWN} for subset in parts[SCORE]}
     return rows
-
-
-def _cells(found: Evaluated) -> list[tuple[str, str]]:
-    pairs = [(encoder, label) for encoder in found.encoders for label in found.evaluations]
-    return [pair for pair in pairs if pair in found.jobs]
-
-
-def _cell(found: Evaluated, encoder: str, label: str, metric: EvaluationMetric) -> dict[str, Any]:
-    name, hidden = _SCORE[metric], bool(found.hiding(encoder, label))
-    draws = plain(found.draws(encoder, label, name))
-    return {
-        "encoder": encoder,
-        "evaluation": label,
-        **_plain(found.score(encoder, label, name), hidden),
-        **(dict.fromkeys(draws) if hidden else draws),
-        "flags": found.flags.told(found.jobs[encoder, label]),
-    }
 
 
 def _plain(score: Score | None, hidden: bool) -> dict[str, Any]:
@@ -321,70 +249,58 @@ def _plain(score: Score | None, hidden: bool) -> dict[str, Any]:
     return plain | dict.fromkeys(("value", "low", "high")) if hidden else plain
 
 
-def _notes(found: Evaluated, metric: EvaluationMetric) -> tuple[str, ...]:
+def _notes(found: Evaluated) -> tuple[str, ...]:
     """Return the notes below the table. As in `notes`, they hold neither times nor paths."""
+    tasks = {spec.task.name: spec.task for job in found.jobs if (spec := job.measuring) is not None}
     return (
-        f"{MEANING[metric].title}: {MEANING[metric].definition}; the encoders are not fine-tuned.",
+        f"{ABOUT.title}: {ABOUT.definition}; the encoders are not fine-tuned.",
         *_aggregated(found),
         *found.plan.suite.notes,
-        f"n, the pairs of a column: {_sizes(found, metric)}.",
+        f"n, the pairs of a column: {_sizes(found)}.",
         *found.sets.notes(),
         *left_out(found.sets.records),
-        *_undefined(found, metric),
-        *_without_interval(found, metric),
-        *draw_notes(found.plan, _jobs(found)),
-        *_task_notes(found),
-        *variants.notes(found.plan, found.flags.behind(_jobs(found))),
+        *_undefined(found),
+        *_without_interval(found),
+        *draw_notes(found.plan, found.jobs),
+        *(f"{name}: {note}" for name, task in tasks.items() for note in task.notes),
+        *variants.notes(found.plan, found.flags.behind(found.jobs)),
         *selected_steps(found.plan),
-        *found.flags.notes(_jobs(found)),
-        *missing("evaluations", _jobs(found), found.standing),
+        *found.flags.notes(found.jobs),
+        *missing("evaluations", found.jobs, found.standing),
     )
-
-
-def _jobs(found: Evaluated) -> list[Job]:
-    return [job for jobs in found.jobs.values() for job in jobs]
 
 
 def _aggregated(found: Evaluated) -> list[str]:
     if found.aggregation == "all":
         return []
     records = found.sets.records
-    divided = {job.parts[1] for job in _jobs(found) if has_subsets(job)}
-    lacking = [label for label, one in records.items() if label in divided and not subset_scores(one, "spearman")]
+    lacking = [label for label, one in records.items() if has_subsets(one.job) and not subset_scores(one, SCORE)]
     said = f"Aggregation {found.aggregation}: an entry is {_AGGREGATED[found.aggregation]}, where it has any."
     remedy = "Copies with a column `subset`, in a new --out, give them"
     more = f" No value: {', '.join(lacking)}, whose records have no correlations of subsets. {remedy}."
     return [said + (more if lacking else "")]
 
 
-def _undefined(found: Evaluated, metric: EvaluationMetric) -> list[str]:
-    """Return a note for each job whose correlation is not defined, with the reason."""
-    said = []
-    for job in _jobs(found):
-        score = found.score_of(job, _SCORE[metric])
-        if score is not None and score.value is None and found.aggregation == "all":
+def _undefined(found: Evaluated) -> Iterator[str]:
+    """Yield a note for each job whose correlation is not defined, with the reason."""
+    scored = [one for cell in found.cells.values() for one in cell.scores(SCORE)] if found.aggregation == "all" else []
+    for run, score in scored:
+        if score.value is None:
             few = f"it has {score.n} pairs, and 4 are needed"
             why = few if score.n < FEWEST else "all cosines, or all gold scores, are equal"
-            said.append(f"{'/'.join(job.parts)}: the correlation is not defined, because {why}.")
-    return said
+            yield f"{'/'.join(run.job.parts)}: the correlation is not defined, because {why}."
 
 
-def _without_interval(found: Evaluated, metric: EvaluationMetric) -> list[str]:
-    scores = [found.average(encoder, metric) for encoder in found.encoders] if len(found.evaluations) > 1 else []
+def _without_interval(found: Evaluated) -> list[str]:
+    scores = [found.average(encoder) for encoder in found.encoders] if len(found.labels) > 1 else []
     if not any(score is not None and score.value is not None and score.low is None for score in scores):
         return []
     return ["Some averages have no interval: only Spearman's correlation has one there, and not where it is perfect."]
 
 
-def _sizes(found: Evaluated, metric: EvaluationMetric) -> str:
+def _sizes(found: Evaluated) -> str:
     sizes = {}
-    for label in found.evaluations:
-        scores = (found.score(encoder, label, _SCORE[metric]) for encoder in found.encoders)
+    for label in found.labels:
+        scores = (cell.score(SCORE) for cell in found.cells.values() if cell.label == label)
         sizes[label] = next((score.n for score in scores if score is not None), None)
     return "; ".join(f"{label} {n}" for label, n in sizes.items() if n is not None) or "nothing yet"
-
-
-def _task_notes(found: Evaluated) -> list[str]:
-    """Return the notes in the tasks' files, for instance which encoders have seen their pairs."""
-    tasks = {spec.task.name: spec.task for job in _jobs(found) if (spec := job.measuring) is not None}
-    return [f"{name}: {note}" for name, task in tasks.items() for note in task.notes]

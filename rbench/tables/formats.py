@@ -156,10 +156,10 @@ def _caption(table: Table) -> str:
 
 def _said(table: Table) -> str:
     meaning = table.meaning
-    if table.metric == "positives":
-        return f"{meaning.title}: {meaning.definition}"
+    if table.caption:
+        return table.caption
     if table.layout == "full" and table.about is None:
-        return _WHOLE.get(table.metric, "Every metric of every attack job; shares in %")
+        return "Every metric of every attack job; shares in %"
     bold = any(number.best for number in _numbers(table))
     if table.metric == "advsts":
         return f"{meaning.title}: {meaning.definition}" + (f"; {_bold(table, 'the most robust')}" if bold else "")
@@ -187,12 +187,6 @@ def _bold(table: Table, best: str) -> str:
 
 BEST_BY_TASK = "the most robust, that is the highest accuracy, the lowest ASR and the most words,"
 """What is the best entry in columns of the layout by-task, which differ in what is good."""
-_WHOLE: dict[str, str] = {
-    "sts": "Every evaluation; correlations ×100",
-    "contrast": "Every evaluation on a contrast set; shares in %",
-    "advsts": "Every attack job on STS pairs; shares in %, correlations ×100, errors in points of the scale",
-}
-"""Captions of the layout `full` of evaluations."""
 
 
 def _numbers(table: Table) -> list[Number]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rbench.errors import StoreError
 from rbench.spec import Draw, Job, Outcome
 from rbench.storage.runs import Found, Reader, read_fields
-from rbench.tables.aggregate import plan_of
 from rbench.tables.flags import Flags, shown
+from rbench.tables.results import plan_of
 
 if TYPE_CHECKING:
     import pandas as pd

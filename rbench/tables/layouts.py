@@ -17,13 +17,15 @@ from typing import Any
 from rbench.errors import StoreError
 from rbench.metrics import Metric, Metrics, Tally
 from rbench.score import scored
-from rbench.spec import Flag, Job, Score
-from rbench.tables.aggregate import Cell, Grid, Run
+from rbench.spec import Score
+from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.any_attack import NONE, AnyAttack
+from rbench.tables.cells import PLAIN
 from rbench.tables.columns import average, mark_best
-from rbench.tables.draws import plain, training_seed
+from rbench.tables.draws import training_seed
 from rbench.tables.formats import LOST
 from rbench.tables.notes import interval_note, notes, sizes
+from rbench.tables.results import Run
 from rbench.tables.table import CellKey, Contest, Entry, Number, Table
 
 
@@ -98,7 +100,8 @@ def full(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
             measured: list[Entry] = [None] * (3 + grid.wordless + len(shown))
             if tally is not None:
                 measured = [tally.total, tally.skipped, tally.errored, *([tally.wordless] if grid.wordless else [])]
-                measured += [_measured(grid, cell, run, one) for one in shown]
+                # All attacks together have no number of some metrics.
+                measured += [_number(cell, run, one.name) if cell.has(one.name) else "" for one in shown]
             rows.append((*names, run.job.seed, *measured))
             cells.append(_full_cell(cell, run, metric, grid))
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task"]
@@ -118,19 +121,13 @@ def full(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     )
 
 
-def _measured(grid: Grid, cell: Cell, run: Run, metric: Metric) -> Entry:
-    """Return an entry of the layout full. It is empty where all attacks together have no such number."""
-    if not cell.has(metric.name):
-        return ""
-    lost = cell.of_run(run, metric.name) is None
-    number = Number.of(_score(cell, run, metric.name), metric.about, lost=lost)
-    return number.hidden(hiding(grid, run.jobs, metric))
-
-
-def _score(cell: Cell, run: Run, metric: str) -> Score:
-    """Return a metric of one run; without a value where it is not done, or has no such number."""
-    found = cell.of_run(run, metric) if run.tally is not None and cell.has(metric) else None
-    return scored(metric, found) if found is not None else Score(name=metric, value=None, n=0)
+def _number(cell: Cell, run: Run, name: str) -> Number:
+    """Return a metric of one run; without a value where it is not done, or all attacks together have no such number."""
+    found = cell.of_run(run, name) if run.done and cell.has(name) else None
+    score = scored(name, found) if found is not None else Score(name=name, value=None, n=0)
+    metric, lost = cell.results.metrics[name], run.done and cell.has(name) and found is None
+    hiding = cell.results.flags.hiding(run.jobs, attacks=metric.of != "victims")
+    return Number.of(score, metric.about, lost=lost).hidden(hiding)
 
 
 def _served(grid: Grid) -> list[str]:
@@ -179,7 +176,8 @@ def _group(
     for victim in victims:
         numbers = _numbers(grid, (attack, *victim), columns)
         of_metric = [number for number, (_, kind) in zip(numbers, columns, strict=True) if kind == metric]
-        rows.append(numbers + average(of_metric, grid.metrics[metric].about))
+        mean = [average(of_metric, grid.metrics[metric].about)] if len(of_metric) > 1 else []
+        rows.append(numbers + mean)
     marked = mark_best(rows, [grid.metrics[kind].about for kind in (*(kind for _, kind in columns), metric)])
     return list(zip(victims, marked, strict=True))
 
@@ -213,19 +211,8 @@ def _contests(
 
 
 def _numbers(grid: Grid, row: tuple[str, str, str | None], columns: Sequence[tuple[str, str]]) -> list[Number | None]:
-    found: list[Number | None] = []
-    for task, metric in columns:
-        cell = grid.cell(*row, task)
-        number = cell.number(metric) if cell is not None else None
-        if cell is not None and number is not None:
-            number = grid.flags.on(number, cell.jobs, attacks=grid.metrics[metric].of != "victims")
-        found.append(number)
-    return found
-
-
-def hiding(grid: Grid, jobs: Iterable[Job], metric: Metric) -> tuple[Flag, ...]:
-    """Return the flags that withhold a metric. Those of an attack do not withhold what a victim is before it."""
-    return grid.flags.hiding(jobs, attacks=metric.of != "victims")
+    cells = ((grid.cell(*row, task), metric) for task, metric in columns)
+    return [cell.number(metric) if cell is not None else None for cell, metric in cells]
 
 
 def definitions(metrics: Iterable[Metric]) -> list[str]:
@@ -243,23 +230,11 @@ def described(cell: Cell, metric: str, grid: Grid) -> dict[str, Any]:
 
     `timed_out`, `wordless` and `unusable` are counted if any example is. A cell that the suite withholds has no value.
     """
-    score, pooled = cell.score(metric), cell.pooled
-    of, lost = grid.metrics[metric], cell.lost(metric)
-    number = Number.of(score, of.about, seed_sd=cell.seed_sd(metric), draws=cell.draws(metric))
-    number = number.hidden(hiding(grid, cell.jobs, of))
+    pooled = cell.pooled
     return {
-        "attack": cell.attack,
-        "encoder": cell.encoder,
-        "finetune": cell.finetune,
-        "task": cell.task,
-        "value": number.value,
-        "n": score.n,
-        "low": number.low,
-        "high": number.high,
-        "seeds": len({run.job.seed for run in cell.runs if run.tally is not None}),
-        "seed_sd": number.seed_sd,
-        **plain(number.draws),
-        **({"lost": LOST} if lost else {}),
+        **cell.named,
+        **cell.told(metric, "seeds", "seed_sd"),
+        **({"lost": LOST} if cell.lost(metric) else {}),
         "skipped": pooled.skipped,
         "errored": pooled.errored,
         **({"timed_out": pooled.timed_out} if grid.timed_out else {}),
@@ -273,16 +248,11 @@ def _full_cell(cell: Cell, run: Run, metric: str, grid: Grid) -> dict[str, Any]:
     tally = run.tally or Tally()
     rare = [name for name in ("timed_out", "wordless") if getattr(grid, name)]
     counts = ("total", "skipped", "errored", "truncated", *rare)
-    kinds = dict.fromkeys((*(one.name for one in every(grid.metrics)), metric))
-    scores = {kind: _score(cell, run, kind).model_dump(include={"value", "n", "low", "high"}) for kind in kinds}
-    for kind in kinds:
-        if hiding(grid, run.jobs, grid.metrics[kind]):
-            scores[kind] |= {"value": None, "low": None, "high": None}
+    kinds = dict.fromkeys((*(of.name for of in every(grid.metrics)), metric))
+    numbers = {kind: _number(cell, run, kind) for kind in kinds}
+    scores = {kind: {each: getattr(number, each) for each in PLAIN} for kind, number in numbers.items()}
     return {
-        "attack": cell.attack,
-        "encoder": cell.encoder,
-        "finetune": cell.finetune,
-        "task": cell.task,
+        **cell.named,
         **({"train_seed": run.train_seed} if cell.drawn else {}),
         "seed": run.job.seed,
         **scores[metric],

@@ -18,8 +18,9 @@ from statistics import fmean
 
 from rbench.errors import StoreError
 from rbench.spec import Choice, Job, Pick, Record, Score
+from rbench.tables.cells import Measured, score_of
+from rbench.tables.contrast import OnSets
 from rbench.tables.notes import named
-from rbench.tables.on_sets import OnSets, SetCell, score_of
 
 RATE = "learning_rate"
 _HOW: dict[Pick, str] = {
@@ -44,23 +45,25 @@ def picked(found: OnSets, by: Pick) -> OnSets:
     several = len(set(bases.values())) > 1
     validated = {key: value for key, record in found.standing.records.items() if (value := _accuracy(record))}
     unknown = [] if by == "contrast" else _unknown(found, validated)
-    groups: dict[tuple[tuple[str, str], tuple[str, str]], list[SetCell]] = {}
-    for ((encoder, finetune), of), cell in found.cells.items():
-        known = tuple(record for record in cell.records if record.job not in unknown)
-        groups.setdefault(((encoder, bases[finetune]), of), []).append(replace(cell, records=known))
+    groups: dict[tuple[str, ...], list[Measured]] = {}
+    for cell in found.cells.values():
+        runs = tuple(replace(run, record=None) if run.job in unknown else run for run in cell.runs)
+        groups.setdefault((cell.encoder, bases[cell.finetune], cell.task, cell.label), []).append(
+            replace(cell, runs=runs)
+        )
     cells, chosen = {}, []
-    for (victim, of), candidates in groups.items():
+    for key, candidates in groups.items():
+        encoder, base, task, contrast = key
         best = _best(candidates, by, validated)
         provisional = len(candidates) > 1 and not all(cell.complete for cell in candidates)
-        cells[victim, of] = replace(best, finetune=victim[1], provisional=provisional)
-        if best.records and best.finetune in rates:
-            names = [victim[0], *([victim[1]] if several else []), of[1] if by == "contrast" else of[0]]
+        cells[key] = replace(best, finetune=base, provisional=provisional)
+        if best.present and best.finetune in rates:
+            names = [encoder, *([base] if several else []), contrast if by == "contrast" else task]
             chosen.append(f"{' '.join(names)} {rates[best.finetune]:g}{' so far' if provisional else ''}")
     among = ", ".join(f"{rate:g}" for rate in sorted(set(rates.values())))
     note = f"Learning rate picked among {among}, {_HOW[by]}: {'; '.join(dict.fromkeys(chosen)) or 'nothing yet'}."
     left_out = [f"Left out, for no record says how their victims validate: {named(unknown)}."] if unknown else []
-    victims = tuple(dict.fromkeys(victim for victim, _ in cells))
-    return replace(found, victims=victims, cells=cells, notes=(*found.notes, note, *left_out))
+    return replace(found, cells=cells, notes=(*found.notes, note, *left_out))
 
 
 def _base(choice: Choice) -> str:
@@ -77,12 +80,12 @@ def _unknown(found: OnSets, validated: Mapping[str, Score]) -> list[Job]:
     return [job for job in done if not any(key in validated for key in job.needs.values())]
 
 
-def _best(candidates: list[SetCell], by: Pick, validated: Mapping[str, Score]) -> SetCell:
+def _best(candidates: list[Measured], by: Pick, validated: Mapping[str, Score]) -> Measured:
     """Return the best cell that has records, over the seeds that such cells share.
 
     Where they share no seed it is the first of them. Where no cell has records it is the first candidate.
     """
-    there = [cell for cell in candidates if cell.records]
+    there = [cell for cell in candidates if cell.present]
     shared = set.intersection(*({_seeds(record) for record in cell.records} for cell in there)) if there else set()
     if not shared:
         return (there or candidates)[0]

@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.spec import Job, Outcome, Plan
-from rbench.storage.standing import Standing
+from rbench.spec import Job, Outcome
 from rbench.system.changes import changes, tokens
 from rbench.tables import variants
-from rbench.tables.aggregate import Results
 from rbench.tables.draws import training_seed
-from rbench.tables.flags import Flags
 from rbench.tables.notes import missing
-from rbench.tables.table import Entry, Marked, Number, Table
+from rbench.tables.results import Results
+from rbench.tables.table import Entry, Marked, Meaning, Number, Table
+
+ABOUT = Meaning("Hard positives", "texts with words replaced so that the contrastive loss rises", "highest")
+_CAPTION = f"{ABOUT.title}: {ABOUT.definition}"
 
 
 def paper(results: Results) -> Table:
     """Build two rows per example. Raises StoreError where the plan has no hard positives, or the RUN no texts."""
     plan, jobs = results.plan, _jobs(results)
-    flags = Flags(plan, results.standing.records)
+    flags = results.flags
     if not plan.texts:
         raise StoreError(
             f"{results.root} keeps no texts, and this table is made of them: --layout full has its numbers, and a RUN "
@@ -48,16 +49,18 @@ def paper(results: Results) -> Table:
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
         cells=tuple(cells),
-        notes=_notes(plan, jobs, results.standing),
+        notes=_notes(results, jobs),
         interval="",
         flags=flags.listed(jobs),
+        shows=ABOUT,
+        caption=_CAPTION,
     )
 
 
 def full(results: Results) -> Table:
     """Build one row per job: mean rise of the loss, mean share of words replaced. Raises StoreError as `paper` does."""
     plan, jobs, found = results.plan, _jobs(results), results.standing
-    flags = Flags(plan, found.records)
+    flags = results.flags
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
     drawn = bool(plan.draws)
@@ -94,9 +97,11 @@ def full(results: Results) -> Table:
         rows=tuple(rows),
         groups=frozenset(),
         cells=tuple(cells),
-        notes=_notes(plan, jobs, found),
+        notes=_notes(results, jobs),
         interval="",
         flags=flags.listed(jobs),
+        shows=ABOUT,
+        caption=_CAPTION,
     )
 
 
@@ -131,8 +136,7 @@ def _described(job: Job, outcome: Outcome, original: str, made: str) -> dict[str
     }
 
 
-def _notes(plan: Plan, jobs: list[Job], found: Standing) -> tuple[str, ...]:
+def _notes(results: Results, jobs: list[Job]) -> tuple[str, ...]:
     said = "Hard positives: words replaced so that the encoder's contrastive loss rises; nothing looks at labels."
-    flags = Flags(plan, found.records)
-    told = (*variants.notes(plan, flags.behind(jobs)), *flags.notes(jobs))
-    return (said, *plan.suite.notes, *told, *missing("jobs", jobs, found))
+    told = (*variants.notes(results.plan, results.flags.behind(jobs)), *results.flags.notes(jobs))
+    return (said, *results.plan.suite.notes, *told, *missing("jobs", jobs, results.standing))

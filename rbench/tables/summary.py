@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rbench.score import Tally
-from rbench.tables.aggregate import Results, grid
+from rbench.tables.aggregate import grid
+from rbench.tables.results import Results
 from rbench.tables.table import Number
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
-"""Defines a table before it becomes text: entries at full precision, notes, and the names of metrics.
+"""Defines a table before it becomes text: entries at full precision, and notes.
 
-`rbench.metrics` has the metrics of attacks, `rbench.score.sts` correlations of evaluations, and
-`rbench.score.contrast` shares of contrast sets. `formats` rounds and escapes.
+What it shows is said in the file of its metric or in its own module. `formats` rounds and escapes.
 """
 
 from __future__ import annotations
@@ -14,39 +13,6 @@ from rbench.spec import Flag, Score
 from rbench.spec import Meaning as Meaning
 
 Layout = Literal["paper", "by-task", "full"]
-
-
-MEANING: dict[str, Meaning] = {
-    "sts": Meaning(
-        "Semantic textual similarity",
-        "Spearman's rank correlation of the cosines of sentence vectors with gold scores",
-        "highest",
-        digits=2,
-        unit="×100",
-        stored="Correlations are in -1..1.",
-        undefined="fewer than 4 pairs, or cosines that are all equal",
-        good="better",
-        among="of each column",
-    ),
-    "positives": Meaning("Hard positives", "texts with words replaced so that the contrastive loss rises", "highest"),
-    "advsts": Meaning(
-        "Adversarial STS",
-        "success rate of attacks on scorers of similarity, and error and Spearman's correlation before and after",
-        "lowest",
-        stored="Shares are fractions of 1, correlations are in -1..1, and errors are in points of the task's scale.",
-        undefined="no pair in the denominator, or a correlation that is not defined",
-        among="of each attack and task",
-    ),
-    "contrast": Meaning(
-        "Contrast sets",
-        "accuracy of fine-tuned encoders on test examples and on small edits of them that mostly change the label",
-        "highest",
-        undefined="no such text in the contrast set",
-        good="better",
-        among="of each column",
-    ),
-}
-"""What the tables of `spec.TABLES` show."""
 
 
 @dataclass(frozen=True)
@@ -173,9 +139,11 @@ class Table:
     flags: tuple[dict[str, Any], ...] = ()
     """Every flag behind the table, for programs: its name, its job, and why it was raised."""
     about: Meaning | None = None
-    """Title and definition of a measure's table, which say what all of it shows. None: those of `meaning`."""
+    """Title and definition of a measure's table, which say what all of it shows. A table has these, or `shows`."""
     shows: Meaning | None = None
-    """Title and definition of the metric. None: those in `MEANING`."""
+    """Title and definition of the metric, whose entries differ in other things."""
+    caption: str = ""
+    """All that the caption says, but for what the numbers are of; empty: it follows from the meaning."""
     contests: tuple[Contest, ...] = ()
     """What may be tested to tell which entries are bold. Empty for tables without examples that all entries share."""
     of: str = ""
@@ -189,5 +157,7 @@ class Table:
 
     @property
     def meaning(self) -> Meaning:
-        """Title and definition. Raises KeyError for a table that has none."""
-        return self.about or self.shows or MEANING[self.metric]
+        """Title and definition."""
+        found = self.about or self.shows
+        assert found is not None, f"the table {self.metric} says nothing of what it shows"
+        return found

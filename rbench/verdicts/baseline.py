@@ -24,7 +24,8 @@ from rbench.metrics import Metric
 from rbench.spec import Flag, Job, Outcome, content_key
 from rbench.spec.common import Count, Strict
 from rbench.tables import Results
-from rbench.tables.aggregate import Run, grid
+from rbench.tables.aggregate import grid
+from rbench.tables.results import Run
 from rbench.verdicts.compare import decisive
 
 FORMAT, VERSION = "rbench baseline", 2

@@ -26,7 +26,6 @@ from rbench.spec import Bold
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Grid, grid
 from rbench.tables.any_attack import any_attack
-from rbench.tables.flags import Flags
 from rbench.tables.levels import Observed
 from rbench.tables.table import CellKey, Contest, Entry, Number
 from rbench.verdicts.compare import by_run, paired_sample
@@ -227,7 +226,7 @@ class _Judge:
 
     def controls(self, bold: Sequence[CellKey]) -> tuple[str, ...]:
         """Return a note on bold entries of controls, whose robustness may mean little."""
-        flags = Flags(self.results.plan, self.results.standing.records)
+        flags = self.results.flags
         named = {
             key[1]: None
             for key in dict.fromkeys(bold)

@@ -18,9 +18,7 @@ from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.any_attack import AnyAttack, any_attack, paired
 from rbench.tables.flags import Flags
 from rbench.tables.levels import Observed
-from rbench.tables.predicted_values import of_predictions, predicted_values
-from rbench.tables.table import MEANING
-from rbench.tables.vector_values import of_metric, vector_values
+from rbench.tables.unit_values import of_metric, unit_values
 
 _LEVELLED = ("sts", *CONTRAST_SCORES, ADVERSARIAL)
 """Metrics, beside those of attacks, whose tables have seeds as levels of their intervals."""
@@ -68,7 +66,7 @@ class Cells:
 
     @cached_property
     def _flags(self) -> Flags:
-        return Flags(self.results.plan, self.results.standing.records)
+        return self.results.flags
 
     @cached_property
     def _jobs(self) -> Mapping[CellOf, list[Job]]:
@@ -152,20 +150,17 @@ class Cells:
         """Yield what the jobs behind a cell of evaluations hold for each pair, text or bundle."""
         for job in self._jobs.get(cell, []):
             store = self.results.store
-            values_of = vector_values(store, job, metric, cell.task) or predicted_values(store, job, metric)
+            values_of = unit_values(store, job, metric, cell.task)
             if values_of:
                 draw = self.results.plan.draw(job.parts[0]).train_seed or 0
                 yield Observed(job.seed, draw, values_of)
-            elif of_metric(job, metric) or of_predictions(job, metric):
+            elif of_metric(job, metric):
                 yield None
 
     def percent(self, metric: str) -> bool:
         """Whether tables show the metric multiplied by 100."""
-        if metric in ("ori", "rev", "con"):
-            return True
-        of = self.results.metrics.get(metric)
-        if of is not None or metric in MEANING:
-            return (of.about if of is not None else MEANING[metric]).percent
+        if (of := self.results.metrics.get(metric)) is not None:
+            return of.about.percent
         table = self._table(SCORES.get(metric, metric))
         return isinstance(table, Table) and SCORES.get(metric) != "space" and table.meaning.percent
 

@@ -20,10 +20,11 @@ from rbench.score.paired import Difference, PairedSample, compare, compare_poole
 from rbench.spec import Job, Outcome, TaskSpec
 from rbench.tables import Results, Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
-from rbench.tables.aggregate import Cell, Run, grid
+from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY, together
 from rbench.tables.flags import Flags
 from rbench.tables.levels import Observed
+from rbench.tables.results import Run
 from rbench.tables.table import Entry, Number, p_value
 from rbench.verdicts.family import corrected, correction, way
 

@@ -133,7 +133,7 @@ def judge(results: Results, conditions: Sequence[Condition]) -> Conditions:
     """
     met: list[Met] = []
     undecided: list[Unjudged] = []
-    flags = Flags(results.plan, results.standing.records)
+    flags = results.flags
     for condition in conditions:
         scores = [(cell, cell.sampled(condition.metric.name)) for cell in _cells(results, condition) if cell.present]
         if all(score.value is None for _, score in scores):

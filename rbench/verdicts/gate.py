@@ -25,9 +25,10 @@ from rbench.metrics import values as values_of
 from rbench.score.gate import GRAVE, GateRow, GateSample, GateVerdict, judge, needed
 from rbench.spec import Flag
 from rbench.tables import Results
-from rbench.tables.aggregate import Cell, Run, grid
+from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY
-from rbench.tables.flags import OF_ATTACKS, Flags
+from rbench.tables.flags import OF_ATTACKS
+from rbench.tables.results import Run
 from rbench.verdicts import baseline as files
 from rbench.verdicts.baseline import Baseline, BaselineCell, CellKey
 from rbench.verdicts.compare import note_on_all
@@ -262,7 +263,7 @@ class _Health:
 
     def __init__(self, results: Results, baseline: Baseline) -> None:
         self._baseline = baseline
-        self._flags = Flags(results.plan, results.standing.records)
+        self._flags = results.flags
         self._jobs = {job.key: job for job in results.plan.jobs}
 
     def beside(self, cells: Sequence[Cell]) -> tuple[str, ...]:

@@ -13,7 +13,9 @@ import torch
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.measures import Asked, MeasureContext
 from rbench.metrics import Metrics
-from rbench.spec import Outcome, Plan, Suite
+from rbench.spec import Outcome, Plan, Provenance, Record, Suite
+from rbench.storage.standing import Standing
+from rbench.tables import Results
 from tests import tiny
 from tests.tables.conftest import make_run as make_run
 
@@ -74,18 +76,12 @@ def context(victims: dict[Asked, EncoderClassifier]) -> MeasureContext:
     )
 
 
-def results(jobs: list[Any], **suite: Any) -> Any:
-    """The part of `Results` that tables of measures read: jobs that are done, with rows. `jobs` are (job, rows)."""
+def results(jobs: list[Any], **suite: Any) -> Results:
+    """What tables of measures read: jobs that are done, with rows. `jobs` are (job, rows)."""
     plan = Plan(
         suite=Suite(**{"name": "s", "encoders": ("one", "two"), "tasks": ("tiny",), **suite}), jobs=[j for j, _ in jobs]
     )
     rows = {job.key: found for job, found in jobs}
-    standing = SimpleNamespace(done=frozenset(rows), records={}, problems={})
-    return SimpleNamespace(
-        plan=plan,
-        standing=standing,
-        root=Path("RUN"),
-        store=SimpleNamespace(rows=lambda job: rows[job.key]),
-        metrics=Metrics(),
-        repeats=lambda attacks: max(1, len(attacks)),
-    )
+    made = {job.key: Record(job=job, status="complete", provenance=Provenance(rbench="0")) for job, _ in jobs}
+    store: Any = SimpleNamespace(rows=lambda job: rows[job.key], root=Path("RUN"))
+    return Results(store, plan, Standing(made, {}), Metrics())

@@ -19,6 +19,8 @@ from rbench.measures.parts import table
 from rbench.score import wilson
 from rbench.spec import Choice, Draw, FinetuneJob, Job, Plan, Provenance, Record, Suite, TaskSpec, Training
 from rbench.stages.parts import by_part, part_counts
+from rbench.storage.standing import Standing
+from rbench.tables import Results
 from rbench.tables.formats import render
 from rbench.tables.table import Number
 from rbench.tasks.clean import Example
@@ -79,7 +81,7 @@ def test_each_part_is_scored_by_itself() -> None:
 
 def results(
     encoders: tuple[str, ...] = ("simcse-bert-base",), seeds: tuple[int, ...] = (0,), task: TaskSpec = TASK
-) -> Any:
+) -> Results:
     """A RUN whose victims are right on 70 and 38 of 100 rows of each round that is there."""
     jobs, records = [], {}
     for encoder in encoders:
@@ -107,8 +109,8 @@ def results(
                 }
             )
     suite = Suite(name="vadvcse-table3", encoders=encoders, tasks=(task.name,), finetune=("clean",), seeds=seeds)
-    standing = SimpleNamespace(records=records, done=frozenset(records), problems={})
-    return SimpleNamespace(plan=Plan(suite=suite, jobs=tuple(jobs)), standing=standing, root=Path("RUN"))
+    store: Any = SimpleNamespace(root=Path("RUN"))
+    return Results(store, Plan(suite=suite, jobs=tuple(jobs)), Standing(records, {}))
 
 
 def test_a_row_for_each_victim_and_a_column_for_each_round() -> None:
@@ -125,14 +127,14 @@ def test_a_row_for_each_victim_and_a_column_for_each_round() -> None:
 def test_the_spread_between_trainings_and_that_between_seeds_of_one_training_are_two() -> None:
     found = results(("simcse-bert-base", "simcse-roberta-base"), seeds=(0, 1))
     (one, two), jobs = found.plan.suite.encoders, found.plan.jobs
-    changed = {job.key: found.standing.records[job.key] for job in jobs if job.parts[0] == two}
-    for key, record in changed.items():
-        higher = [score.model_copy(update={"value": (score.value or 0.0) + 0.1}) for score in record.scores]
-        found.standing.records[key] = record.model_copy(update={"scores": tuple(higher)})
+    records = {**found.standing.records}
+    for key in [job.key for job in jobs if job.parts[0] == two]:
+        higher = [score.model_copy(update={"value": (score.value or 0.0) + 0.1}) for score in records[key].scores]
+        records[key] = records[key].model_copy(update={"scores": tuple(higher)})
     draws = {name: Draw(encoder=one, train_seed=seed) for seed, name in enumerate((one, two))}
     suite = found.plan.suite.model_copy(update={"encoders": (one,), "train_seeds": (0, 1)})
-    found.plan = Plan(suite=suite, jobs=jobs, draws=draws)
-    made = table(Plain(), found)
+    plan = Plan(suite=suite, jobs=jobs, draws=draws)
+    made = table(Plain(), Results(found.store, plan, Standing(records, {})))
     ((_, number, _),) = made.rows
     assert isinstance(number, Number) and number.draws is not None
     assert number.value == pytest.approx(np.mean([0.70, 0.74, 0.80, 0.84])) and number.n == 100

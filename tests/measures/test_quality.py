@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from rbench.errors import StoreError
 from rbench.measures.quality import Options, table
-from rbench.spec import Score
 from rbench.storage.runs import Store
 from rbench.tables import Results, build
-from rbench.tables.table import Number
+from rbench.tables.evaluations import similarity
 from tests.tables.conftest import make_run as make_run
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
@@ -59,20 +58,15 @@ def test_a_run_where_nothing_is_done_is_refused(make_run: Callable[..., Store]) 
         table(Options(), Results.of(make_run(done=lambda job: False)))
 
 
-def test_the_average_needs_all_sets(dose: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two sets the mean has no value where one is missing; each set can still be shown."""
-    from rbench.tables import quality
-
-    sets = quality.similarity(dose)
-    one = sets.sets[0]
-    joined = {"a": Score(name="spearman", value=0.5, n=20, low=0.3, high=0.7)}
-    found = quality._means(
-        SimpleNamespace(encoders=("a", "b"), evaluations=("x", "y"), average=joined.get),  # type: ignore[arg-type]
-        {
-            ("a", "x"): Number(0.4, True),
-            ("a", "y"): Number(0.6, True),
-            ("b", "x"): (sets.each or {})["minilm-mlm", one],
-        },
-    )
-    assert {name: number.value for name, number in found.items()} == {"a": pytest.approx(0.5)}
-    assert (found["a"].low, found["a"].high) == (0.3, 0.7)
+def test_the_average_needs_all_sets(dose: Results) -> None:
+    """The mean has no value where a set is missing; each of the others can still be shown."""
+    found = similarity(dose)
+    first, *others = found.row("minilm-mlm")
+    whole = found.mean("minilm-mlm")
+    joined = found.average("minilm-mlm")
+    assert first is not None and whole is not None and joined is not None
+    assert (whole.value, whole.low, whole.high) == (pytest.approx(joined.value), joined.low, joined.high)
+    cell = found.cells["minilm-mlm", found.labels[0]]
+    waiting = replace(cell, runs=tuple(replace(run, record=None) for run in cell.runs))
+    less = replace(found, cells={**found.cells, ("minilm-mlm", found.labels[0]): waiting})
+    assert less.row("minilm-mlm") == [None, *others] and less.mean("minilm-mlm") is None

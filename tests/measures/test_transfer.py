@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from rbench.figures import transfer as figure
 from rbench.measures import Asked, MeasureContext, MeasuredRow, transfer
 from rbench.score import wilson
 from rbench.spec import Choice, Job, MeasureJob
+from rbench.storage.standing import Standing
 from rbench.tables.table import Number
 from tests import tiny
 from tests.measures.conftest import MEMBERS, results, said
@@ -102,7 +104,7 @@ def test_an_example_that_several_victims_share_counts_once_in_intervals() -> Non
 def test_texts_that_the_attacks_of_all_seeds_share_count_once_in_the_matrix(
     context: MeasureContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    behind = {(of.encoder, of.finetune): f"the attack on {of.encoder}" for of in MEMBERS}
+    behind = {(of.encoder, of.finetune): SimpleNamespace(key=f"the attack on {of.encoder}", seed=0) for of in MEMBERS}
     monkeypatch.setattr(transfer, "attacks_behind", lambda plan, job: behind)
     (matrix,) = transfer.matrices(stored(context, 0, 1))
     for (maker, _), pair in matrix.pairs.items():
@@ -116,7 +118,8 @@ def test_numbers_of_which_a_seed_is_not_done_are_marked(context: MeasureContext)
     rows = transfer.run(transfer.Options(), context)
     asked = [(job("transfer", seed, attack), rows) for attack in ("swap", "other") for seed in (0, 1)]
     found = results(asked, finetune=TUNED, attacks=("swap", "other"))
-    found.standing.done = found.standing.done - {asked[1][0].key}
+    records = {key: record for key, record in found.standing.records.items() if key != asked[1][0].key}
+    found = replace(found, standing=Standing(records, {}))
     numbers: dict[str, list[Number]] = {"swap": [], "other": []}
     for row in transfer.table(transfer.Options(), found).rows:
         numbers[str(row[1])] += [one for one in row if isinstance(one, Number)]

@@ -284,7 +284,7 @@ def test_an_average_with_a_withheld_entry_is_withheld() -> None:
     from rbench.tables.columns import average, mark_best
 
     numbers = [Number(0.2, True), Number(0.4, True).hidden(("near chance",)), Number(0.6, True).hidden(("saturated",))]
-    (mean,) = average(numbers, Metrics()["asr"].about)
+    mean = average(numbers, Metrics()["asr"].about)
     assert mean is not None and mean.value is None and mean.withheld == ("near chance", "saturated")
     column = [[Number(0.9, True)], [Number(0.1, True).hidden(("saturated",))], [Number(0.5, True)]]
     assert [row[0].best for row in mark_best(column, [Metrics()["asr"].about]) if row[0]] == [False, False, True]

@@ -14,8 +14,8 @@ from rbench.score import average, set_scores
 from rbench.spec import EncoderSpec, Job, Plan, Provenance, Record, Score, Suite, TaskSpec
 from rbench.storage.runs import Store
 from rbench.tables import evaluation_table
-from rbench.tables.aggregate import Results
 from rbench.tables.brief import briefed
+from rbench.tables.results import Results
 from rbench.tables.sts_sets import SEVEN, SHARED, Sets
 from tests.specs import of_sts
 

@@ -17,7 +17,7 @@ from rbench import api
 from rbench.errors import StoreError
 from rbench.spec import Prediction
 from rbench.storage.runs import Store
-from rbench.tables.predicted_values import predicted_values
+from rbench.tables.unit_values import unit_values
 from rbench.verdicts.claims import Judged
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
@@ -115,5 +115,5 @@ def test_a_bundle_without_its_original_is_an_error_that_names_the_folder() -> No
     edit = Prediction(bundle="b", example_id="e", original=False, label=0, prediction=0)
     store: Any = SimpleNamespace(predictions=lambda job: [edit], folder=lambda job: "RUN/measure/one")
     with pytest.raises(StoreError, match="RUN/measure/one: bundle b has 0 originals"):
-        predicted_values(store, job, "con")
-    assert predicted_values(store, job, "sts") is None
+        unit_values(store, job, "con")
+    assert unit_values(store, job, "sts") is None

@@ -15,7 +15,7 @@ from rbench.score.packed import packed
 from rbench.spec import Choice, EncoderSpec, Job, MeasuredRow, MeasureJob, TaskSpec
 from rbench.spec.claimed import WAYS, CellOf, Comparison, Group, measured_cells
 from rbench.tables import Table
-from rbench.tables.vector_values import vector_values
+from rbench.tables.unit_values import unit_values
 from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.claims import Bound, judge
 from tests.measures.conftest import results
@@ -59,8 +59,8 @@ def test_a_difference_in_accuracy_is_judged_text_by_text() -> None:
 def test_rows_that_hold_no_text_by_text_numbers_give_none() -> None:
     job, rows = stored("one", ONE, rows=2)
     store = results([(job, rows)], tasks=(), evaluate=(Choice(name="senteval"),), measured=("senteval",)).store
-    assert vector_values(store, job, "senteval") is None, "several rows, of which none is the cell's"
-    assert vector_values(store, job, "sts") is None
+    assert unit_values(store, job, "senteval") is None, "several rows, of which none is the cell's"
+    assert unit_values(store, job, "sts") is None
 
 
 def test_damaged_rows_are_an_error() -> None:
@@ -69,7 +69,7 @@ def test_damaged_rows_are_an_error() -> None:
     store = results([(job, [row])], tasks=(), evaluate=(Choice(name="senteval"),), measured=("senteval",)).store
     store.folder = lambda job: "RUN/measure"
     with pytest.raises(StoreError, match=r"RUN/measure: its rows cannot be read .2 digits do not hold 100 hits."):
-        vector_values(store, job, "senteval")
+        unit_values(store, job, "senteval")
 
 
 def sensitive(encoder: str, ways: dict[str, list[list[bool]]]) -> tuple[Job, list[MeasuredRow]]:
@@ -113,9 +113,9 @@ def test_two_ways_of_one_encoder_are_compared_triplet_by_triplet() -> None:
 def test_the_lowest_of_equally_good_layers_counts() -> None:
     job, rows = sensitive("one", {"cls": [ONE[::-1], ONE]})
     store = sensitivity((job, rows)).results.store
-    values = vector_values(store, job, "hits", "cls")
+    values = unit_values(store, job, "hits", "cls")
     assert values is not None and values["99"] == 1.0 and values["0"] == 0.0
-    assert vector_values(store, job, "hits", "mean") is None
+    assert unit_values(store, job, "hits", "mean") is None
 
 
 def test_ways_stand_for_tasks_only_where_there_is_one_task() -> None:

@@ -1,0 +1,321 @@
+"""The one shape of a number that is pooled over seeds: a cell, and the grid of the cells of a plan.
+
+A cell is all seeds, of training and of fine-tuning, of one combination of names: encoder, strategy, task, attack and
+label. The plan determines which cells there are, and the suite their order. So a table has the same shape and order
+whatever is done, in whatever order. `aggregate` has the cells of attacks, whose metrics are files. Those of all other
+jobs differ in their `Reading` alone.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Generic, Self, TypedDict, TypeVar
+
+from rbench.errors import StoreError
+from rbench.metrics import Metrics
+from rbench.spec import Job, Meaning, Plan, Record, Score
+from rbench.storage.standing import Standing
+from rbench.tables import levels
+from rbench.tables.draws import means, plain, within
+from rbench.tables.flags import Flags
+from rbench.tables.levels import Observed, Values
+from rbench.tables.results import Results, Run
+from rbench.tables.table import Draws, Number
+
+PLAIN = ("value", "n", "low", "high")
+"""The fields of a number that programs get of any."""
+
+
+class Spread(TypedDict):
+    """The fields of a `Number` that say how seeds differ, and whether all are done."""
+
+    seed_sd: float | None
+    draws: Draws | None
+    partial: bool
+
+
+@dataclass(frozen=True)
+class Cell(ABC):
+    """All seeds of one combination of names. Names that a kind of cell does not have are empty."""
+
+    encoder: str
+    task: str
+    runs: tuple[Run, ...]
+    results: Results = field(compare=False, repr=False)
+    drawn: bool = False
+    """Whether the suite has `train_seeds`."""
+    finetune: str = ""
+    attack: str = ""
+    label: str = ""
+    """Of a set, an evaluation, a measure or a part of a test split."""
+    provisional: bool = False
+    """Whether the cell was picked among cells that are not all complete, so that another may turn out better."""
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [job for run in self.runs for job in run.jobs]
+
+    @cached_property
+    def done(self) -> tuple[Run, ...]:
+        """The seeds that are complete."""
+        return tuple(run for run in self.runs if run.done)
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of the seeds that are complete."""
+        return [run.record for run in self.done if run.record is not None]
+
+    @property
+    def present(self) -> bool:
+        """Whether at least one seed is done."""
+        return bool(self.done)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all seeds are done."""
+        return len(self.done) == len(self.runs)
+
+    @property
+    def partial(self) -> bool:
+        """Whether some seeds are done while others, of this cell or of those it was picked among, are not."""
+        return self.present and (self.provisional or not self.complete)
+
+    @property
+    def seeds(self) -> int:
+        """How many fine-tuning seeds are done."""
+        return len({run.job.seed for run in self.done})
+
+    def only(self, run: Run) -> Self:
+        """Return the cell of one seed, which has no spread between seeds."""
+        return replace(self, runs=(run,), drawn=False, provisional=False)
+
+    @abstractmethod
+    def score(self, name: str) -> Score | None:
+        """The number over all seeds that are done, with its interval; None where there is none."""
+
+    @abstractmethod
+    def by_seed(self, name: str) -> list[tuple[int | None, float | None]]:
+        """The training seed and the number of each seed that is done."""
+
+    @abstractmethod
+    def observed(self, name: str) -> tuple[Observed, ...] | None:
+        """What each of several seeds adds to the number, unit by unit; None where that is not known."""
+
+    @abstractmethod
+    def _shares(self, name: str) -> bool:
+        """Whether the number is a share of units."""
+
+    def limits(self, name: str) -> tuple[float, float] | None:
+        """Return the interval with seeds as levels; None for one seed, and where units do not give it."""
+        known, key = self.results.limits, self.known_as(name)
+        if key not in known:
+            found = self.observed(name) if len(self.done) > 1 else None
+            known[key] = levels.limits([found], shares=self._shares(name))
+        return known[key]
+
+    def known_as(self, name: str) -> Hashable:
+        """The key of a number in what `Results` remembers."""
+        return self.attack, tuple(run.job.key for run in self.done), name
+
+    def levelled(self, name: str) -> bool:
+        """Whether there is an interval that covers differences between seeds, too."""
+        return self.limits(name) is not None
+
+    @abstractmethod
+    def _about(self, name: str) -> Meaning:
+        """The scale of the number."""
+
+    def lost(self, name: str) -> bool:
+        """Whether the number is computed of what the RUN does not keep."""
+        return False
+
+    def _of_the_attack(self, name: str) -> bool:
+        """Whether the number is about the attack, so that the flags of the attack itself concern it."""
+        return True
+
+    def number(self, name: str) -> Number | None:
+        """Return the number as a table entry, with what flags do to it; None where no seed is done."""
+        score = self.score(name) if self.present else None
+        if score is None:
+            return None
+        number = Number.of(score, self._about(name), lost=self.lost(name), **self.spread(self.by_seed(name)))
+        return self.results.flags.on(number, self.jobs, attacks=self._of_the_attack(name))
+
+    def told(self, name: str, *more: str) -> dict[str, Any]:
+        """Return the number for programs: PLAIN, then `more` of its fields and `seeds`, and the spread of trainings."""
+        number = self.number(name) or Number(None, self._about(name).percent, n=0, draws=self.draws(name))
+        fields = {**vars(number), "seeds": self.seeds}
+        return {each: fields[each] for each in (*PLAIN, *more)} | plain(number.draws)
+
+    def seed_sd(self, name: str) -> float | None:
+        """Return the standard deviation of the number between fine-tuning seeds (`draws.within`)."""
+        return within(self.by_seed(name))
+
+    def draws(self, name: str) -> Draws | None:
+        """Return the number by training seed; None without `train_seeds`."""
+        return self.spread(self.by_seed(name))["draws"]
+
+    def spread(self, values: list[tuple[int | None, float | None]]) -> Spread:
+        """Return what an entry says of seeds, from the training seed and the value of each that has one."""
+        several = len({run.job.seed for run in self.runs}) > 1
+        draws = Draws(means(values), several) if self.drawn else None
+        return {"seed_sd": within(values), "draws": draws, "partial": self.provisional or len(values) < len(self.runs)}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the number of a job that is done is read, and how those of several seeds are joined."""
+
+    about: Meaning
+    """The scale."""
+    score: Callable[[Run, str], Score | None]
+    """The number of one job, by name; None where it has none."""
+    joined: Callable[[Sequence[Score]], Score]
+    """The number over several seeds, with an interval that covers the choice of units alone."""
+    values: Callable[[Run, str], Values | None] = lambda run, name: None
+    """By unit, the values of which the number is the mean; None where there are none."""
+    shares: bool = False
+    """Whether values are 0 or 1."""
+    levels: bool = True
+    """Whether intervals have seeds as levels, where values are known."""
+
+
+@dataclass(frozen=True)
+class Measured(Cell):
+    """A cell of jobs other than attacks."""
+
+    read: Reading = field(kw_only=True, compare=False, repr=False)
+
+    def scores(self, name: str) -> list[tuple[Run, Score]]:
+        """Return the number of each seed that has one."""
+        return [(run, score) for run in self.done if (score := self.read.score(run, name)) is not None]
+
+    def score(self, name: str) -> Score | None:
+        if not (found := [score for _, score in self.scores(name)]):
+            return None
+        return levelled(self.read.joined(found), self.limits(name) if self.read.levels else None)
+
+    def by_seed(self, name: str) -> list[tuple[int | None, float | None]]:
+        return [(run.train_seed, score.value) for run, score in self.scores(name)]
+
+    def observed(self, name: str) -> tuple[Observed, ...] | None:
+        return levels.observed((run.job.seed, run.train_seed, self.read.values(run, name)) for run in self.done)
+
+    def _shares(self, name: str) -> bool:
+        return self.read.shares
+
+    def _about(self, name: str) -> Meaning:
+        return self.read.about
+
+
+C = TypeVar("C", bound=Cell)
+
+
+@dataclass(frozen=True)
+class Grid(Generic[C]):
+    """All cells of a kind of job in a plan. A combination that --only or a profile left out has no cell."""
+
+    results: Results
+    cells: Mapping[tuple[str, ...], C]
+    """By the names of `gathered`, in its order."""
+    encoders: tuple[str, ...] = ()
+    finetunes: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    attacks: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Notes on cells of the plan that were left out."""
+
+    @property
+    def victims(self) -> tuple[tuple[str, str], ...]:
+        """Encoder and strategy of all cells."""
+        return tuple(dict.fromkeys((cell.encoder, cell.finetune) for cell in self.cells.values()))
+
+    @property
+    def plan(self) -> Plan:
+        return self.results.plan
+
+    @property
+    def standing(self) -> Standing:
+        """State of all jobs of the plan."""
+        return self.results.standing
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics that tables may show."""
+        return self.results.metrics
+
+    @property
+    def flags(self) -> Flags:
+        """The flags of all jobs of the plan."""
+        return self.results.flags
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every job with its record, cell by cell."""
+        return [run for cell in self.cells.values() for run in cell.runs]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs of all cells."""
+        return [job for cell in self.cells.values() for job in cell.jobs]
+
+
+def gathered(
+    results: Results,
+    jobs: Iterable[tuple[Job, Mapping[str, str]]],
+    orders: Mapping[str, Iterable[str]],
+    make: Callable[..., C],
+) -> tuple[dict[tuple[str, ...], C], dict[str, tuple[str, ...]]]:
+    """Make the cells of some jobs, and return them with the names that a `Grid` has: `encoders`, `tasks` and so on.
+
+    Args:
+        jobs: each with its names by axis: the fields of `Cell` that are names.
+        orders: by axis the names in the order of the suite. Cells are ordered by the first axis, then by the others.
+        make: makes a cell of its fields.
+    """
+    plan = results.plan
+    found: dict[tuple[str, ...], tuple[Mapping[str, str], list[Run]]] = {}
+    for job, names in jobs:
+        run = Run.of(job, results.standing.records.get(job.key), plan.draw(job.parts[0]).train_seed)
+        found.setdefault(tuple(names[axis] for axis in orders), (names, []))[1].append(run)
+    there = {axis: in_order(wanted, (key[i] for key in found)) for i, (axis, wanted) in enumerate(orders.items())}
+    cells = {}
+    for key in sorted(found, key=lambda key: [own.index(name) for own, name in zip(there.values(), key, strict=True)]):
+        names, runs = found[key]
+        cells[key] = make(**names, runs=tuple(runs), results=results, drawn=bool(plan.draws))
+    return cells, {f"{axis}s": own for axis, own in there.items()}
+
+
+def levelled(score: Score, ends: tuple[float, float] | None) -> Score:
+    """Return a score with seeds as levels of its interval; as it is where that is not known."""
+    return score if ends is None else score.model_copy(update={"low": ends[0], "high": ends[1]})
+
+
+def mean_of(scores: Sequence[Score]) -> Score:
+    """Return the mean of scores of the same units, such as several trainings', with the mean limits."""
+
+    def mean(name: str) -> float | None:
+        known = [value for score in scores if (value := getattr(score, name)) is not None]
+        return math.fsum(known) / len(known) if len(known) == len(scores) else None
+
+    return scores[0].model_copy(update={name: mean(name) for name in ("value", "low", "high")})
+
+
+def score_of(record: Record, name: str) -> Score:
+    """Return one of a record's scores. Raises StoreError where it is missing."""
+    found = next((score for score in record.scores if score.name == name), None)
+    if found is None:
+        raise StoreError(f"the record of {record.job.name} has no {name}. Delete it, and the job runs again.")
+    return found
+
+
+def in_order(wanted: Iterable[str], found: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in `found`: first those in `wanted`, in its order, then the others, sorted."""
+    there = set(found)
+    known = [name for name in dict.fromkeys(wanted) if name in there]
+    return (*known, *sorted(there - set(known)))

@@ -1,0 +1,163 @@
+"""The plan of a RUN with the state of its jobs, which all tables read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from rbench.errors import StoreError
+from rbench.metrics import Metric, Metrics, Observations, Sample, Share, Tally, by_unit
+from rbench.spec import AttackJob, Job, Plan, Record
+from rbench.storage.runs import Reader
+from rbench.storage.standing import Standing, standing
+from rbench.tables.flags import Flags
+from rbench.tables.levels import Values
+
+
+@dataclass(frozen=True)
+class Results:
+    """The plan of a RUN and the state of its jobs. It is read once and serves any number of tables."""
+
+    store: Reader
+    plan: Plan
+    standing: Standing
+    metrics: Metrics = field(default_factory=Metrics, compare=False, repr=False)
+    """The metrics that tables may show: those of rbench, of packages, and of --include folders."""
+    _observed: dict[str, Observations] = field(default_factory=dict, compare=False, repr=False)
+    """By job key; of the jobs that were asked for."""
+    _drawn: dict[Hashable, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
+    """The examples that a seed draws from a task, for `repeats`. Encoders and attacks share them."""
+    pooled: dict[Hashable, Share | Sample] = field(default_factory=dict, compare=False, repr=False)
+    """Metrics of cells over all of their seeds, by cell and metric."""
+    limits: dict[Hashable, tuple[float, float] | None] = field(default_factory=dict, compare=False, repr=False)
+    """Intervals with seeds as levels, by cell and metric, so that each is computed once for all tables."""
+
+    @classmethod
+    def of(cls, store: Reader, metrics: Metrics | None = None) -> Self:
+        """Read plan and records. Raises StoreError where there is no plan, or a damaged one.
+
+        Args:
+            metrics: None: those of rbench and of packages.
+        """
+        plan = plan_of(store)
+        return cls(store, plan, standing(store, plan), metrics or Metrics())
+
+    @property
+    def root(self) -> Path:
+        """The RUN's folder."""
+        return self.store.root
+
+    @cached_property
+    def flags(self) -> Flags:
+        """The flags of all jobs of the plan."""
+        return Flags(self.plan, self.standing.records)
+
+    def observations(self, job: Job) -> Observations:
+        """Return what became of each example of a complete attack job. Its outcomes are read once for all tables.
+
+        Raises StoreError where they are missing or damaged.
+        """
+        if job.key not in self._observed:
+            assert job.attacking is not None
+            record, oracle = self.standing.records[job.key], job.attacking.task.has_oracle
+            self._observed[job.key] = Observations.read(self.store, job, record, has_oracle=oracle)
+        return self._observed[job.key]
+
+    def values(self, run: Run, metric: Metric) -> Values | None:
+        """Return the values whose share or mean is the metric, of a complete run of one attack or of several together.
+
+        Examples in no denominator are left out. None where the RUN keeps no outcomes. Raises StoreError where they are
+        damaged or missing, and ValueError where several attacks have different examples.
+        """
+        if not self.kept(run):
+            return None
+        seen = [self.observations(job) for job in run.jobs]
+        return by_unit(metric, Observations.together(seen) if len(seen) > 1 else seen[0])
+
+    def kept(self, run: Run) -> bool:
+        """Whether the RUN keeps the outcomes of a complete run."""
+        records = self.standing.records
+        return all(records[job.key].outcomes is not None or self.store.content(job) is not None for job in run.jobs)
+
+    def repeats(self, jobs: Collection[Job]) -> float:
+        """Return how many of these attack jobs attacked the same example, on average over all examples; at least 1.
+
+        The jobs are on one task. Trainings share all examples. Fine-tuning seeds draw theirs from one split, so their
+        samples overlap. Where a record is missing, or outcomes are missing or damaged, seeds count as if they shared
+        all, so an interval is never too narrow.
+        """
+        victims = Counter(job.seed for job in jobs)
+        if len(victims) < 2 or any(job.key not in self.standing.records for job in jobs):
+            return max(1, len(jobs))
+        try:
+            drawn = {job.seed: self._examples(job) for job in jobs}
+        except StoreError:
+            return len(jobs)
+        there: frozenset[str] = frozenset().union(*drawn.values())
+        return sum(victims[seed] * len(examples) for seed, examples in drawn.items()) / max(1, len(there))
+
+    def _examples(self, job: Job) -> frozenset[str]:
+        spec = job.attacking
+        assert spec is not None
+        key = spec.task.name, spec.data_fingerprint, spec.split, spec.num_examples, job.seed
+        if key not in self._drawn:
+            self._drawn[key] = frozenset(self.observations(job).unit.tolist())
+        return self._drawn[key]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One job of a cell and, where there is one, its record; of an attack that is complete also its tally."""
+
+    job: Job
+    record: Record | None
+    tally: Tally | None = None
+    train_seed: int | None = None
+    """The training seed of its encoder; None without `train_seeds`, or where rbench does not train the encoder."""
+    others: tuple[Job, ...] = ()
+    """In a run of several attacks together (`tables.any_attack`), the jobs of all but the first of them."""
+
+    @classmethod
+    def of(cls, job: Job, record: Record | None, train_seed: int | None) -> Self:
+        attacked = job.attacking is not None and record is not None and record.status == "complete"
+        return cls(job, record, Tally.of_record(record) if attacked and record is not None else None, train_seed)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return (self.job, *self.others)
+
+    @property
+    def seed(self) -> int:
+        """The fine-tuning seed."""
+        return self.job.seed
+
+    @property
+    def training(self) -> int:
+        """The training seed of its encoder; 0 where it has none."""
+        return self.train_seed or 0
+
+    @property
+    def spec(self) -> AttackJob:
+        assert self.job.attacking is not None
+        return self.job.attacking
+
+    @property
+    def done(self) -> bool:
+        """Whether the job, or each of several attacks together, is complete."""
+        return self.tally is not None or (self.record is not None and self.record.status == "complete")
+
+    @property
+    def failed(self) -> bool:
+        return self.record is not None and self.record.status == "failed"
+
+
+def plan_of(store: Reader) -> Plan:
+    """Return the plan in `store`. Raises StoreError where there is none, for instance because the path is mistyped."""
+    plan = store.plan()
+    if plan is None:
+        raise StoreError(f"{store.root} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
+    return plan
