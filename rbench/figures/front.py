@@ -82,9 +82,7 @@ def draw(options: Options, results: Results) -> Figure:
             found = style.point(place, mark.robustness, mark.quality, index=index, label=mark.label)
             drawn.setdefault(mark.label, found)
         place.set_xlabel(style.axis(robust))
-    upright = (
-        f"STS, mean of {len(vectors.labels)} (×100)" if len(vectors.labels) > 1 else f"{''.join(vectors.labels)} (×100)"
-    )
+    sets = f"STS, mean of {len(vectors.labels)}" if len(vectors.labels) > 1 else "".join(vectors.labels)
     for place in axes[::_COLUMNS]:
         place.set_ylabel(f"{sets} (×100)" if quality == "sts" else style.axis(of.metrics[quality].about))
     style.legend(figure, [drawn[label] for label in labels], labels)
