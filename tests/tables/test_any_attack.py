@@ -98,9 +98,9 @@ def test_the_rows_follow_the_attacks_and_leave_them_alone(make_run: MakeRun, met
 def test_other_metrics_have_no_such_row_and_read_each_job_once(
     make_run: MakeRun, metric: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = make_run(sealed=True)
+    results = Results.of(make_run(sealed=True))
     calls = count(monkeypatch, "content")
-    assert ANY not in render(attack_table(store, metric), "json")
+    assert ANY not in render(attack_table(results, metric), "json")
     assert calls["content"] == 16, "for intervals with seeds as levels"
 
 

@@ -174,9 +174,9 @@ def test_outcomes_of_one_job_at_a_time_are_in_memory(make_run: MakeRun, monkeypa
     held = []
     read = Store.content
 
-    def counted(self: Store, job: Any) -> Any:
+    def counted(self: Store, job: Any, *name: str) -> Any:
         held.append(sum(isinstance(thing, Outcome) for thing in gc.get_objects()))
-        return read(self, job)
+        return read(self, job, *name)
 
     monkeypatch.setattr(Store, "content", counted)
     gc.collect()
