@@ -185,7 +185,7 @@ def checked(found: Module) -> ModuleType:
     for served in (told,) if isinstance(told, str) else tuple(told):
         if served not in get_args(Serves):
             raise SuiteError(f"{place}: SERVES: {unknown('sort of task', served, get_args(Serves))}")
-    _ = found.versions
+    versions.declared(found.path)
     return module
 
 

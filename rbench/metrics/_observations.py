@@ -6,7 +6,7 @@ A job's outcomes are read once for all metrics, and only its own are in memory a
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -84,9 +84,9 @@ class Observations:
         """
         same = cls.aligned(attacks)
         worst = np.stack([one.harm for one in same]).argmin(axis=0)
-        every, names = np.arange(len(same[0])), same[0].columns
-        columns = {name: np.stack([one.columns[name] for one in same])[worst, every] for name in names}
-        return cls(columns, same[0].has_oracle)
+        every = np.arange(len(same[0]))
+        chosen = _Lazy(lambda name: np.stack([one.columns[name] for one in same])[worst, every])
+        return cls(chosen, same[0].has_oracle)
 
     @classmethod
     def aligned(cls, attacks: Sequence[Self]) -> list[Self]:
@@ -98,11 +98,13 @@ class Observations:
         return [first, *(one._in_order_of(first) for one in attacks[1:])]
 
     def _in_order_of(self, other: Self) -> Self:
+        if np.array_equal(self.unit, other.unit):
+            return self
         places = {unit: i for i, unit in enumerate(self.unit)}
         if places.keys() != set(other.unit):
             raise ValueError("the attacks have different examples")
         order = np.fromiter((places[unit] for unit in other.unit), dtype=np.int64, count=len(other))
-        return type(self)({name: column[order] for name, column in self.columns.items()}, self.has_oracle)
+        return type(self)(_Lazy(lambda name: self.columns[name][order]), self.has_oracle)
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -110,9 +112,10 @@ class Observations:
     def __getattr__(self, name: str) -> NDArray[Any]:
         if name not in COLUMNS:
             raise AttributeError(f"observations have no {name}; their columns are {', '.join(COLUMNS)}")
-        if name not in self.columns:
-            raise StoreError(f"{name} of outcomes is not kept here")
-        return self.columns[name]
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise StoreError(f"{name} of outcomes is not kept here") from None
 
     @property
     def unit(self) -> NDArray[Any]:
@@ -164,6 +167,16 @@ class Observations:
             truncated=truncated,
             oracle_valid=valid if self.has_oracle else None,
         )
+
+
+class _Lazy(dict[str, NDArray[Any]]):
+    """Columns that are made when they are asked for: tables of several attacks together need few of them."""
+
+    def __init__(self, make: Callable[[str], NDArray[Any]]) -> None:
+        self._make = make
+
+    def __missing__(self, name: str) -> NDArray[Any]:
+        return self.setdefault(name, self._make(name))
 
 
 def _array(column: Sequence[Any], dtype: Any) -> NDArray[Any]:
