@@ -32,14 +32,7 @@ def standing_on(plan: Plan, records: Mapping[str, Record], key: str) -> Iterator
 
     The first is the job itself, if it is complete.
     """
-    for job in plan.jobs:
-        record = records.get(job.key)
-        if record is None or record.status != "complete":
-            continue
-        if job.key == key and record.provenance.weights_hash is not None:
-            yield job, record.provenance.weights_hash
-        elif key in job.needs.values():
-            yield from ((job, one) for one in sorted(behind(record, key)))
+    return ((job, own) for job, needed, own in _stated(plan, records) if needed == key)
 
 
 def mixed(plan: Plan, records: Mapping[str, Record]) -> dict[str, str]:
@@ -47,17 +40,25 @@ def mixed(plan: Plan, records: Mapping[str, Record]) -> dict[str, str]:
 
     Where such a job has no record, the first result that stands on it counts as right.
     """
-    needed = dict.fromkeys(key for job in plan.jobs for key in job.needs.values())
+    right: dict[str, str] = {}
     found: dict[str, str] = {}
-    for key in needed:
-        right: str | None = None
-        for job, own in standing_on(plan, records, key):
-            right = right or own
-            if own != right:
-                name = plan.job(key).name
-                found.setdefault(
-                    job.key,
-                    f"{job.name} stands on other weights of {name} ({own[:SHORT]}) than the rest of the RUN "
-                    f"({right[:SHORT]}).",
-                )
+    for job, needed, own in _stated(plan, records):  # a job comes after those that it needs
+        if own != right.setdefault(needed, own):
+            found.setdefault(
+                job.key,
+                f"{job.name} stands on other weights of {plan.job(needed).name} ({own[:SHORT]}) than the rest of the "
+                f"RUN ({right[needed][:SHORT]}).",
+            )
     return found
+
+
+def _stated(plan: Plan, records: Mapping[str, Record]) -> Iterator[tuple[Job, str, str]]:
+    """Yield what complete jobs say, in the plan's order: the job, the key of a job, and the hash of its weights."""
+    for job in plan.jobs:
+        record = records.get(job.key)
+        if record is None or record.status != "complete":
+            continue
+        if record.provenance.weights_hash is not None:
+            yield job, job.key, record.provenance.weights_hash
+        for needed in dict.fromkeys(job.needs.values()):
+            yield from ((job, needed, one) for one in sorted(behind(record, needed)))
