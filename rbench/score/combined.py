@@ -125,7 +125,8 @@ def _spread(parts: Sequence[Part]) -> Spread:
     )
     added = np.concatenate([part.weight * (np.array(part.values) - part.mean) / len(part.values) for part in parts])
     by_encoder, by_task = (numbered(names) for names in (encoders, tasks))
-    texts = numbered((task, example.partition("/")[2]) for task, example in zip(tasks, examples, strict=True))
+    units = (example.partition("/")[2] for example in examples)
+    texts = numbered(zip(tasks, units, strict=True) if len(set(tasks)) > 1 else units)
     if len(set(rounds)) == len(set(seeds)) == 1:
         return Spread(*joined(_clustered(added, by_task, texts)))
     draws, groups = [], rounds

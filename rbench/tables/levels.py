@@ -31,16 +31,16 @@ Rows = Sequence[tuple[Observed, int]]
 
 def part(rows: Rows, weight: float, task: str, encoder: str) -> Part:
     """Return the values of one cell's jobs as a part of a sum of cells' means."""
-    flat = [(value, f"{one.seed}/{example}", one, rank) for one, rank in rows for example, value in one.values.items()]
+    sizes = [(one, rank, len(one.values)) for one, rank in rows]
     return Part(
         weight=weight,
         task=task,
         encoder=encoder,
-        values=[value for value, *_ in flat],
-        examples=[example for _, example, *_ in flat],
-        seeds=[one.seed for *_, one, _ in flat],
-        trainings=[one.training for *_, one, _ in flat],
-        rounds=[rank for *_, rank in flat],
+        values=[value for one, _ in rows for value in one.values.values()],
+        examples=[f"{one.seed}/{example}" for one, _ in rows for example in one.values],
+        seeds=[seed for one, _, n in sizes for seed in [one.seed] * n],
+        trainings=[training for one, _, n in sizes for training in [one.training] * n],
+        rounds=[round_ for _, rank, n in sizes for round_ in [rank] * n],
     )
 
 
