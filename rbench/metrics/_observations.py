@@ -183,7 +183,8 @@ def _array(column: Sequence[Any], dtype: Any) -> NDArray[Any]:
     if dtype is not object:
         return np.array(column, dtype=dtype)
     made = np.empty(len(column), dtype=object)
-    made[:] = [sys.intern(text) if isinstance(text, str) else text for text in column]  # jobs share their units
+    shared = {text: text if text is None else sys.intern(text) for text in set(column)}  # jobs share their units
+    made[:] = list(map(shared.__getitem__, column))
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -296,18 +296,18 @@ def read_fields(store: Reader, job: Job, record: Record, names: Sequence[str]) -
     stated = record.outcomes
     if stated is None or digest(content, stated.n, texts=stated.texts) != stated:
         raise StoreError(f"{path} does not match the record beside it. {remedy}")
-    defaults = {name: Outcome.model_fields[name].default for name in names}
-    lines = (from_json(line, cache_strings="keys")["outcome"] for line in content.split(b"\n")[:-1])
-    values = [tuple(map(_filled(line, defaults).__getitem__, names)) for line in lines]
+    lines = content.split(b"\n")[:-1]
+    read = (from_json(line, cache_strings="keys")["outcome"] for line in lines)
+    try:
+        values = [tuple(map(outcome.__getitem__, names)) for outcome in read]
+    except KeyError:  # a field is younger than the file
+        defaults = [(name, Outcome.model_fields[name].default) for name in names]
+        read = (from_json(line, cache_strings="keys")["outcome"] for line in lines)
+        values = [tuple([outcome.get(name, default) for name, default in defaults]) for outcome in read]
     counted = sum(record.counts.get(name, 0) for name in ("succeeded", "failed", "skipped", "errored", "wordless"))
     if len(values) != counted:
         raise StoreError(f"{path} has {len(values)} outcomes, and the record beside it counts {counted}. {remedy}")
     return values
-
-
-def _filled(line: dict[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of an outcome with the defaults of those that it lacks; itself where it lacks none."""
-    return line if line.keys() >= defaults.keys() else {**defaults, **line}
 
 
 def folder_name(part: str) -> str:
