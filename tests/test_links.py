@@ -46,3 +46,8 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
 def test_there_are_links_to_check() -> None:
     found = [link for page in PAGES for link in links(page)]
     assert len(found) > 100 and sum("#" in link for link in found) > 20
+
+
+def test_the_site_has_every_page_of_docs_once() -> None:
+    named = re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(named) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
