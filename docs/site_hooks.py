@@ -1,7 +1,7 @@
 """What mkdocs calls while it builds the site, for what the pages name outside docs/.
 
-Images from there are copied. Links to other files lead to `repo_url` of mkdocs.yml, and become plain text without one. That
-the files exist is a test's business (tests/test_links.py).
+Images from there are copied. Links to other files lead to `repo_url` of mkdocs.yml, and become plain text without one.
+tests/test_links.py holds that the files exist.
 """
 
 from __future__ import annotations
