@@ -106,7 +106,7 @@ def run(
             of the key `name` is the name of the folder `out`, or else "suite".
         options: how to run it; None: the defaults, and the search paths of RBENCH_DATA, RBENCH_MODELS, RBENCH_INCLUDE.
         executor: "inline" runs the jobs in this process. "local", "slurm" and "ray" start processes that do; an
-            `rbench.Executor`, or a mapping of its fields, says more.
+            `rbench.api.Executor`, or a mapping of its fields, says more.
         progress: True shows it: below a notebook's cell, as bars on a terminal, elsewhere as lines on standard error.
             False shows nothing. A `rbench.progress.Progress` receives it.
         settings: single fields of `Options`, such as out="RUN", limit=20, device="cuda", profile="local", workers=4.
