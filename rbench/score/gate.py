@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Literal
 
@@ -77,25 +77,25 @@ class GateSample:
 class GateRow:
     """The verdict on one row. A rise is a rise of the metric, or its fall where lower is worse; a fraction."""
 
-    rise: float | None
+    rise: float | None = None
     """None where the runs share no example."""
-    low: float | None
+    low: float | None = None
     """Lower limit of the rise, one-sided, at the level at which the row is tested: above 0 exactly if it is
     significant."""
-    high: float | None
+    high: float | None = None
     """Upper limit, one-sided, at the same level."""
-    p: float | None
+    p: float | None = None
     """One-sided, not corrected."""
-    p_holm: float | None
+    p_holm: float | None = None
     """One-sided, corrected for all rows."""
-    n: int
+    n: int = 0
     """Number of pairs: one example at one fine-tuning seed that counts in the new run and in the baseline."""
-    spread: float | None
+    spread: float | None = None
     """Standard deviation between three or more baseline runs; None for fewer."""
-    verdict: GateVerdict
-    because: str
+    verdict: GateVerdict = "undecided"
+    because: str = "no text counts in both the new run and the baseline"
     """One sentence for the reader."""
-    smallest: float | None
+    smallest: float | None = None
     """The smallest true rise that is significant, and larger than the tolerance, with a power of 0.8."""
 
 
@@ -121,22 +121,6 @@ class _Rules:
     """Number of rows that can be compared."""
 
 
-@dataclass(frozen=True)
-class _Tested:
-    """One row's evidence."""
-
-    rise: Rise
-    spread: Spread | None
-    p: float
-    corrected: float
-    by_examples: float
-    """The corrected p of the choice of examples alone."""
-    error: float
-    low: float
-    high: float
-    smallest: float
-
-
 def judge(samples: Sequence[GateSample], *, alpha: float, about_these_weights: bool) -> tuple[GateRow, ...]:
     """Judge all rows of a check together, in their order.
 
@@ -153,9 +137,17 @@ def judge(samples: Sequence[GateSample], *, alpha: float, about_these_weights: b
     for sample in samples:
         _check(sample)
     compared = [_compare(sample, about_these_weights) for sample in samples]
-    rules = _Rules(alpha, about_these_weights, sum(found is not None for found in compared))
-    tested = _test(samples, compared, rules)
-    return tuple(_judged(sample, found, rules) for sample, found in zip(samples, tested, strict=True))
+    rules = _Rules(alpha, about_these_weights, sum(rise is not None for rise in compared))
+    by_examples = holm([rise.p if rise else None for rise in compared])
+    spreads: dict[str, list[Rise]] = {}
+    for sample, rise in zip(samples, compared, strict=True):
+        if rise is not None and rise.runs:
+            spreads.setdefault(sample.metric, []).append(rise)
+    pools = {metric: Pool.of(some, len(spreads)) for metric, some in spreads.items()}
+    return tuple(
+        GateRow() if rise is None or p is None else _judged(sample, rise, p, pools.get(sample.metric), rules)
+        for sample, rise, p in zip(samples, compared, by_examples, strict=True)
+    )
 
 
 def _check(sample: GateSample) -> None:
@@ -168,98 +160,60 @@ def _check(sample: GateSample) -> None:
         raise ValueError("values must be 0, 1 or nan")
 
 
-def _compare(sample: GateSample, about_these_weights: bool) -> Rise | Spread | None:
+def _compare(sample: GateSample, about_these_weights: bool) -> Rise | None:
     new, *baseline = (array if sample.higher_is_worse else 1 - array for array in (sample.new, *sample.baseline))
-    spread = None if sample.same_weights or about_these_weights else against_mean(baseline, new)
-    return spread or against_each(baseline, new)
+    found = None if sample.same_weights or about_these_weights else against_mean(baseline, new)
+    return found or against_each(baseline, new)
 
 
-def _test(
-    samples: Sequence[GateSample], compared: Sequence[Rise | Spread | None], rules: _Rules
-) -> list[_Tested | None]:
-    rises = [found.rise if isinstance(found, Spread) else found for found in compared]
-    corrected = holm([rise.p if rise else None for rise in rises])
-    spreads: dict[str, list[Spread]] = {}
-    for sample, found in zip(samples, compared, strict=True):
-        if isinstance(found, Spread):
-            spreads.setdefault(sample.metric, []).append(found)
-    pools = {metric: Pool.of(some, len(spreads)) for metric, some in spreads.items()}
-    return [
-        None
-        if rise is None or p is None
-        else _tested(sample, rise, p, (found, pools[sample.metric]) if isinstance(found, Spread) else None, rules)
-        for sample, rise, p, found in zip(samples, rises, corrected, compared, strict=True)
-    ]
-
-
-def _tested(
-    sample: GateSample, rise: Rise, by_examples: float, trained: tuple[Spread, Pool] | None, rules: _Rules
-) -> _Tested:
+def _judged(sample: GateSample, rise: Rise, by_examples: float, pool: Pool | None, rules: _Rules) -> GateRow:
+    """Test and judge a row. `by_examples` is the corrected p of the choice of examples alone."""
     power = float(ndtri(POWER))
     smallest = (float(-ndtri(rules.alpha / rules.rows)) + power) * rise.error
     p, corrected, error = rise.p, by_examples, rise.error
     # Holm rejects a row where its p is below alpha times its p by its corrected p.
     level = rules.alpha * (rise.p / by_examples if by_examples else 1 / rules.rows)
     low, high = rise.limits(level)
-    if trained:
-        spread, pool = trained
-        p, corrected = max(p, pool.p(spread)), max(corrected, pool.corrected(spread))
-        error = pool.error(spread)
-        smallest = max(smallest, pool.shown(spread, rules.alpha) * error)
-        reach = pool.critical(spread, rules.alpha) * error
+    if rise.runs and pool is not None:
+        p, corrected = max(p, pool.p(rise)), max(corrected, pool.corrected(rise))
+        error = pool.error(rise)
+        smallest = max(smallest, pool.shown(rise, rules.alpha) * error)
+        reach = pool.critical(rise, rules.alpha) * error
         low, high = min(low, rise.value - reach), max(high, rise.value + reach)
     smallest = max(smallest, sample.tolerance + power * max(error, rise.error))
     low, high = max(-1.0, min(low, rise.value)), min(1.0, max(high, rise.value))
     if corrected >= rules.alpha:
         low = min(low, 0.0)  # a p of exactly alpha, whatever the last digit of the limit
-    return _Tested(rise, trained and trained[0], p, corrected, by_examples, error, low, high, smallest)
+    unclear = f"{rise.n} pairs of examples do not tell this from chance"
+    if rise.runs and by_examples < rules.alpha:
+        unclear = f"training again may do as much ({rise.runs} baseline runs, standard error {100 * error:.1f} points)"
+    verdict, because = _decide(sample, rise, corrected, unclear, rules)
+    return GateRow(rise.value, low, high, p, corrected, rise.n, rise.deviation, verdict, because, smallest)
 
 
-def _judged(sample: GateSample, found: _Tested | None, rules: _Rules) -> GateRow:
-    if found is None:
-        because = "no text counts in both the new run and the baseline"
-        return GateRow(None, None, None, None, None, 0, None, "undecided", because, None)
-    verdict, because = _decide(sample, found, rules)
-    return GateRow(
-        rise=found.rise.value,
-        low=found.low,
-        high=found.high,
-        p=found.p,
-        p_holm=found.corrected,
-        n=found.rise.n,
-        spread=found.spread.deviation if found.spread else None,
-        verdict=verdict,
-        because=because,
-        smallest=found.smallest,
-    )
-
-
-def _decide(sample: GateSample, found: _Tested, rules: _Rules) -> tuple[GateVerdict, str]:
-    value, tolerance, texts = found.rise.value, sample.tolerance, found.rise.texts
+def _decide(sample: GateSample, rise: Rise, corrected: float, unclear: str, rules: _Rules) -> tuple[GateVerdict, str]:
+    """Return the verdict on a row and why. `unclear` says what leaves a rise that is not significant open."""
+    value, tolerance, texts = rise.value, sample.tolerance, rise.texts
     moved = f"{'rose' if (value > 0) == sample.higher_is_worse else 'fell'} by {100 * abs(value):.1f} points"
     moved = moved if value else "did not change"
-    p = f"corrected p {found.corrected:.2g}"
+    p = f"corrected p {corrected:.2g}"
     worse = value > tolerance + ROUNDING
-    if worse and found.corrected < rules.alpha:
-        return _worse(sample, found, rules, moved, p)
+    if worse and corrected < rules.alpha:
+        return _worse(sample, rise, rules, moved, p)
     if texts < (least := needed(rules.rows, rules.alpha, tolerance)):
         of = f"a check of {rules.rows} rows needs {least}" if rules.rows > 1 else f"a check needs {least}"
         what = "text counts in both runs" if texts == 1 else "texts count in both runs"
         return "undecided", f"{moved}, but only {texts} {what}, and {of} to see {100 * GRAVE:g}% of them get worse"
     if not worse:
         return "passed", moved + (f", within the tolerance of {100 * tolerance:.1f}" if value > 0 else "")
-    what = f"{found.rise.n} pairs of examples do not tell this from chance"
-    if found.spread and found.by_examples < rules.alpha:
-        what = f"training again may do as much ({found.spread.runs} baseline runs, standard error "
-        what += f"{100 * found.error:.1f} points)"
     if value > max(GRAVE, tolerance) + ROUNDING:
-        return "undecided", f"{moved}, which is too much to pass, but {what} ({p})"
-    return "passed", f"{moved}, but {what} ({p})"
+        return "undecided", f"{moved}, which is too much to pass, but {unclear} ({p})"
+    return "passed", f"{moved}, but {unclear} ({p})"
 
 
-def _worse(sample: GateSample, found: _Tested, rules: _Rules, moved: str, p: str) -> tuple[GateVerdict, str]:
+def _worse(sample: GateSample, rise: Rise, rules: _Rules, moved: str, p: str) -> tuple[GateVerdict, str]:
     """Decide on a rise that is significant."""
-    if found.spread:
+    if rise.runs:
         return "failed", f"{moved}, more than training again explains ({p})"
     if sample.same_weights:
         return "failed", f"{moved} with the same weights ({p})"
@@ -290,6 +244,16 @@ class Rise:
     """Standard error from the choice of examples, in the unit of `value`."""
     limits: Callable[[float], Limits] = field(compare=False, repr=False)
     """The limits of the rise at a level in 0..1/2, each one-sided: the interval has the confidence 1 - 2 * level."""
+    deviation: float | None = None
+    """Standard deviation between the values of three or more baseline runs, in the unit of `value` (divisor k - 1).
+    `value` is over their mean then; p, limits and error speak of the examples alone."""
+    runs: int = 0
+    """The number k of these baseline runs; 0 where the new run is compared with a single one."""
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of `deviation`."""
+        return self.runs - 1
 
 
 def against_each(baseline: Sequence[Values], new: Values) -> Rise | None:
@@ -416,23 +380,6 @@ FEWEST = 3
 
 
 @dataclass(frozen=True)
-class Spread:
-    """The new run beside three or more baseline runs, in one cell."""
-
-    rise: Rise
-    """Over their mean. Its limits, error and p speak of the examples alone."""
-    deviation: float
-    """Standard deviation between the baseline runs' values, in the unit of the rise (divisor k - 1)."""
-    runs: int
-    """The number k of baseline runs."""
-
-    @property
-    def freedom(self) -> int:
-        """Degrees of freedom of `deviation`."""
-        return self.runs - 1
-
-
-@dataclass(frozen=True)
 class Pool:
     """The spread of all cells of a check.
 
@@ -457,46 +404,46 @@ class Pool:
     """How many metrics the check judges; p is corrected for all."""
 
     @classmethod
-    def of(cls, spreads: Sequence[Spread], metrics: int = 1) -> Pool:
+    def of(cls, rises: Sequence[Rise], metrics: int = 1) -> Pool:
         """Pool the variances of the cells of one metric."""
-        freedom = sum(spread.freedom for spread in spreads)
-        squares = math.fsum(spread.freedom * spread.deviation**2 for spread in spreads)
-        return cls(squares / freedom if freedom else 0.0, len(spreads), metrics)
+        freedom = sum(rise.freedom for rise in rises)
+        squares = math.fsum(rise.freedom * (rise.deviation or 0.0) ** 2 for rise in rises)
+        return cls(squares / freedom if freedom else 0.0, len(rises), metrics)
 
     @property
     def chances(self) -> float:
         """By how much p is multiplied because a check judges several metrics."""
         return self.metrics if self.cells == 1 else math.sqrt(self.metrics)
 
-    def error(self, spread: Spread) -> float:
+    def error(self, rise: Rise) -> float:
         """Return the standard error of a cell's rise, of a new draw over the mean of k."""
         others = self.variance * (1 - 1 / self.cells)
-        return math.sqrt((spread.deviation**2 + others) * (1 + 1 / spread.runs))
+        return math.sqrt(((rise.deviation or 0.0) ** 2 + others) * (1 + 1 / rise.runs))
 
-    def p(self, spread: Spread) -> float:
+    def p(self, rise: Rise) -> float:
         """Return the p value of one cell, not corrected: all cells measure the deviation as one."""
-        return self._p(spread, 1)
+        return self._p(rise, 1)
 
-    def corrected(self, spread: Spread) -> float:
+    def corrected(self, rise: Rise) -> float:
         """Return the p value of one cell, corrected for all rows."""
-        return min(1.0, self.chances * self._p(spread, self.cells))
+        return min(1.0, self.chances * self._p(rise, self.cells))
 
-    def _p(self, spread: Spread, most: int) -> float:
-        error = self.error(spread)
+    def _p(self, rise: Rise, most: int) -> float:
+        error = self.error(rise)
         if not error:
-            return 0.0 if spread.rise.value > 0 else 1.0
+            return 0.0 if rise.value > 0 else 1.0
         groups = np.arange(1, most + 1)
-        tails = groups * stdtr(groups * spread.freedom, -spread.rise.value / error)
+        tails = groups * stdtr(groups * rise.freedom, -rise.value / error)
         return float(min(1.0, tails.max()))
 
-    def critical(self, spread: Spread, alpha: float) -> float:
+    def critical(self, rise: Rise, alpha: float) -> float:
         """Return by how many standard errors a rise must exceed 0 so that its corrected p is below alpha."""
-        return _critical(self.cells, spread.freedom, alpha / self.chances)[0]
+        return _critical(self.cells, rise.freedom, alpha / self.chances)[0]
 
-    def shown(self, spread: Spread, alpha: float) -> float:
+    def shown(self, rise: Rise, alpha: float) -> float:
         """Return how many standard errors a true rise must have to be significant with a power of 0.8."""
-        critical, groups = _critical(self.cells, spread.freedom, alpha / self.chances)
-        return errors_shown(groups * spread.freedom, critical)
+        critical, groups = _critical(self.cells, rise.freedom, alpha / self.chances)
+        return errors_shown(groups * rise.freedom, critical)
 
 
 @cache
@@ -507,7 +454,7 @@ def _critical(cells: int, freedom: int, alpha: float) -> tuple[float, int]:
     return float(values.max()), int(groups[values.argmax()])
 
 
-def against_mean(baseline: Sequence[Values], new: Values) -> Spread | None:
+def against_mean(baseline: Sequence[Values], new: Values) -> Rise | None:
     """Compare the new run with the mean of baseline runs; None unless three of them share examples.
 
     Each value is taken from the mean of all runs that attacked the same example with the same seed. So runs whose
@@ -523,4 +470,4 @@ def against_mean(baseline: Sequence[Values], new: Values) -> Spread | None:
     means = np.where(shared, runs, 0.0).sum(axis=0) / np.maximum(size, 1)
     rest = np.where(shared, runs - means, 0.0)
     values = rest[1:].sum(axis=(1, 2))[counts[1:] > 0] / counts[1:][counts[1:] > 0]
-    return Spread(over_mean(rest, shared, size), float(values.std(ddof=1)), len(values))
+    return replace(over_mean(rest, shared, size), deviation=float(values.std(ddof=1)), runs=len(values))

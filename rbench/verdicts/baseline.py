@@ -112,7 +112,7 @@ STATUS = {
 """What a letter says of an outcome: its status, and why it was skipped."""
 
 
-def bits_of(results: Results, run: Run) -> dict[str, str]:
+def _bits_of(results: Results, run: Run) -> dict[str, str]:
     """Return the letter of each example of a complete attack job, by the hash of its id, sorted.
 
     Raises StoreError where the RUN keeps no outcomes of the job.
@@ -126,7 +126,7 @@ def bits_of(results: Results, run: Run) -> dict[str, str]:
     return dict(sorted((hashed(outcome.example_id), letter(outcome)) for outcome in outcomes))
 
 
-def values_of(results: Results, run: Run, metric: Metric) -> dict[str, float]:
+def _values_of(results: Results, run: Run, metric: Metric) -> dict[str, float]:
     """Return the values of a metric of a complete attack job, by the hash of the example's id.
 
     Raises StoreError where the RUN keeps no outcomes of the job.
@@ -191,7 +191,7 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[Metric] = ()) -> Base
                     why = results.standing.problems.get(run.job.key)
                     wrong.append(f"{results.root}: {run.job.name} is not complete" + (f": {why}" if why else ""))
                 else:
-                    jobs.append(_job(results, run, number, lists, table.flags.voiding([run.job]), metrics))
+                    jobs.append(job_of(results, run, number, lists, table.flags.voiding([run.job]), metrics))
     if not wrong:
         wrong = _repeated(runs, [jobs for _, jobs in cells.values()])
     if wrong:
@@ -212,7 +212,7 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[Metric] = ()) -> Base
     return found
 
 
-def _job(
+def job_of(
     results: Results,
     run: Run,
     number: int,
@@ -220,9 +220,13 @@ def _job(
     flags: tuple[Flag, ...],
     metrics: Sequence[Metric],
 ) -> BaselineJob:
+    """Return what a complete attack job stored, and add its list of examples to `lists`.
+
+    Raises StoreError where the RUN keeps no outcomes of it.
+    """
     assert run.record is not None
-    bits = bits_of(results, run)
-    own = {metric.name: values_of(results, run, metric) for metric in metrics}
+    bits = _bits_of(results, run)
+    own = {metric.name: _values_of(results, run, metric) for metric in metrics}
     return BaselineJob(
         run=number,
         train_seed=run.train_seed,

@@ -12,7 +12,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +27,7 @@ from rbench.spec import Flag
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY
-from rbench.tables.flags import OF_ATTACKS
-from rbench.tables.results import Run
+from rbench.tables.flags import OF_ATTACKS, Flags
 from rbench.verdicts import baseline as files
 from rbench.verdicts.baseline import Baseline, BaselineCell, CellKey
 from rbench.verdicts.compare import note_on_all
@@ -146,25 +145,16 @@ def check(results: Results, baseline: Baseline, rules: Rules, encoders: Sequence
         CellKey(cell.encoder, cell.task, cell.finetune, cell.attack): cell for cell in grid(results).cells.values()
     }
     _check_alike(results, wanted, there)
-    rows, lost = [], []
-    for row in asked(wanted, rules.metrics, rules.any_attack):
-        kept, because = _kept(row, there)
-        rows.append(kept)
-        lost.append(because)
-    reading = Comparing(results, baseline, there)
-    compared = [
-        None if because else reading.of(row, rules.tolerance(row.metric) / 100)
-        for row, because in zip(rows, lost, strict=True)
-    ]
-    found = _judged(compared, rules)
-    health = _Health(results, baseline)
+    rows = [_kept(row, there) for row in asked(wanted, rules.metrics, rules.any_attack)]
+    now = _Now(results, there, [metric for metric in rules.metrics if not metric.gate])
+    compared = [None if lost else _compared(row, baseline, now, rules) for row, lost in rows]
+    judged = _judged(compared, rules)
     checked = tuple(
-        _checked(row, because, one, next(found) if one is not None else None, health, there, baseline)
-        for row, because, one in zip(rows, lost, compared, strict=True)
+        _checked(row, lost, one, next(judged) if one is not None else None, now, baseline)
+        for (row, lost), one in zip(rows, compared, strict=True)
     )
-    return Checked(
-        str(results.root), rules, checked, _notes(rows, wanted, there, encoders, rules, checked, results.metrics)
-    )
+    notes = _notes([row for row, _ in rows], wanted, there, encoders, rules, checked, results.metrics)
+    return Checked(str(results.root), rules, checked, notes)
 
 
 def _judged(compared: Sequence[Compared | None], rules: Rules) -> Iterator[tuple[GateRow, GateRow]]:
@@ -181,19 +171,18 @@ def _checked(
     lost: str,
     one: Compared | None,
     judged: tuple[GateRow, GateRow] | None,
-    health: _Health,
-    there: Mapping[CellKey, Cell],
+    now: _Now,
     baseline: Baseline,
 ) -> CheckedRow:
-    cells = [there[cell.key] for cell in row.cells if cell.key in there]
-    beside = health.beside(cells)
+    cells = [now.there[cell.key] for cell in row.cells if cell.key in now.there]
+    beside = _beside(now.results.flags, cells)
     if one is None or judged is None:
         return CheckedRow(row.metric, row.key, "failed", lost, runs=baseline.runs, beside=beside)
     found, worst = judged
     verdict, because = found.verdict, found.because
     if verdict != "failed" and 2 * one.errored > one.known:  # say because a victim became slow
         verdict, because = "failed", f"more than half of the baseline's texts errored ({one.lost})"
-    elif verdict != "failed" and (void := health.void(row, cells)):
+    elif verdict != "failed" and (void := _void(row, cells, now.results.flags, baseline.runs)):
         verdict, because = "undecided", f"{because}, but {void}"
     elif verdict == "passed" and worst.verdict != "passed":
         verdict, because = "undecided", f"{because}, but {one.lost}: had they got worse, it would not pass"
@@ -258,38 +247,32 @@ def _lost(cell: BaselineCell, found: Cell | None) -> str:
     return f"the RUN does not have the fine-tuning seeds {listed(absent)}" if absent else ""
 
 
-class _Health:
-    """Says of a cell what a reader should know, and why its numbers say nothing."""
+def _beside(flags: Flags, cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Say of a cell what a reader should know: that it is a control, and its flags."""
+    jobs = [job for cell in cells for job in cell.jobs]
+    victims = {job.needs.get("victim") for job in jobs}
+    behind = [job.entry for job in flags.behind(jobs) if job.key in victims]
+    control = any(entry is not None and entry.control for entry in behind)
+    attack = any(run.spec.attack.control for cell in cells for run in cell.runs)
+    said = [*(["the encoder is a control"] * control), *(["the attack is a control"] * attack)]
+    return (*said, *map(str, flags.of(jobs)))
 
-    def __init__(self, results: Results, baseline: Baseline) -> None:
-        self._baseline = baseline
-        self._flags = results.flags
-        self._jobs = {job.key: job for job in results.plan.jobs}
 
-    def beside(self, cells: Sequence[Cell]) -> tuple[str, ...]:
-        jobs = [job for cell in cells for job in cell.jobs]
-        flags = [str(flag) for flag in self._flags.of(jobs)]
-        victims = [self._jobs.get(job.needs.get("victim", "")) for job in jobs]
-        control = any(victim.entry is not None and victim.entry.control for victim in victims if victim)
-        attack = any(run.spec.attack.control for cell in cells for run in cell.runs)
-        return (*(["the encoder is a control"] * control), *(["the attack is a control"] * attack), *flags)
-
-    def void(self, row: Asked, cells: Sequence[Cell]) -> str:
-        """Say why the numbers of a row say nothing; an empty text where they do not."""
-        jobs = [job for cell in cells for job in cell.jobs]
-        attacks = row.metric.of != "victims"
-        now = self._flags.voiding(jobs, attacks)
-        before: dict[Flag, set[int]] = {}
-        for job in (job for cell in row.cells for job in cell.jobs):
-            for flag in job.flags if attacks else (flag for flag in job.flags if flag not in OF_ATTACKS):
-                before.setdefault(flag, set()).add(job.run + 1)
-        said = [f"it is flagged {flag}" for flag in now]
-        for flag, runs in before.items():
-            which = f" run {listed(runs)} of {self._baseline.runs}" if self._baseline.runs > 1 else ""
-            said.append(f"the baseline{which} is flagged {flag}")
-        if self._flags.unrecorded(jobs):
-            said.append("the record of its victim is missing or damaged, so that its health is not known")
-        return "; ".join(said)
+def _void(row: Asked, cells: Sequence[Cell], flags: Flags, runs: int) -> str:
+    """Say why the numbers of a row say nothing; an empty text where they do not. `runs` is that of the baseline."""
+    jobs = [job for cell in cells for job in cell.jobs]
+    attacks = row.metric.of != "victims"
+    before: dict[Flag, set[int]] = {}
+    for job in (job for cell in row.cells for job in cell.jobs):
+        for flag in job.flags if attacks else (flag for flag in job.flags if flag not in OF_ATTACKS):
+            before.setdefault(flag, set()).add(job.run + 1)
+    said = [f"it is flagged {flag}" for flag in flags.voiding(jobs, attacks)]
+    for flag, flagged in before.items():
+        which = f" run {listed(flagged)} of {runs}" if runs > 1 else ""
+        said.append(f"the baseline{which} is flagged {flag}")
+    if flags.unrecorded(jobs):
+        said.append("the record of its victim is missing or damaged, so that its health is not known")
+    return "; ".join(said)
 
 
 def thin(baseline: Baseline, metrics: Metrics, alpha: float = 0.05) -> list[str]:
@@ -440,92 +423,87 @@ class Compared:
 
 
 @dataclass
-class Comparing:
-    """Reads the values of rows. Outcomes of a job are read once."""
+class _Now:
+    """The cells of the RUN, in the form that a baseline has. Outcomes of a job are read once."""
 
     results: Results
-    baseline: Baseline
     there: Mapping[CellKey, Cell]
-    """The cells of the RUN."""
-    _read: dict[str, Letters] = field(default_factory=dict)
+    metrics: Sequence[Metric]
+    """Those that letters do not give."""
+    examples: dict[tuple[str, ...], int] = field(default_factory=dict)
+    _read: dict[CellKey, BaselineCell] = field(default_factory=dict)
 
-    def of(self, row: Asked, tolerance: float) -> Compared:
-        """Put the values of a row together.
+    def cell(self, key: CellKey) -> BaselineCell:
+        """Return a cell. Raises StoreError where the RUN keeps no outcomes of it."""
+        if key not in self._read:
+            jobs = [files.job_of(self.results, run, 0, self.examples, (), self.metrics) for run in self.there[key].runs]
+            self._read[key] = BaselineCell(**key._asdict(), decisive={}, jobs=tuple(jobs))
+        return self._read[key]
 
-        Raises StoreError where the RUN keeps no outcomes or attacked other examples; and where attacks that count
-        together have different seeds or examples.
-        """
-        before, now = self._before(row), self._now(row)
-        attacked = {victim.seed: set(victim.letters) for victim in before}
-        if others := {one.seed for one in now if set(one.letters) != attacked[one.seed]}:
-            raise StoreError(
-                f"{self.results.root}: {row.key} attacked other examples than the baseline at seed {listed(others)}"
-            )
-        runs = _trainings(before)
-        own = _own(before, now)
-        columns = [own] if own is not None else [[run[one.seed] for one in now] for run in runs]
-        names = sorted({name for victims in (now, *columns) for victim in victims for name in victim.letters})
-        baseline = tuple(_array(names, victims) for victims in columns)
-        new = _array(names, now)
-        known = np.logical_or.reduce([np.isfinite(one) for one in baseline])
-        errored = np.array([[one.letters.get(name) == files.ERRORED for one in now] for name in names], dtype=bool)
-        worse = row.metric.about.best == "lowest"
-        values = [value for one in baseline if (value := _mean(one)) is not None]
 
-        def sample(new: Bits) -> GateSample:
-            return GateSample(baseline, new, own is not None, tolerance, worse, row.metric.name)
+def _compared(row: Asked, baseline: Baseline, run: _Now, rules: Rules) -> Compared:
+    """Put the values of a row together.
 
-        return Compared(
-            sample(new),
-            sample(np.where(known & errored, float(worse), new)),
-            sum(values) / len(values) if values else None,
-            _mean(new),
-            len(runs),
-            int(known.sum()),
-            int((known & errored).sum()),
+    Raises StoreError where the RUN keeps no outcomes or attacked other examples; and where attacks that count
+    together have different seeds or examples.
+    """
+    before = _victims(row, row.cells, baseline.examples, f"the baseline's attacks on {row.key} have different seeds")
+    cells = [run.cell(cell.key) for cell in row.cells]
+    now = _victims(row, cells, tuple(run.examples), f"{row.key}: the RUN's attacks have different seeds")
+    attacked = {victim.seed: set(victim.letters) for victim in before}
+    if others := {one.seed for one in now if set(one.letters) != attacked[one.seed]}:
+        raise StoreError(
+            f"{run.results.root}: {row.key} attacked other examples than the baseline at seed {listed(others)}"
         )
+    runs = _trainings(before)
+    own = _own(before, now)
+    columns = [own] if own is not None else [[one[victim.seed] for victim in now] for one in runs]
+    names = sorted({name for victims in (now, *columns) for victim in victims for name in victim.letters})
+    values = tuple(_array(names, victims) for victims in columns)
+    new = _array(names, now)
+    known = np.logical_or.reduce([np.isfinite(one) for one in values])
+    errored = np.array([[one.letters.get(name) == files.ERRORED for one in now] for name in names], dtype=bool)
+    worse = row.metric.about.best == "lowest"
+    means = [mean for one in values if (mean := _mean(one)) is not None]
+    sample = GateSample(values, new, own is not None, rules.tolerance(row.metric) / 100, worse, row.metric.name)
+    return Compared(
+        sample,
+        replace(sample, new=np.where(known & errored, float(worse), new)),
+        sum(means) / len(means) if means else None,
+        _mean(new),
+        len(runs),
+        int(known.sum()),
+        int((known & errored).sum()),
+    )
 
-    def _before(self, row: Asked) -> list[_Victim]:
-        by_seed = [{(job.run, job.train_seed, job.seed): job for job in cell.jobs} for cell in row.cells]
-        if row.metric.of != "victims" and any(jobs.keys() != by_seed[0].keys() for jobs in by_seed):
-            raise StoreError(f"the baseline's attacks on {row.key} have different seeds")
-        victims = []
-        for seed in dict.fromkeys(seed for jobs in by_seed for seed in jobs):
-            jobs = [jobs[seed] for jobs in by_seed if seed in jobs]
-            letters = [dict(zip(self.baseline.examples[job.examples], job.bits, strict=True)) for job in jobs]
-            together = _together(row, letters)
-            stored = [job.values.get(row.metric.name) for job in jobs]
-            if row.metric.gate:
-                values = of_letters(row.metric, together)
-            elif len(stored) > 1 or stored[0] is None:
-                raise StoreError(_not_kept(row))
-            else:
-                bits = zip(letters[0], stored[0], strict=True)
-                values = {name: float(bit) for name, bit in bits if bit != files.NOT_SCORED}
-            victims.append(_Victim(*seed, jobs[0].weights or jobs[0].victim, together, values))
-        return victims
 
-    def _now(self, row: Asked) -> list[_Victim]:
-        cells = [self.there[cell.key] for cell in row.cells]
-        by_seed = [{(run.train_seed, run.job.seed): run for run in cell.runs} for cell in cells]
-        if row.metric.of != "victims" and any(runs.keys() != by_seed[0].keys() for runs in by_seed):
-            raise StoreError(f"{row.key}: the RUN's attacks have different seeds")
-        victims = []
-        for seed in dict.fromkeys(seed for runs in by_seed for seed in runs):
-            runs = [runs[seed] for runs in by_seed if seed in runs]
-            first = runs[0]
-            assert first.record is not None
-            weights = first.record.provenance.weights_hash or first.job.needs.get("victim", "")
-            together = _together(row, [self._letters(run) for run in runs])
-            own = row.metric.gate == 0
-            values = files.values_of(self.results, first, row.metric) if own else of_letters(row.metric, together)
-            victims.append(_Victim(0, *seed, weights, together, values))
-        return victims
+def _victims(
+    row: Asked, cells: Sequence[BaselineCell], examples: Sequence[tuple[str, ...]], apart: str
+) -> list[_Victim]:
+    """Return the victims of a row, each with what became of its texts under all of the row's attacks.
 
-    def _letters(self, run: Run) -> Letters:
-        if run.job.key not in self._read:
-            self._read[run.job.key] = files.bits_of(self.results, run)
-        return self._read[run.job.key]
+    Args:
+        examples: the lists of hashed ids.
+        apart: the error where attacks that count together have different seeds.
+    """
+    by_seed = [{(job.run, job.train_seed, job.seed): job for job in cell.jobs} for cell in cells]
+    if row.metric.of != "victims" and any(jobs.keys() != by_seed[0].keys() for jobs in by_seed):
+        raise StoreError(apart)
+    victims = []
+    for seed in dict.fromkeys(seed for jobs in by_seed for seed in jobs):
+        jobs = [jobs[seed] for jobs in by_seed if seed in jobs]
+        letters = [dict(zip(examples[job.examples], job.bits, strict=True)) for job in jobs]
+        together = _together(row, letters)
+        stored = [job.values.get(row.metric.name) for job in jobs]
+        if row.metric.gate:
+            values = of_letters(row.metric, together)
+        elif len(stored) > 1 or stored[0] is None:
+            raise StoreError(_not_kept(row))
+        else:
+            bits = zip(letters[0], stored[0], strict=True)
+            values = {name: float(bit) for name, bit in bits if bit != files.NOT_SCORED}
+        victims.append(_Victim(*seed, jobs[0].weights or jobs[0].victim, together, values))
+    return victims
 
 
 def _together(row: Asked, attacks: Sequence[Letters]) -> Letters:

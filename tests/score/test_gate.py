@@ -20,7 +20,6 @@ from rbench.score.gate import (
     GateSample,
     Pool,
     Rise,
-    Spread,
     against_mean,
     judge,
     needed,
@@ -60,8 +59,8 @@ def rise(value: float) -> Rise:
     return Rise(value, 100, 100, 0.0, 0.01, lambda level: (0, 0))
 
 
-def spread(value: float, deviation: float, runs: int = 3) -> Spread:
-    return Spread(rise(value), deviation, runs)
+def spread(value: float, deviation: float, runs: int = 3) -> Rise:
+    return dataclasses.replace(rise(value), deviation=deviation, runs=runs)
 
 
 def noisy(rng: np.random.Generator, shifts: list[float], n: int) -> list[Values]:
@@ -114,8 +113,8 @@ def test_several_baseline_runs_are_compared_by_a_cochran_mantel_haenszel_test() 
         mine = int(new[example, 0])
         strata.append(np.array([[mine, 1 - mine], [sum(fell), 4 - sum(fell)]]))
     peer = StratifiedTable([np.asarray(t, float) for t in strata]).test_null_odds(correction=True)
-    assert found.rise.p == pytest.approx(stats.norm.sf(np.sqrt(peer.statistic)), rel=1e-6)
-    assert found.rise.value == pytest.approx(new.mean() - np.mean(baseline))
+    assert found.p == pytest.approx(stats.norm.sf(np.sqrt(peer.statistic)), rel=1e-6)
+    assert found.value == pytest.approx(new.mean() - np.mean(baseline))
 
 
 @pytest.mark.parametrize("baseline", [[40, 50, 60], [48, 50, 55, 52, 47]])
@@ -140,7 +139,7 @@ def test_the_spread_is_pooled_over_cells_and_p_corrected_for_groups_of_them() ->
     tails = [stats.t.sf(0.2 / error, groups * 2) * groups for groups in (1, 2, 3)]
     assert pool.p(cells[0]) == pytest.approx(tails[0])
     assert pool.corrected(cells[0]) == pytest.approx(max(tails))
-    critical = dataclasses.replace(cells[0], rise=rise(pool.critical(cells[0], 0.05) * error))
+    critical = dataclasses.replace(cells[0], value=pool.critical(cells[0], 0.05) * error)
     assert pool.corrected(critical) == pytest.approx(0.05)
 
 
@@ -350,7 +349,7 @@ def test_what_baseline_runs_skipped_does_not_look_like_a_rise() -> None:
     full, skipping = column(*[1] * 50, *[0] * 50), column(*[np.nan] * 50, *[0] * 50)
     found = against_mean([full, skipping, full], full)
     assert found is not None
-    assert (found.rise.value, found.deviation) == (0, 0)
+    assert (found.value, found.deviation) == (0, 0)
 
 
 def test_a_run_without_the_cell_is_no_baseline_run_of_it() -> None:
