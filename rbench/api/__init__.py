@@ -52,6 +52,7 @@ from rbench.api.train import ListedObjective, Trained, export, load_encoder, obj
 from rbench.errors import PlanError
 from rbench.plan.prepare import Options
 from rbench.plan.work import Estimate
+from rbench.storage.pack import PackedRun, pack, unpack
 from rbench.storage.texts import strip
 from rbench.storage.verify import verify
 from rbench.verdicts.check_reports import as_text as check_table

@@ -31,6 +31,7 @@ from rbench.site import contents, pages
 from rbench.site.data import Judgement, PaperTable, Point, RunPage, Site
 from rbench.spec import Choice, Claim
 from rbench.storage.runs import files, folder_name
+from rbench.storage.runs.packed import name_of, opened
 from rbench.system.below import Below
 from rbench.system.folders import make_folder_of
 from rbench.tables import Results, results_frame
@@ -52,7 +53,7 @@ def report(run: Runs, out: Path | None = None, *, texts: bool = True, include: S
 
     Args:
         run: the folder that `rbench run` wrote, or several that are read as one.
-        out: the file; None: `report.html` in the RUN. Several RUNs need one.
+        out: the file; None: `report.html` in the RUN, or NAME.html beside NAME.zip. Several RUNs need one.
         texts: whether the page may hold texts. Without them all else works.
         include: folders with measures that the RUN's suite names.
 
@@ -62,7 +63,9 @@ def report(run: Runs, out: Path | None = None, *, texts: bool = True, include: S
     folders = paths(run)
     if out is None and len(folders) > 1:
         raise StoreError("several RUNs have no folder for a report: name a file with --out")
-    target = out if out is not None else folders[0] / FILE
+    target = out or (
+        folders[0] / FILE if folders[0].is_dir() else files.beside(folders[0], f"{name_of(folders[0])}.html")
+    )
     if target.suffix.lower() not in (".html", ".htm"):
         raise StoreError(f"--out {target}: a report is one HTML file; let its name end in .html")
     if out is not None:
@@ -241,11 +244,13 @@ def _folders(runs: Runs) -> list[Path]:
     """Return the folders of RUNs, each once. Raises StoreError where one is not there, or has no RUN."""
     found: dict[Path, Path] = {}
     for path in paths(runs):
-        if not path.is_dir():
+        if not path.exists():
             raise StoreError(f"{path} is not there. Name the folder that `rbench run` wrote, or one of such folders")
-        inside = sorted(plan.parent for plan in path.glob("*/plan.json"))
-        several = [path] if (path / "plan.json").is_file() or not inside else inside
-        if several == [path] and not (path / "plan.json").is_file():
+        single = path.is_file() or (path / "plan.json").is_file()  # a file is a packed RUN
+        several = (
+            [path] if single else sorted([*path.glob("*.zip"), *(plan.parent for plan in path.glob("*/plan.json"))])
+        )
+        if not several:
             raise StoreError(f"{path} is not a RUN and has none in it. Name the folder that `rbench run` wrote")
         for one in several:
             found.setdefault(one.resolve(), one)
@@ -261,7 +266,7 @@ def _opened(
     """
     if claims is not None and not claims.is_dir():
         raise StoreError(f"--claims {claims} is no folder. Name one with a file NAME.yaml for the RUN in folder NAME")
-    stems = pages.unique(folder.resolve().name for folder in folders)
+    stems = pages.unique(map(name_of, folders))
     read, left_out = [], []
     for folder, stem in zip(folders, stems, strict=True):
         try:
@@ -275,7 +280,7 @@ def _opened(
     if not read:
         raise StoreError("no RUN can be read:\n" + "\n".join(f"  {one.name}: {one.value}" for one in left_out))
     if claims is not None and all(one.claims is None for one in read):
-        named = ", ".join(f"{one.results.root.resolve().name}.yaml" for one in read[:3])
+        named = ", ".join(f"{name_of(one.results.root)}.yaml" for one in read[:3])
         raise StoreError(f"--claims {claims} has no file for one of the RUNs: expected {named} ...")
     return read, left_out
 
@@ -319,7 +324,7 @@ def _page(results: Results, href: str, report: Report) -> RunPage:
     records = results.standing.records.values()
     facts = {fact.name: fact.value for fact in report.facts}
     return RunPage(
-        name=results.root.resolve().name,
+        name=name_of(results.root),
         href=href,
         title=report.title,
         suite=report.suite,
@@ -396,7 +401,7 @@ def write_figure(
     if single and out is not None:
         return [_write(drawn, out)]
     stem = _stem(Choice(name=kind, options=_plain(kind, options)).label)
-    folder, below = (out, None) if out is not None else (folders[0] / FOLDER, Below(folders[0]))
+    folder, below = (out, None) if out is not None else (folders[0] / FOLDER, opened(folders[0]))
     return [_write(drawn, folder / f"{stem}.{fmt}", below) for fmt in formats or style.FORMATS]
 
 
@@ -446,7 +451,7 @@ def shown_figures(results: Results, registry: Registry, *, texts: bool) -> Drawi
 def _shown(choice: Choice, results: Results, registry: Registry, *, texts: bool) -> Svg:
     """Return a figure as SVG. Raises RbenchError where the RUN does not hold it, and it cannot be drawn."""
     path = results.root / FOLDER / f"{_stem(choice.label)}.svg"
-    content = files.read(path, Below(results.root))
+    content = files.read(path, opened(results.root))
     try:
         module = find("figures", choice.name, registry)
     except SuiteError as error:

@@ -79,9 +79,9 @@ _there = functools.partial(_where, list[Path] | None, exists=True, file_okay=Fal
 
 ENCODERS = "A name (rbench list encoders), a folder (./mine), or a hub id (OWNER/NAME)."
 SUITE = argument("SUITE", "A suite's name (rbench list suites) or a file.", ...)
-_RUN = "The folder that rbench run wrote, such as results/runs/quickstart"
-RUN = argument("RUN", f"{_RUN}.", ..., file_okay=False)
-RUNS = argument("RUN...", f"{_RUN}; several are read as one.", ..., file_okay=False)
+_RUN = "The folder that rbench run wrote, such as results/runs/quickstart, or a file that rbench pack wrote"
+RUN = argument("RUN", f"{_RUN}.", ...)
+RUNS = argument("RUN...", f"{_RUN}; several are read as one.", ...)
 FORMAT = option("--format NAME", f"{', '.join(FORMATS)}.", "markdown", callback=one_of("format", FORMATS))
 SHARED: dict[str, tuple[Any, Any]] = {
     "profile": _what(str | None, "--profile NAME", "Use this profile of the suite."),

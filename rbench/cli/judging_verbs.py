@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @verb("Judging claims", shared="include")
 def claims(
     *,
-    run: Path | None = a.argument("[RUN]", "The folder that rbench run wrote.", file_okay=False, show_default=False),
+    run: Path | None = a.argument("[RUN]", "A folder of rbench run, or a file of rbench pack.", show_default=False),
     paper: str | None = a.option(
         "--paper NAME", "In place of RUN: a printed table, its suite, a paper (adcl), or all."
     ),
@@ -143,7 +143,6 @@ def baseline(
         "RUN...",
         "A RUN, or several of the same suite whose encoders were trained with other seeds.",
         ...,
-        file_okay=False,
     ),
     out: Path = a.option("--out FILE", "A .json file; .json.gz is compressed.", ..., dir_okay=False),
     metric: list[str] | None = a.option(

@@ -159,7 +159,7 @@ def report(
 def site(
     *,
     runs: list[Path] = a.argument(
-        "RUN...", "Folders that rbench run wrote, or a folder of such folders.", ..., file_okay=False
+        "RUN...", "Folders that rbench run wrote, files of rbench pack, or a folder of such.", ...
     ),
     out: Path = a.option("--out DIR", "The folder of the pages: new, empty, or a site to make anew.", ...),
     claims: Path | None = a.option(

@@ -73,7 +73,7 @@ def claims_here(
 
 def file_of(run: Path, folder: Path) -> Path:
     """Return where a folder of claims has those of a RUN: in NAME.yaml for the RUN in the folder NAME."""
-    return folder / f"{run.resolve().name}.yaml"
+    return folder / f"{run.resolve().name.removesuffix('.zip')}.yaml"
 
 
 def read_claims(path: Path, ground: Ground) -> tuple[Claim, ...]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from rbench.report.data import Fact, Names
 from rbench.spec import Plan, Record
 from rbench.spec.entries import Named
+from rbench.storage.runs.packed import name_of
 from rbench.storage.standing import Standing
 from rbench.tables import Results
 from rbench.tables.aggregate import Grid
@@ -72,7 +73,7 @@ def packages(results: Results) -> Iterator[Fact]:
 def command(results: Results) -> str:
     """Return the command that makes the RUN again, without what the plan does not keep: the options of the first run,
     and the path of a suite that is none of rbench's."""
-    return shlex.join(["rbench", "run", results.plan.suite.name, "--out", results.root.resolve().name])
+    return shlex.join(["rbench", "run", results.plan.suite.name, "--out", name_of(results.root)])
 
 
 def names_of(plan: Plan, grid: Grid | None) -> Names:

@@ -14,12 +14,16 @@ from rbench.storage.standing import standing
 from rbench.storage.verify import verify
 
 
-def check_inputs(runs: Iterable[Store]) -> None:
-    """Read everything in some RUNs and check it, as `rbench verify` does. Raises StoreError for all that is damaged."""
+def check_inputs(runs: Iterable[Store], done: str = "merged") -> None:
+    """Read everything in some RUNs and check it, as `rbench verify` does. Raises StoreError for all that is damaged.
+
+    Args:
+        done: what is not done with a damaged RUN.
+    """
     damaged = [finding.text for run in runs for finding in verify(run.root).findings if finding.damage]
     if damaged:
         listed = "\n".join(f"  {text}" for text in damaged)
-        raise StoreError(f"what is damaged is not merged:\n{listed}")
+        raise StoreError(f"what is damaged is not {done}:\n{listed}")
 
 
 def check_texts(plans: Iterable[tuple[Store, Plan]]) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rbench.errors import StoreError
-from rbench.storage.runs.store import PROCESSES
+from rbench.storage.runs.reader import PROCESSES
 from rbench.system.below import SMALL, Below
 
 _NAME = "suite"

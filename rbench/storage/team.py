@@ -20,7 +20,8 @@ from typing import Any, get_args
 from rbench.errors import JobError, StoreError
 from rbench.spec import Job, Plan, Stage
 from rbench.storage.runs.files import UNFINISHED, as_store_error
-from rbench.storage.runs.store import PROCESSES
+from rbench.storage.runs.packed import opened
+from rbench.storage.runs.reader import PROCESSES
 from rbench.system.below import Below
 from rbench.system.leases import Lease, Leases
 from rbench.system.members import EXPIRY, Member, Members
@@ -181,7 +182,7 @@ def holders(leases: Leases, job: Job) -> dict[str, str]:
 
 def observed(root: Path) -> tuple[Members, Callable[[Job], dict[str, str]]]:
     """Return who works in a RUN, and a function that returns who holds which part of a job. Writes nothing."""
-    folder, below = root / PROCESSES, Below(root)
+    folder, below = root / PROCESSES, opened(root)
     members = Members(folder, below=below)
     leases = Leases(folder, Member(folder, {}, below=below), members, below)
     return members, lambda job: holders(leases, job)
@@ -189,6 +190,8 @@ def observed(root: Path) -> tuple[Members, Callable[[Job], dict[str, str]]]:
 
 def check_still(root: Path) -> None:
     """Raise StoreError if a process runs in a RUN. Writes nothing. May wait as `Members.surely_living` does."""
+    if root.is_file():  # packed
+        return
     if living := surely_living(root, Members(root / PROCESSES, below=Below(root))):
         raise StoreError(f"{root} is in use by {who(living)}. Wait until that run has ended.")
 

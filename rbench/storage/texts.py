@@ -16,6 +16,7 @@ from rbench.errors import PlanError, StoreError
 from rbench.spec import Job, Plan, TableSpec
 from rbench.storage.runs import Store, files, folder_name
 from rbench.storage.runs.files import as_store_error, beside, growing
+from rbench.storage.runs.packed import name_of, opened
 from rbench.system.below import Below
 
 _OF_TEXTS = "positives"
@@ -90,7 +91,7 @@ def strip(run: Path, out: Path | None = None) -> Path:
     plan = source.plan()
     if plan is None:
         raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
-    out = out if out is not None else beside(run, f"{run.resolve().name}-stripped")
+    out = out if out is not None else beside(run, f"{name_of(run)}-stripped")
     _check_out(run, out)
     problems = [problem for job in plan.jobs if (problem := _problem(source, job)) is not None]
     if problems:
@@ -132,7 +133,7 @@ def _strip_job(source: Store, stripped: Store, job: Job) -> None:
 
 
 def _copy_tables(run: Path, out: Path) -> None:
-    below, copy = Below(run), Below(out)
+    below, copy = opened(run), Below(out)
     for file, _ in below.entries(run / "tables"):
         if file.suffix in {".md", ".tex", ".csv", ".json"} and not file.name.startswith((_OF_TEXTS, _QUOTING)):
             files.write(out / "tables" / file.name, files.read(file, below) or b"", copy)

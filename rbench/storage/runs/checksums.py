@@ -54,7 +54,7 @@ class Line:
 def write_line(job: Job, outcome: Outcome) -> bytes:
     """Return a line with its checksum, without a newline."""
     text = outcome.model_dump_json()
-    check = _checksum(job.key, from_json(text))
+    check = checksum(job.key, from_json(text))
     return f'{{"job":{json.dumps(job.key)},"check":"{check}","outcome":{text}}}'.encode()
 
 
@@ -67,7 +67,7 @@ def read_lines(content: bytes, job: Job) -> Iterator[Line]:
         except ValueError as error:
             yield Line(number, None, first_error(error))
             continue
-        if line.check != _checksum(line.job, found["outcome"]):
+        if line.check != checksum(line.job, found["outcome"]):
             yield Line(number, None, "it was changed after it was written")
         elif line.job != job.key:
             yield Line(number, None, f"it belongs to another job, with the key {line.job[:16]}", other_job=True)
@@ -88,7 +88,7 @@ def first_error(error: Exception) -> str:
     return str(error)
 
 
-def _checksum(key: str, outcome: Any) -> str:
+def checksum(key: str, outcome: Any) -> str:
     """Hash the outcome as the JSON that was written, so that old lines stay valid when outcomes get a new field."""
     text = json.dumps([key, outcome], sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:16]

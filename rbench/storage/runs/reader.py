@@ -16,12 +16,20 @@ from rbench.errors import StoreError
 from rbench.spec import SCHEMA_VERSION, Job, MeasuredRow, Outcome, Plan, Prediction, Record
 from rbench.storage.runs import files
 from rbench.storage.runs.checksums import Line, digest, first_error, read_lines, unseal
+from rbench.storage.runs.packed import Packed, opened
 from rbench.system.below import SMALL, Below
 
 OUTCOMES, PREDICTIONS, ROWS = "outcomes.jsonl", "predictions.jsonl", "rows.jsonl"
 """The files of lines beside a record."""
 FILES = ("record.json", OUTCOMES, PREDICTIONS, ROWS)
 """All files of a job."""
+PROCESSES = ".processes"
+"""The folder in which the processes that run here say so (`rbench.storage.team`). It is no result."""
+PLAN = "plan.json"
+MADE = ("tables", "figures", "logs", "report.html", "report.parquet")
+"""What is made of a RUN's results, beside its plan and the folders of its stages."""
+OWN = (PLAN, PROCESSES, *MADE)
+"""All that a RUN has beside the folders of its stages."""
 L = TypeVar("L", Prediction, MeasuredRow)
 _NAMED = 3
 """How many damaged lines a message names. It counts the others."""
@@ -77,19 +85,21 @@ class Reader:
 
     def plan(self) -> Plan | None:
         """Return the plan of the last run in this folder; None if there is none. StoreError if it is damaged."""
-        path = self.root / "plan.json"
-        content = files.read(path, Below(self.root))
+        path = self.root / PLAN
+        content = files.read(path, below := self.opened())
         if content is None:
             return None
         try:
             plan = Plan.model_validate_json(unseal(content))
             _check_jobs(plan)
-            return plan
         except ValueError as error:
             raise StoreError(
                 f"{path} is damaged or from another version of rbench ({first_error(error)}). "
                 "Run the suite again to replace it; finished jobs are kept."
             ) from error
+        if isinstance(below, Packed):
+            below.check_names(OWN, map(self.folder, plan.jobs))
+        return plan
 
     def folder(self, job: Job) -> Path:
         """Return the folder of this job's record and outcomes. It is always inside `root`."""
@@ -98,7 +108,11 @@ class Reader:
 
     def below(self, job: Job) -> Below:
         """Return the RUN in which the job's folder lies; its files are read and written below it."""
-        return Below(self.root)
+        return self.opened()
+
+    def opened(self) -> Below:
+        """Return what reads the RUN, which may be packed. Raises StoreError if it is a file and no packed RUN."""
+        return opened(self.root)
 
     def look(self, job: Job) -> Found:
         """Check the job's record against the files beside it. Problems of this job are returned, not raised."""

@@ -13,16 +13,9 @@ from rbench.errors import StoreError
 from rbench.spec import Digest, Job, MeasuredRow, Outcome, Plan, Prediction, Record, Stage, Strict
 from rbench.storage.runs import files
 from rbench.storage.runs.checksums import digest, seal, write_line
-from rbench.storage.runs.reader import OUTCOMES, PREDICTIONS, ROWS, Reader
+from rbench.storage.runs.packed import Packed
+from rbench.storage.runs.reader import MADE, OUTCOMES, OWN, PLAN, PREDICTIONS, ROWS, Reader
 from rbench.system.below import Below
-
-PROCESSES = ".processes"
-"""The folder in which the processes that run here say so (`rbench.storage.team`). It is no result."""
-_PLAN = "plan.json"
-_MADE = ("tables", "figures", "logs", "report.html", "report.parquet")
-"""What is made of a RUN's results, beside its plan and the folders of its stages."""
-OWN = (_PLAN, PROCESSES, *_MADE)
-"""All that a RUN has beside the folders of its stages."""
 
 
 def folder_path(value: object) -> Path:
@@ -104,7 +97,7 @@ class Store(Reader):
         return digest(content, len(written), texts=False)
 
     def _write(self, path: Path, content: bytes) -> None:
-        files.write(path, content, Below(self.root))
+        files.write(path, content, self.opened())
 
     def remove(self, job: Job, path: Path) -> None:
         """Remove one of the job's files, if it is there."""
@@ -113,7 +106,7 @@ class Store(Reader):
 
     def of_stages(self) -> Iterator[tuple[str, Path]]:
         """Yield the regular files in the folders of stages, each with its stage. Links are left out."""
-        below = Below(self.root)
+        below = self.opened()
         for path, kind in below.entries(self.root):
             if kind == "folder" and path.name in get_args(Stage):
                 for file in below.files(path):
@@ -127,7 +120,10 @@ class Store(Reader):
         Args:
             folders: the folders of its jobs.
         """
-        below = Below(self.root)
+        below = self.opened()
+        if isinstance(below, Packed):
+            yield from below.damage()
+            return
         for path in (*(self.root / name for name in OWN), *folders):
             try:
                 below.check(path)
@@ -146,7 +142,7 @@ class Store(Reader):
             entries = Below(self.root).entries(self.root)
             results = {stage for stage, path in self.of_stages() if _is_result(path.name)}
         found = {entry.path.name for entry in entries}
-        own = [_PLAN, *results, *_MADE] if _PLAN in found or results else []
+        own = [PLAN, *results, *MADE] if PLAN in found or results else []
         return self._moved([name for name in own if name in found]) if own else None
 
     def _moved(self, names: list[str]) -> Path:
