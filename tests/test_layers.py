@@ -53,7 +53,6 @@ ALLOWED: dict[str, set[str]] = {
     },
     "figures": {"spec", "load", "score", "storage", "metrics", "tables", "measures"},
     "report": {"spec", "load", "score", "storage", "system", "tables", "figures", "verdicts"},
-    "site": {"spec", "load", "tables", "verdicts", "report"},
     "publish": {"spec", "hub", "encoders", "plan", "system", "tasks", "train"},
     "stages": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish"),
@@ -62,7 +61,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
-        *("measures", "figures", "verdicts", "report", "site"),
+        *("measures", "figures", "verdicts", "report"),
         *("stages", "executors", "tasks", "encoders", "resources", "train", "attack", "victims", "score"),
         "substitution",
     },
@@ -208,7 +207,7 @@ def test_light_modules_load_neither_torch_nor_matplotlib(name: str) -> None:
 
 
 BELOW = {
-    *("storage", "tables", "figures", "report", "site", "api"),
+    *("storage", "tables", "figures", "report", "api"),
     *("system.leases", "system.members", "system.checkpoints", "system.scratch", "executors.child", "plan.occupied"),
     *("system.speed", "inference.backends", "encoders.adapters"),
 }
@@ -216,7 +215,7 @@ BELOW = {
 OPENS = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "unlink", "rmtree", "copyfile", "copytree"}
 OPENS |= {"move", "rglob", "symlink_to", "hardlink_to", "makedirs", "removedirs"}
 ELSEWHERE = {
-    *("(files('rbench.report') / folder / name).read_text", "(files('rbench.site') / folder / name).read_text"),
+    "(files('rbench.report') / folder / name).read_text",
     *("info.read_text", "Path('/proc/sys/kernel/random/boot_id').read_text", "Path(f'/proc/{pid}/stat').read_text"),
     *("module.open", "measure.open", "loaded.modules['objectives', train.objective].open"),  # a module of Python
     "find('measures', name).open",  # the same

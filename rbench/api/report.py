@@ -7,7 +7,7 @@ import json
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,11 @@ from rbench.load.code import Module, checked, find
 from rbench.load.ground import of_plan
 from rbench.load.positions import Positioned, Problems, parse
 from rbench.load.registry import Registry, unknown
-from rbench.report import collect, page
+from rbench.report import collect, html, page
+from rbench.report import site as contents
 from rbench.report.collect import Drawings, Svg
 from rbench.report.data import Fact, Report
-from rbench.site import contents, pages
-from rbench.site.data import Judgement, PaperTable, Point, RunPage, Site
+from rbench.report.site import RunPage, Site, unique
 from rbench.spec import Choice, Claim
 from rbench.storage.runs import files, folder_name
 from rbench.storage.runs.packed import name_of, opened
@@ -37,6 +37,7 @@ from rbench.system.folders import make_folder_of
 from rbench.tables import Results, results_frame
 from rbench.tables.titles import titles
 from rbench.verdicts.claims import JudgedClaim, judge_claims
+from rbench.verdicts.printed import printed_in
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -160,22 +161,6 @@ class _Read:
     """Those of a file; None: those of its suite."""
 
 
-@dataclass
-class _Made:
-    """What the index and the encoders' pages show, as it is gathered RUN by RUN."""
-
-    runs: list[RunPage] = field(default_factory=list)
-    judged: list[Judgement] = field(default_factory=list)
-    papers: dict[tuple[str, str], PaperTable] = field(default_factory=dict)
-    """The newest by printed table and suite."""
-    lineup: dict[str, list[RunPage]] = field(default_factory=dict)
-    """The RUNs of each encoder."""
-    points: list[Point] = field(default_factory=list)
-    titles: dict[str, str] = field(default_factory=dict)
-    weights: dict[tuple[str, str], str] = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)
-
-
 def site(
     runs: Runs, out: Path | str, *, claims: Path | None = None, texts: bool = True, include: Sequence[Path] = ()
 ) -> WrittenSite:
@@ -200,24 +185,17 @@ def site(
     before = _listed(target)
     registry = Registry(include)
     read, left_out = _opened(_folders(runs), claims, registry, include)
-    made = _Made()
+    made, written = Site(left_out), list[str]()
     while read:  # a RUN that is done is let go, because its outcomes take memory
-        _add_run(read.pop(0), target, registry, made, texts=texts)
-    stems = zip(made.lineup, pages.unique(made.lineup), strict=True)
-    hrefs = {label: f"encoders/{stem}.html" for label, stem in stems}
-    encoders = contents.encoder_pages(made.points, made.lineup, made.titles, hrefs, made.weights)
-    for one in encoders:
-        _write_page(target, one.href, pages.encoder(one, "../"), made)
-    shown = Site(
-        runs=tuple(sorted(made.runs, key=lambda run: run.date, reverse=True)),
-        claims=contents.claim_rows(made.judged),
-        papers=tuple(made.papers.values()),
-        encoders=encoders,
-        left_out=tuple(left_out),
-    )
-    _write_page(target, INDEX, pages.index(shown), made)
-    files.write(target / MARK, json.dumps({"made by": "rbench site", "files": made.files}, indent=1).encode())
-    for name in before - {*made.files}:
+        written += _add_run(read.pop(0), target, registry, made, texts=texts)
+    stems = zip(made.lineup, unique(made.lineup), strict=True)
+    made.encoders = made.encoder_pages({label: f"encoders/{stem}.html" for label, stem in stems})
+    for one in made.encoders:
+        files.write(target / one.href, html.encoder(one, "../").encode(), Below(target))
+    files.write(target / INDEX, html.index(made).encode(), Below(target))
+    written += [*(one.href for one in made.encoders), INDEX]
+    files.write(target / MARK, json.dumps({"made by": "rbench site", "files": written}, indent=1).encode())
+    for name in before - {*written}:
         Below(target).remove(target / name)
     return WrittenSite(target / INDEX, tuple(f"{one.name}: {one.value}" for one in left_out))
 
@@ -266,7 +244,7 @@ def _opened(
     """
     if claims is not None and not claims.is_dir():
         raise StoreError(f"--claims {claims} is no folder. Name one with a file NAME.yaml for the RUN in folder NAME")
-    stems = pages.unique(map(name_of, folders))
+    stems = unique(map(name_of, folders))
     read, left_out = [], []
     for folder, stem in zip(folders, stems, strict=True):
         try:
@@ -285,12 +263,11 @@ def _opened(
     return read, left_out
 
 
-def _add_run(one: _Read, target: Path, registry: Registry, made: _Made, *, texts: bool) -> None:
-    """Write the page of a RUN, and keep what other pages show of it."""
+def _add_run(one: _Read, target: Path, registry: Registry, made: Site, *, texts: bool) -> list[str]:
+    """Write the page of a RUN, keep what other pages show of it, and return the files, seen from the index."""
     results, href = one.results, f"runs/{one.stem}.html"
     Below(target).make_folder((target / href).parent)
     written = write(results, target / href, registry, texts=texts, claims=one.claims, home=f"../{INDEX}")
-    made.files += [f"runs/{file.name}" for file in written.files]
     run = _page(results, href, written.report)
     made.runs.append(run)
     made.titles |= {name: title for name, title in titles(results.plan).items() if name not in made.titles}
@@ -301,7 +278,7 @@ def _add_run(one: _Read, target: Path, registry: Registry, made: _Made, *, texts
     reproduced = _reproduced(results)
     ground = of_plan(results.plan, registry)
     made.judged += contents.judgements(written.judged, run, results, ground, reproduced)
-    named = (contents.printed_in(judged.claim.source) for judged in written.judged)
+    named = (printed_in(judged.claim.source) for judged in written.judged)
     for table in dict.fromkeys((reproduced, *named)):
         if table is None:
             continue
@@ -310,6 +287,7 @@ def _add_run(one: _Read, target: Path, registry: Registry, made: _Made, *, texts
         older = made.papers.get((table, run.suite))
         if laid is not None and (older is None or older.run.date <= run.date):
             made.papers[table, run.suite] = laid
+    return [f"runs/{file.name}" for file in written.files]
 
 
 def _reproduced(results: Results) -> str | None:
@@ -333,11 +311,6 @@ def _page(results: Results, href: str, report: Report) -> RunPage:
         version=facts.get("rbench", ""),
         missing=report.missing,
     )
-
-
-def _write_page(target: Path, name: str, text: str, made: _Made) -> None:
-    files.write(target / name, text.encode(), Below(target))
-    made.files.append(name)
 
 
 FOLDER = "figures"

@@ -1,8 +1,9 @@
-"""Puts a report's data, scripts and styles into one HTML file.
+"""Puts a report's data, scripts and styles into one HTML file; and a site's index and encoders' pages into others.
 
-Templates escape whatever they insert. The page's policy allows no connection, and only the scripts whose hashes it
+Templates escape whatever they insert. A report's policy allows no connection, and only the scripts whose hashes it
 names. Data lies in elements that are no scripts, and page scripts insert it as text, never as markup. Styles may stand
-inline, because charts set their own; they can load nothing either.
+inline, because charts set their own; they can load nothing either. Other pages of a site have no script, and their
+policy allows none. Their links are relative, so a site works from a disk and below any address.
 """
 
 from __future__ import annotations
@@ -18,8 +19,15 @@ from markupsafe import Markup
 
 from rbench.errors import RbenchError
 from rbench.report.data import Report
+from rbench.report.site import EncoderPage, Site
 from rbench.system.escaping import harmless
+from rbench.tables.formats import beside, number
+from rbench.tables.table import Beside, Entry, Number
+from rbench.verdicts.claims import brief, sentence
 
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+TRACK = 100.0
+"""What the drawn intervals of encoders reach to, from 0 on: percent, or 100 times a correlation."""
 VENDORED = ("d3.min.js", "plot.umd.min.js")
 SCRIPTS = (
     "base.js",
@@ -55,22 +63,11 @@ def page(report: Report, examples: str = "", home: str = "") -> str:
     """
     scripts = [*(Script("", own_file("vendor", name)) for name in VENDORED)]
     scripts += [Script("module", own_file("static", name)) for name in SCRIPTS]
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: _read("templates", name)),
-        autoescape=True,
-        finalize=shown,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     hashes = " ".join(f"'{one.hash}'" for one in scripts)
-    policy = (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
-    )
-    return environment.get_template("report.html.j2").render(
+    return _rendered(
+        "report.html.j2",
         report=report,
-        policy=policy,
+        policy=POLICY.replace("style-src", f"script-src {hashes}; style-src"),
         scripts=scripts,
         style=own_file("static", "report.css"),
         data=_data(report),
@@ -80,8 +77,56 @@ def page(report: Report, examples: str = "", home: str = "") -> str:
     )
 
 
-def shown(value: Any) -> Any:
-    """Return a value as the page shows it. Scripts and styles, which are Markup, stay as they are."""
+def index(site: Site) -> str:
+    """Return the index of a site."""
+    return _rendered("index.html.j2", site=site, sentence=sentence, brief=brief, text=_text, **_of_sites())
+
+
+def encoder(page: EncoderPage, home: str) -> str:
+    """Return the page of an encoder.
+
+    Args:
+        page: the encoder.
+        home: the way from the page to the folder of the index: `../`.
+    """
+    better = {"lowest": "lower", "highest": "higher"}
+    return _rendered("encoder.html.j2", page=page, home=home, bar=_bar, text=_text, better=better, **_of_sites())
+
+
+def _of_sites() -> dict[str, Any]:
+    return {"policy": POLICY, "style": own_file("static", "report.css") + own_file("static", "site.css")}
+
+
+def _text(entry: Entry) -> str:
+    """Return an entry of a table as text."""
+    if isinstance(entry, Beside):
+        return beside(entry)
+    if isinstance(entry, Number):
+        return number(entry)
+    return "" if entry is None else str(entry)
+
+
+def _bar(entry: Number) -> dict[str, float]:
+    """Return where a number and its interval stand on a track, in percent of its length."""
+    scale = 100 if entry.percent else 1
+    ends = {"low": entry.low, "high": entry.high, "value": entry.value}
+    return {name: round(min(max(scale * x / TRACK, 0), 1) * 100, 2) for name, x in ends.items() if x is not None}
+
+
+def _rendered(template: str, **values: Any) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: _read("templates", name)),
+        autoescape=True,
+        finalize=_harmless,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(**values)
+
+
+def _harmless(value: Any) -> Any:
+    """Return a value as a page shows it. Scripts and styles, which are Markup, stay as they are."""
     return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

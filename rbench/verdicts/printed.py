@@ -8,19 +8,24 @@ metric. Arithmetic is exact, on the printed digits. A printed table has no sprea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 from rbench.errors import SuiteError
+from rbench.load import printed
 from rbench.load.choices import of_label
 from rbench.load.registry import Registry, unknown
 from rbench.spec import Choice
-from rbench.spec.claimed import CellOf, Comparison, Ground, Trained, comparisons
-from rbench.spec.claims import Axis, Claim
+from rbench.spec.claimed import AXES, CellOf, Comparison, Ground, Trained, comparisons
+from rbench.spec.claims import Axis, Claim, Subject
 from rbench.spec.printed import Found, PrintedTable
+from rbench.tables import Results
+from rbench.tables.formats import number
 from rbench.tables.table import Entry, Meaning, Number, Table
+from rbench.verdicts.beside import encoders_of, partners
 
 Verdict = Literal["holds", "tie", "fails"]
 Numbers = Mapping[str, Mapping[CellOf, Fraction]]
@@ -328,3 +333,124 @@ def _notes(judged: Sequence[Judged]) -> list[str]:
         "it are about this combination; By is the difference, or the ratio where the claim is one.",
     ]
     return said + [f"{one.claim.id}: {one.claim.note}" for one in judged if one.claim.note]
+
+
+# ------------------------------------------------------------------------------------------ claims of a RUN on a paper
+
+
+class OnPaper(NamedTuple):
+    """What printed numbers say of a claim of a RUN."""
+
+    table: str
+    sentence: str
+    """The claim with the names of the printed table."""
+    said: str
+    """In how many cases it holds, and the two numbers that come nearest to failing."""
+
+
+def printed_in(source: str) -> str | None:
+    """Return the printed table that a claim's source names: `adcl-table1` for `ADCL, section 4.5, H1, Table 1`."""
+    number = re.search(r"\bTable (\d+)\b", source)
+    name = f"{source.partition(',')[0].strip().lower()}-table{number[1]}" if number else ""
+    return name if name in printed.names() else None
+
+
+def on_paper(claim: Claim, name: str, results: Results, ground: Ground) -> OnPaper | None:
+    """Say what the printed numbers say of a claim; None where the paper does not print what it is about.
+
+    The names of the claim are put into the printed table's: an encoder becomes the printed one beside which it stands
+    (`verdicts.beside`), an attack or a strategy the one of the same name. It is then judged on the tasks, attacks,
+    strategies and encoders that both have.
+    """
+    paper = printed.load(name)
+    try:
+        theirs = partners(paper, encoders_of(results))
+        judged = judge_on_paper(claim, name, paper, theirs, ground.cells.get(claim.metric, ()))
+    except SuiteError:
+        return None
+    closest, weighed = judged.closest, judged.closest.weighed
+    value, limit = (number(_number(x)) for x in (weighed.value, weighed.reference))
+    said = f"{value} against {limit}, {by(judged)}"
+    if len(judged.combinations) == 1:
+        said = f"{'holds' if judged.holding else 'fails'}: {said}"
+    else:
+        where = ", ".join(closest.at.values())
+        said = f"holds in {judged.holding} of {len(judged.combinations)}; closest, {where}: {said}"
+    return OnPaper(name, str(judged.claim.model_copy(update={"where": {}})), said)
+
+
+def judge_on_paper(
+    claim: Claim, name: str, table: PrintedTable, partners: Mapping[str, str], ours: tuple[CellOf, ...]
+) -> Judged:
+    """Judge a claim of a RUN on a printed table.
+
+    Args:
+        claim: the claim, with the RUN's names.
+        name: the printed table's name.
+        table: the printed table.
+        partners: the RUN's encoder for each printed one.
+        ours: the RUN's cells of the claim's metric.
+
+    Raises:
+        SuiteError: the table has no such metric, or none of what the claim compares.
+    """
+    theirs = tuple(numbers(table).get(claim.metric, ()))
+    if not theirs:
+        raise SuiteError(f"{name} prints no {claim.metric}")
+    names = _Names(partners, Ground({claim.metric: ours}), Ground({claim.metric: theirs}), claim.metric)
+    return judge(_translated(claim, names), name, table, f"claim {claim.id}")
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The printed name for each name of ours."""
+
+    partners: Mapping[str, str]
+    ours: Ground
+    printed: Ground
+    metric: str
+
+    def of(self, axis: Axis, said: str) -> str:
+        """Return the printed name. Raises SuiteError where there is none."""
+        label = self.ours.named(axis, said, self.metric) or said
+        found = next((one for one in self.printed.names(axis, self.metric) if self._same(axis, label, one)), None)
+        if found is None:
+            raise SuiteError(f"the printed table has nothing for {axis} {said}")
+        return found
+
+    def common(self, axis: Axis, only: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the printed names of what both have, among `only` where it says any."""
+        wanted = [self.ours.named(axis, one, self.metric) for one in only]
+        labels = [one for one in self.ours.names(axis, self.metric) if not only or one in wanted]
+        there = self.printed.names(axis, self.metric)
+        return tuple(one for one in there if any(self._same(axis, label, one) for label in labels))
+
+    def _same(self, axis: Axis, ours: str, printed: str) -> bool:
+        if axis == "encoder":
+            return self.partners.get(printed) == ours
+        one, other = of_label(ours), of_label(printed)
+        return one.name == other.name and other.options.items() <= one.options.items()
+
+
+def _translated(claim: Claim, names: _Names) -> Claim:
+    """Return the claim with the printed table's names, kept to what both have."""
+    changes = {}
+    for (field, *_), _subject in claim.subjects:
+        value = getattr(claim, str(field))
+        several = isinstance(value, tuple)
+        changes[str(field)] = tuple(_subject_of(one, names) for one in value) if several else _subject_of(value, names)
+    where: dict[Axis, tuple[str, ...]] = {}
+    for axis in AXES:
+        if not names.printed.names(axis, names.metric):
+            continue
+        where[axis] = names.common(axis, claim.where.get(axis, ()))
+        if not where[axis]:
+            raise SuiteError(f"the printed table and the RUN have no {axis} in common")
+    return claim.model_copy(update={**changes, "where": where})
+
+
+def _subject_of(subject: Subject, names: _Names) -> Subject:
+    found: dict[str, str] = {
+        axis: names.of(axis, said) for axis in AXES if (said := getattr(subject, axis)) is not None
+    }
+    return subject.model_copy(update=found)

@@ -7,9 +7,9 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rbench.site.data import Point, RunPage
-from rbench.site.pages import _bar, unique
-from rbench.spec import Meaning
+from rbench.report.html import _bar
+from rbench.report.site import RunPage, unique
+from rbench.tables.table import Number
 
 RUN = RunPage(name="r", href="runs/r.html", title="r", suite="s", date="", jobs="", version="")
 
@@ -28,19 +28,8 @@ def test_a_long_name_is_cut() -> None:
 
 
 def test_a_bar_stays_on_its_track() -> None:
-    point = Point(
-        metric="sts",
-        about=Meaning("STS", "a correlation"),
-        encoder="e",
-        task="t",
-        shown="",
-        value=-3.0,
-        low=-8.0,
-        high=120.0,
-        run=RUN,
-    )
-    assert _bar(point) == {"low": 0.0, "high": 100.0, "value": 0.0}
-    assert _bar(point.model_copy(update={"value": None, "low": None, "high": 25.0})) == {"high": 25.0}
+    assert _bar(Number(-3.0, False, None, -8.0, 120.0)) == {"low": 0.0, "high": 100.0, "value": 0.0}
+    assert _bar(Number(None, True, None, None, 0.25)) == {"high": 25.0}
 
 
 def test_a_run_without_a_date_says_so() -> None:

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from rbench.errors import SuiteError
-from rbench.site.contents import judge_on_paper
 from rbench.spec.claimed import CellOf
 from rbench.spec.claims import Claim
 from rbench.spec.printed import PrintedTable
-from rbench.verdicts.printed import Judged
+from rbench.verdicts.printed import Judged, judge_on_paper
 
 
 def row(encoder: str, attack: str, *cells: str, strategy: str = "clean", **options: int) -> dict[str, Any]:
