@@ -23,7 +23,7 @@ from rbench.tables.formats import number
 from rbench.tables.layouts import every
 from rbench.tables.table import Number, p_value
 from rbench.verdicts.bold import marked
-from rbench.verdicts.compare import ComparedCell, Comparison, Side, compare_sides
+from rbench.verdicts.compare import ComparedCell, Side, compare_sides
 
 
 def heat(results: Results) -> Iterator[HeatMetric]:
@@ -157,7 +157,8 @@ def pairs(results: Results) -> Iterator[Pair]:
             yield Pair(one=one, other=other, missing=" ".join(wrong))
             continue
         try:
-            yield _pair(compare_sides((found[0], found[1])))  # type: ignore[arg-type]
+            compared = compare_sides((found[0], found[1]))  # type: ignore[arg-type]
+            yield Pair(one=one, other=other, cells=tuple(map(_cell, compared.cells)), notes=compared.notes)
         except StoreError as error:
             yield Pair(one=one, other=other, missing=str(error))
 
@@ -169,10 +170,6 @@ def _side(results: Results, encoder: str) -> Side | str:
         return str(error)
 
 
-def _pair(found: Comparison) -> Pair:
-    return Pair(one=found.one, other=found.other, cells=tuple(map(_cell, found.cells)), notes=found.notes)
-
-
 def _cell(cell: ComparedCell) -> PairCell:
     d = cell.difference
     return PairCell(
@@ -180,13 +177,13 @@ def _cell(cell: ComparedCell) -> PairCell:
         finetune=cell.name.finetune,
         attack=cell.name.attack,
         n=d.n,
-        fourfold=_fourfold(cell.difference, cell.pairing.both),
+        fourfold=_fourfold(cell.difference, cell.both),
         one=_shown(cell.unpaired[0]),
         other=_shown(cell.unpaired[1]),
         difference=_shown(d.value),
         interval=Number(d.value, True, low=d.low, high=d.high).span,
         p=p_value(cell.p),
-        test=_test(d, paired=cell.pairing.both is not None),
+        test=_test(d, paired=cell.both is not None),
         verdict=cell.told,
         smallest=_shown(d.smallest),
     )

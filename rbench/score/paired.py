@@ -438,12 +438,9 @@ ENDLESS = 1e6
 """Degrees of freedom of the normal distribution, where Student's t needs a number."""
 
 
-class Term(NamedTuple):
-    """One number, and its weight in the sum."""
+class Stated(NamedTuple):
+    """A number of a table, with its interval and spreads, and its weight in a sum of such numbers."""
 
-    weight: float
-    group: tuple[int, str, str]
-    """The side on which it stands, its encoder and its task: numbers of one group may be of the same examples."""
     value: float
     n: int
     low: float
@@ -454,9 +451,12 @@ class Term(NamedTuple):
     seeds: int = 1
     seed_sd: float | None = None
     """The standard deviation between fine-tuning seeds; None for a single one. Not used where `train_sd` is known."""
+    weight: float = 1.0
+    group: tuple[int, str, str] = (0, "", "")
+    """The side on which it stands, its encoder and its task: numbers of one group may be of the same examples."""
 
 
-def combine_stated(terms: Sequence[Term], *, bound: float = 0.0) -> Difference:
+def combine_stated(terms: Sequence[Stated], *, bound: float = 0.0) -> Difference:
     """Estimate a weighted sum of numbers of tables, and judge it against a bound. `n` is that of the first side.
 
     Terms have 95% intervals. Their limits are taken as normal quantiles, each on its own side, and joined by the
@@ -493,7 +493,7 @@ def combine_stated(terms: Sequence[Term], *, bound: float = 0.0) -> Difference:
     )
 
 
-def _variance(terms: Iterable[Term], upwards: bool) -> tuple[float, float]:
+def _variance(terms: Iterable[Stated], upwards: bool) -> tuple[float, float]:
     """Return the variance of the sum as the limits on one side tell it, and its degrees of freedom."""
     quantile = 1.959963984540054
     together: dict[tuple[int, str, str], float] = {}

@@ -10,6 +10,7 @@ from typing import Any
 from rbench.errors import RbenchError, StoreError
 from rbench.metrics import Condition, Metric
 from rbench.score import SCORES as CONTRAST_SCORES
+from rbench.score.paired import Stated
 from rbench.spec import Job
 from rbench.spec.claimed import SCORES, WAYS, CellOf
 from rbench.spec.suite import ADVERSARIAL
@@ -26,20 +27,6 @@ _ONE = {"train_seeds": None, "train_sd": None, "seeds": None, "seed_sd": None}
 """The spreads of a number whose interval has them already."""
 TableOf = Callable[[str], Table]
 """Makes the table of a metric or measure of the RUN."""
-
-
-@dataclass(frozen=True)
-class Stated:
-    """A number of a table, with its interval and the spread between trainings and between fine-tuning seeds."""
-
-    value: float
-    n: int
-    low: float
-    high: float
-    trainings: int = 1
-    train_sd: float | None = None
-    seeds: int = 1
-    seed_sd: float | None = None
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,14 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 from rbench.score.combined import Part, combine
-from rbench.score.paired import Difference, Term, combine_stated, compare
+from rbench.score.paired import Difference, combine_stated, compare
 from rbench.spec import Claim
 from rbench.spec.claimed import WAYS, CellOf, Comparison, Ground, Group, comparisons
 from rbench.tables import Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.levels import Observed, Rows, part
 from rbench.tables.table import Entry, Meaning, Number, p_value
-from rbench.verdicts.cells import Cells, Stated
+from rbench.verdicts.cells import Cells
 from rbench.verdicts.compare import by_counts, matched, sample_of
 from rbench.verdicts.family import ALPHA, corrected, way
 
@@ -508,18 +508,12 @@ def _by_tables(comparison: Comparison, metric: str, bound: Bound, cells: Cells) 
                     return Found(None, why=stated, unpaired=True)
                 share = 1 / len(comparison.groups) / len(own)
                 values[side] += share * stated.value
-                terms.append(_term(cell, side, share, bound.times, stated))
+                weight, group = -bound.times * share if side else share, (side, cell.encoder, cell.task or "")
+                terms.append(stated._replace(weight=weight, group=group))
     other = values[1] if comparison.other else None
     counted = _by_counts(comparison, metric, bound, cells)
     found = counted if counted is not None else combine_stated(terms, bound=bound.value)
     return Found(found, values[0], other, unpaired=True)
-
-
-def _term(cell: CellOf, side: int, share: float, times: float, stated: Stated) -> Term:
-    group = (side, cell.encoder, cell.task or "")
-    values = (stated.value, stated.n, stated.low, stated.high)
-    spreads = (stated.trainings, stated.train_sd, stated.seeds, stated.seed_sd)
-    return Term(-times * share if side else share, group, *values, *spreads)
 
 
 def _by_counts(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Difference | None:

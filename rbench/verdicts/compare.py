@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from rbench.tables import Results, Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY, together
-from rbench.tables.flags import Flags
 from rbench.tables.levels import Observed
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Number, p_value
@@ -32,17 +31,8 @@ Row = tuple[float, float, str, int, int, int]
 """A pair: both values, the example, its fine-tuning seed, and the training seeds of both encoders."""
 
 
-class HasDraw(Protocol):
-    """A job, or what it observed: of one fine-tuning seed and one training."""
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def training(self) -> int: ...
-
-
-Drawn = TypeVar("Drawn", bound=HasDraw)
+Drawn = TypeVar("Drawn", Run, Observed)
+"""A job, or what it observed: of one fine-tuning seed and one training."""
 
 
 class CellName(NamedTuple):
@@ -132,20 +122,45 @@ class FellOnly(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pairing:
-    """Two cells, compared, and what could not be paired."""
+class ComparedCell:
+    """Two encoders in one cell, and what could not be paired."""
 
+    name: CellName
+    task: TaskSpec
     difference: Difference
-    """The second minus the first: over the pairs, or by counts where the RUN keeps no outcomes."""
+    """The second minus the first: over the examples that both have a value for, or by counts where the RUN keeps no
+    outcomes."""
+    unpaired: tuple[float | None, float | None]
+    """The values of the two in tables: each over the encoder's own examples."""
     paired: bool
     both: int | None
     """Shares: pairs in which both are 1; None where examples are not paired, and for other values."""
-    fell_only: Callable[[], tuple[FellOnly, ...]]
-    """Reads those that fell with one encoder alone; none for a metric that counts something else."""
+    reads_fell: Callable[[], tuple[FellOnly, ...]]
+    """Reads what `fell_only` returns."""
     notes: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    alone: str = ""
+    """Why the verdict is about these weights; empty where it is about methods."""
+    p: float | None = None
+    """Corrected by Holm for all cells that are compared, which are one family (`verdicts.family`)."""
+
+    @property
+    def verdict(self) -> str:
+        """`lower`, `higher`, or `undecided` where p is not below 0.05."""
+        return way(self.difference, self.p)
+
+    @property
+    def told(self) -> str:
+        """The verdict with the flags of both, for people."""
+        return self.verdict + (f" ({', '.join(self.flags)})" if self.flags else "")
+
+    @cached_property
+    def fell_only(self) -> tuple[FellOnly, ...]:
+        """The examples that fell with one of the two alone, of a metric that counts these."""
+        return self.reads_fell()
 
 
-def pair(one: Cell, other: Cell, metric: Metric, *, common: bool = False) -> Pairing:
+def pair(name: CellName, one: Cell, other: Cell, metric: Metric, *, common: bool = False) -> ComparedCell:
     """Compare two cells, paired by training, fine-tuning seed and example.
 
     Examples are paired that have a value of the metric on both sides.
@@ -173,9 +188,16 @@ def pair(one: Cell, other: Cell, metric: Metric, *, common: bool = False) -> Pai
     ]
     sample = paired_sample(*sides)
     found = compare(sample, shares=metric.share) if kept[0] else by_counts(one, other, metric.name)
-    both = None if found.only_one is None else int(np.sum(sample.one * sample.other))
-    fell = partial(_fell_only, one, other, runs, metric) if metric.falls else tuple
-    return Pairing(found, kept[0], both, fell, (*notes, *unmatched(one.runs, other.runs)))
+    return ComparedCell(
+        name=name,
+        task=one.runs[0].spec.task,
+        difference=found,
+        unpaired=(one.pooled_as(metric.name).mean, other.pooled_as(metric.name).mean),
+        paired=kept[0],
+        both=None if found.only_one is None else int(np.sum(sample.one * sample.other)),
+        reads_fell=partial(_fell_only, one, other, runs, metric) if metric.falls else tuple,
+        notes=(*notes, *unmatched(one.runs, other.runs)),
+    )
 
 
 def _values(cell: Cell, run: Run, metric: Metric) -> dict[str, float]:
@@ -244,7 +266,7 @@ def matched(one: Sequence[Drawn], other: Sequence[Drawn]) -> Iterator[tuple[Draw
                 yield job, theirs[second, job.seed]
 
 
-def unmatched(one: Sequence[HasDraw], other: Sequence[HasDraw]) -> list[str]:
+def unmatched(one: Sequence[Drawn], other: Sequence[Drawn]) -> list[str]:
     """Say how many trainings have no partner, because both encoders have several and one has more; and which seeds."""
     counts = sorted((len(_trainings(one)), len(_trainings(other))))
     few = counts[1] - counts[0] if 1 < counts[0] < counts[1] else 0
@@ -255,7 +277,7 @@ def unmatched(one: Sequence[HasDraw], other: Sequence[HasDraw]) -> list[str]:
     ]
 
 
-def _trainings(jobs: Sequence[HasDraw]) -> list[int]:
+def _trainings(jobs: Sequence[Run] | Sequence[Observed]) -> list[int]:
     return sorted({job.training for job in jobs})
 
 
@@ -317,39 +339,6 @@ def by_counts(one: Cell, other: Cell, metric: str) -> Difference:
 
 
 @dataclass(frozen=True)
-class ComparedCell:
-    """Two encoders in one cell."""
-
-    name: CellName
-    difference: Difference
-    """The second minus the first, over the examples that both have a value for."""
-    unpaired: tuple[float | None, float | None]
-    """The values of the two in tables: each over the encoder's own examples."""
-    p: float | None
-    """Corrected by Holm for all cells that are compared, which are one family (`verdicts.family`)."""
-    flags: tuple[str, ...]
-    pairing: Pairing
-    task: TaskSpec
-    alone: str
-    """Why the verdict is about these weights; empty where it is about methods."""
-
-    @property
-    def verdict(self) -> str:
-        """`lower`, `higher`, or `undecided` where p is not below 0.05."""
-        return way(self.difference, self.p)
-
-    @property
-    def told(self) -> str:
-        """The verdict with the flags of both, for people."""
-        return self.verdict + (f" ({', '.join(self.flags)})" if self.flags else "")
-
-    @cached_property
-    def fell_only(self) -> tuple[FellOnly, ...]:
-        """The examples that fell with one of the two alone, of a metric that counts these."""
-        return self.pairing.fell_only()
-
-
-@dataclass(frozen=True)
 class Comparison:
     """All cells of a comparison, and what it left out."""
 
@@ -389,7 +378,6 @@ def compare_sides(sides: tuple[Side, Side], metric: str = "asr", *, common: bool
         raise StoreError(
             "these cells cannot be compared, because they differ in more than the encoder:\n" + "\n".join(wrong)
         )
-    flags = [Flags(side.results.plan, side.results.standing.records) for side in sides]
     notes, left = [], _left(sides, shared)
     if sides[0].results.root != sides[1].results.root:
         notes += [_of_runs(sides), *_other_trainings(sides, shared)]
@@ -402,21 +390,20 @@ def compare_sides(sides: tuple[Side, Side], metric: str = "asr", *, common: bool
     for name in shared if about.of == "attacks" else sides[0].cells:
         both = (sides[0].cells[name], sides[1].cells[name])
         try:
-            found.append((name, both, pair(*both, about, common=common)))
+            paired = pair(name, *both, about, common=common)
         except StoreError as error:
             raise StoreError(f"{name}: {error}") from None
-    p_values = corrected([paired.difference.p for *_, paired in found])
-    cells = []
-    for (name, both, paired), p in zip(found, p_values, strict=True):
-        raised = [flags[k].told(_answerable(both[k], about)) or () for k in (0, 1)]
-        means = (both[0].pooled_as(metric).mean, both[1].pooled_as(metric).mean)
+        raised = [
+            side.results.flags.told(_answerable(cell, about)) or () for side, cell in zip(sides, both, strict=True)
+        ]
         told = tuple(sorted({str(flag) for some in raised for flag in some}))
-        why = _alone(sides, paired.difference)
-        cells.append(ComparedCell(name, paired.difference, means, p, told, paired, both[0].runs[0].spec.task, why))
+        found.append(replace(paired, flags=told, alone=_alone(sides, paired.difference)))
         notes += [f"{name}: {note}" for note in paired.notes]
-    if unpaired := [str(name) for name, _, paired in found if not paired.paired]:
+    if unpaired := [str(one.name) for one in found if not one.paired]:
         notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts.")
-    return Comparison(sides[0].encoder, sides[1].encoder, about, tuple(cells), (*notes, *left))
+    p_values = corrected([one.difference.p for one in found])
+    cells = tuple(replace(one, p=p) for one, p in zip(found, p_values, strict=True))
+    return Comparison(sides[0].encoder, sides[1].encoder, about, cells, (*notes, *left))
 
 
 def _alone(sides: tuple[Side, Side], difference: Difference) -> str:

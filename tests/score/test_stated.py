@@ -7,13 +7,14 @@ import math
 import pytest
 from scipy import stats
 
-from rbench.score.paired import Term, combine_stated
+from rbench.score.paired import Stated, combine_stated
 
 Z = stats.norm.ppf(0.975)
 
 
-def term(weight: float, value: float, error: float, group: tuple[int, str, str], **more: float) -> Term:
-    return Term(weight, group, value, 50, value - Z * error, value + Z * error, **more)  # type: ignore[arg-type]
+def term(weight: float, value: float, error: float, group: tuple[int, str, str], **more: float) -> Stated:
+    ends = (value - Z * error, value + Z * error)
+    return Stated(value, 50, *ends, weight=weight, group=group, **more)  # type: ignore[arg-type]
 
 
 def test_two_encoders_are_independent() -> None:
@@ -31,7 +32,7 @@ def test_attacks_on_one_victim_may_err_together_and_tasks_do_not() -> None:
 
 
 def test_one_number_keeps_its_own_uneven_interval_and_p_agrees_with_it() -> None:
-    one = Term(1, (0, "a", "t"), 0.9, 30, 0.75, 0.96)
+    one = Stated(0.9, 30, 0.75, 0.96)
     assert (found := combine_stated([one])).low == pytest.approx(0.75) and found.high == pytest.approx(0.96)
     assert combine_stated([one], bound=0.7501).p > 0.05 > combine_stated([one], bound=0.7499).p  # type: ignore[operator]
     assert combine_stated([one], bound=0.9599).p > 0.05 > combine_stated([one], bound=0.9601).p  # type: ignore[operator]
@@ -71,5 +72,5 @@ def test_the_trainings_of_an_encoder_move_all_of_its_tasks_together() -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(0.45, 0.62), (0.38, 0.55)])
 def test_the_smallest_difference_goes_by_the_longer_side_of_the_interval(low: float, high: float) -> None:
-    found = combine_stated([Term(1, (0, "a", "t"), 0.5, 30, low, high)])
+    found = combine_stated([Stated(0.5, 30, low, high)])
     assert found.smallest == pytest.approx((Z + stats.norm.ppf(0.8)) * 0.12 / Z, rel=1e-3)
