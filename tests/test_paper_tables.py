@@ -12,10 +12,9 @@ import pytest
 import yaml
 
 from rbench import load as loading
-from rbench.load import printed
 from rbench.load.registry import Registry
-from rbench.score.printed import failures
-from rbench.spec.printed import Coordinates, Found, PrintedCell
+from rbench.verdicts.papers import tables as printed
+from rbench.verdicts.papers.tables import Coordinates, Found, PrintedCell, failures
 
 NUMBERS = {"robustsentembed": (1, 2, 3, 4, 5, 6), "vadvcse": (1, 2, 3, 4, 5, 6), "adcl": (1, 2, 3, 4, 6, 7, 8)}
 NUMBERS["cline"] = (2, 4, 5, 6, 7)

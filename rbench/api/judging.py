@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from rbench.api.runs import made, results_of
 from rbench.errors import RbenchError, ResourceError, StoreError
-from rbench.load import printed
 from rbench.load.claims import file_of, read_claims
 from rbench.load.ground import of_plan
 from rbench.load.measures import find_measure
@@ -31,14 +30,15 @@ from rbench.verdicts import check_reports as reports
 from rbench.verdicts import claims as on_claims
 from rbench.verdicts import compare as comparing
 from rbench.verdicts import fail_if, gate
-from rbench.verdicts import printed as on_printed
 from rbench.verdicts.baseline import Baseline
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.claims import JudgedClaim, judge_claims
 from rbench.verdicts.compare import Comparison
 from rbench.verdicts.fail_if import Condition, Conditions
 from rbench.verdicts.gate import ANY_ATTACK, Checked, judged
-from rbench.verdicts.printed import Judged, judge
+from rbench.verdicts.papers import claims as on_printed
+from rbench.verdicts.papers import tables as printed
+from rbench.verdicts.papers.claims import Judged, judge
 
 
 def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Path] = ()) -> tuple[JudgedClaim, ...]:

@@ -16,7 +16,6 @@ from rbench.api.judging import cells_of
 from rbench.api.runs import Runs, compared, of_suite, paths, results_of
 from rbench.errors import RbenchError, StoreError, SuiteError
 from rbench.figures import style
-from rbench.load import printed
 from rbench.load.catalogue import said
 from rbench.load.check import check
 from rbench.load.claims import file_of, read_claims
@@ -37,7 +36,8 @@ from rbench.system.folders import make_folder_of
 from rbench.tables import Results, results_frame
 from rbench.tables.titles import titles
 from rbench.verdicts.claims import JudgedClaim, judge_claims
-from rbench.verdicts.printed import printed_in
+from rbench.verdicts.papers import tables as printed
+from rbench.verdicts.papers.claims import printed_in
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import ValidationError
 
 from rbench.errors import RbenchError, StoreError, SuiteError
-from rbench.load import printed
 from rbench.load.code import Module
 from rbench.load.measures import find_measure, refused
 from rbench.load.metrics import Metrics
-from rbench.load.printed import SUITES
 from rbench.load.registry import Registry
 from rbench.plan.union import union
 from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
-from rbench.spec.printed import PrintedTable
 from rbench.storage import merge as merging
 from rbench.storage.joined import Joined, Part
 from rbench.storage.runs import Reader, Store
@@ -32,9 +29,11 @@ from rbench.tables.formats import render, unknown
 from rbench.tables.results import plan_of
 from rbench.tables.table import Layout
 from rbench.tables.titles import titled
-from rbench.verdicts import beside
-from rbench.verdicts.beside import Comparison
 from rbench.verdicts.bold import marked
+from rbench.verdicts.papers import beside
+from rbench.verdicts.papers import tables as printed
+from rbench.verdicts.papers.beside import Comparison
+from rbench.verdicts.papers.tables import SUITES, PrintedTable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,10 +17,10 @@ from rbench.spec import Meaning, Strict, Suite
 from rbench.spec.claimed import Ground
 from rbench.tables import Results, Table, attack_table, build
 from rbench.tables.table import Number
-from rbench.verdicts.beside import Comparison
-from rbench.verdicts.beside import table as beside_table
 from rbench.verdicts.claims import JudgedClaim, sentence
-from rbench.verdicts.printed import OnPaper, on_paper, printed_in
+from rbench.verdicts.papers.beside import Comparison
+from rbench.verdicts.papers.beside import table as beside_table
+from rbench.verdicts.papers.claims import OnPaper, on_paper, printed_in
 
 
 class RunPage(Strict):

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rbench.load import load, printed
+from rbench.load import load
 from rbench.load.positions import Positioned, Problems
 from rbench.load.printed import with_quoted
 from rbench.load.registry import Registry
+from rbench.verdicts.papers import tables as printed
 from tests.load.conftest import SUITE, World
 
 TABLES = list(printed.tables("all"))

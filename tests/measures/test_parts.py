@@ -12,7 +12,7 @@ import pytest
 
 from rbench.encoders.classify import Classified
 from rbench.errors import StoreError
-from rbench.load import load_encoder, printed
+from rbench.load import load_encoder
 from rbench.load.registry import Registry
 from rbench.measures._options import Plain
 from rbench.measures.parts import table
@@ -25,7 +25,8 @@ from rbench.tables.formats import render
 from rbench.tables.table import Number
 from rbench.tasks.clean import Example
 from rbench.tasks.data import TaskData
-from rbench.verdicts.beside import compare
+from rbench.verdicts.papers import tables as printed
+from rbench.verdicts.papers.beside import compare
 
 NAMES = ("dev R1", "dev R2", "test R1")
 TASK = TaskSpec.model_validate(

@@ -15,17 +15,17 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 from rbench.errors import SuiteError
-from rbench.load import printed
 from rbench.load.choices import of_label
 from rbench.load.registry import Registry, unknown
 from rbench.spec import Choice
 from rbench.spec.claimed import AXES, CellOf, Comparison, Ground, Trained, comparisons
 from rbench.spec.claims import Axis, Claim, Subject
-from rbench.spec.printed import Found, PrintedTable
 from rbench.tables import Results
 from rbench.tables.formats import number
 from rbench.tables.table import Entry, Meaning, Number, Table
-from rbench.verdicts.beside import encoders_of, partners
+from rbench.verdicts.papers import tables
+from rbench.verdicts.papers.beside import encoders_of, partners
+from rbench.verdicts.papers.tables import Found, PrintedTable
 
 Verdict = Literal["holds", "tie", "fails"]
 Numbers = Mapping[str, Mapping[CellOf, Fraction]]
@@ -352,17 +352,17 @@ def printed_in(source: str) -> str | None:
     """Return the printed table that a claim's source names: `adcl-table1` for `ADCL, section 4.5, H1, Table 1`."""
     number = re.search(r"\bTable (\d+)\b", source)
     name = f"{source.partition(',')[0].strip().lower()}-table{number[1]}" if number else ""
-    return name if name in printed.names() else None
+    return name if name in tables.names() else None
 
 
 def on_paper(claim: Claim, name: str, results: Results, ground: Ground) -> OnPaper | None:
     """Say what the printed numbers say of a claim; None where the paper does not print what it is about.
 
     The names of the claim are put into the printed table's: an encoder becomes the printed one beside which it stands
-    (`verdicts.beside`), an attack or a strategy the one of the same name. It is then judged on the tasks, attacks,
+    (`papers.beside`), an attack or a strategy the one of the same name. It is then judged on the tasks, attacks,
     strategies and encoders that both have.
     """
-    paper = printed.load(name)
+    paper = tables.load(name)
     try:
         theirs = partners(paper, encoders_of(results))
         judged = judge_on_paper(claim, name, paper, theirs, ground.cells.get(claim.metric, ()))

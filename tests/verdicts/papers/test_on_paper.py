@@ -9,8 +9,8 @@ import pytest
 from rbench.errors import SuiteError
 from rbench.spec.claimed import CellOf
 from rbench.spec.claims import Claim
-from rbench.spec.printed import PrintedTable
-from rbench.verdicts.printed import Judged, judge_on_paper
+from rbench.verdicts.papers.claims import Judged, judge_on_paper
+from rbench.verdicts.papers.tables import PrintedTable
 
 
 def row(encoder: str, attack: str, *cells: str, strategy: str = "clean", **options: int) -> dict[str, Any]:

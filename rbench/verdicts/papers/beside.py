@@ -28,12 +28,12 @@ from rbench.load.choices import of_label
 from rbench.load.registry import Registry
 from rbench.spec import Choice, EncoderSpec, Plan
 from rbench.spec.claimed import SCORES
-from rbench.spec.printed import Coordinates, Found, PrintedColumn, PrintedMetric, PrintedTable
 from rbench.tables import Results
 from rbench.tables.formats import listed
 from rbench.tables.notes import spanned
 from rbench.tables.table import Beside, Entry, Meaning, Number, Table
 from rbench.verdicts.cells import TableOf
+from rbench.verdicts.papers.tables import Coordinates, Found, PrintedColumn, PrintedMetric, PrintedTable
 
 SAME_TASK: Mapping[str, tuple[str, ...]] = {"sickr": ("sickr_heldout",)}
 """Further tasks of ours that are a paper's task: other pairs of the same data set."""

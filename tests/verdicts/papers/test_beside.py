@@ -17,20 +17,21 @@ import pytest
 from rbench import api
 from rbench.api.runs import of_suite
 from rbench.errors import StoreError, SuiteError
-from rbench.load import load_encoder, printed
+from rbench.load import load_encoder
 from rbench.load.registry import Registry
 from rbench.load.suite import load as load_suite
 from rbench.spec import EncoderSpec
-from rbench.spec.printed import PrintedTable
 from rbench.storage.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.formats import render
 from rbench.tables.table import Table
-from rbench.verdicts.beside import Comparison, Ours, Pair, _agrees, compare, partners, table
+from rbench.verdicts.papers import tables as printed
+from rbench.verdicts.papers.beside import Comparison, Ours, Pair, _agrees, compare, partners, table
+from rbench.verdicts.papers.tables import PrintedTable
 from tests.tables.conftest import make_run as make_run
 from tests.tables.conftest import make_suite
 
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
+REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
 MakeRun = Callable[..., Store]
 
 

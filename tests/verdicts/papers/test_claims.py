@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rbench.errors import SuiteError
-from rbench.load import printed
 from rbench.spec.claimed import CellOf
 from rbench.spec.claims import Claim
-from rbench.spec.printed import PrintedTable
 from rbench.tables.formats import render
-from rbench.verdicts.printed import Judged, by, judge, kind, numbers, sentences, table
+from rbench.verdicts.papers import tables as printed
+from rbench.verdicts.papers.claims import Judged, by, judge, kind, numbers, sentences, table
+from rbench.verdicts.papers.tables import PrintedTable
 
 
 def row(encoder: str, *cells: str, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rbench.spec.printed import Coordinates, PrintedCell, PrintedTable
+from rbench.verdicts.papers.tables import Coordinates, PrintedCell, PrintedTable
 
 
 def table(**changes: Any) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from rbench.score.printed import failures
-from rbench.spec.printed import Failure, PrintedTable
+from rbench.verdicts.papers.tables import Failure, PrintedTable, failures
 
 
 def table(cells: list[Any], kind: str = "mean", parts: int | None = None) -> PrintedTable:

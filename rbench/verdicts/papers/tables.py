@@ -1,16 +1,30 @@
-"""Tables as papers print them: each number as it is printed, and what it is a number of.
+"""Tables as papers print them (results/paper/PAPER-tableN.json), and what papers claim of them (claims/*.yaml).
 
-Names of encoders, tasks, attacks and strategies are rbench's. Where rbench has none, the coordinate is missing and only
-the paper's own label says what is meant. Labels stand beside all names.
+Each number is as it is printed, with what it is a number of. Names of encoders, tasks, attacks and strategies are
+rbench's. Where rbench has none, the coordinate is missing and only the paper's own label says what is meant. Labels
+stand beside all names.
+
+What a paper computed from other numbers of a table is computed again: averages, and differences. Printed numbers are
+rounded, so an average of them may differ in its last digit from the average that the paper rounded. A printed result
+fails only if no numbers that round to the printed ones give it. With d digits after the point a printed number stands
+for an interval of half a unit of its last digit on both sides. The mean and the difference of intervals are intervals,
+computed here without rounding.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
+from rbench.errors import SuiteError
+from rbench.load.check import check
+from rbench.load.positions import Problems, read
+from rbench.load.printed import claims_folder, folder
+from rbench.load.registry import unknown
 from rbench.spec.claims import Claim
 from rbench.spec.common import Positive, Strict
 
@@ -44,13 +58,13 @@ class Coordinates(Strict):
     """What a row, a column or a cell is about. A cell has those of its row and its column."""
 
     encoder: str | None = None
-    options: dict[str, Option] = {}
+    options: dict[str, Option] = Field(default_factory=dict)
     """Options of the encoder's objective, as a suite writes them."""
     task: str | None = None
     contrast: str | None = None
     """The contrast set, where the number is one of a contrast set."""
     strategy: str | None = None
-    strategy_options: dict[str, Option] = {}
+    strategy_options: dict[str, Option] = Field(default_factory=dict)
     attack: str | None = None
     made_against: str | None = None
     """The encoder whose victim the adversarial texts were made against, where it is not the row's own."""
@@ -87,7 +101,7 @@ class PrintedCell(Strict):
     """As printed, with all digits. None where the source cannot be read; `note` then says why."""
     change: str | None = None
     """The difference to another row (`PrintedRow.change_from`) that is printed beside the number, with its sign."""
-    elsewhere: dict[str, str] = {}
+    elsewhere: dict[str, str] = Field(default_factory=dict)
     """What other versions of the paper print here."""
     note: str | None = None
 
@@ -169,7 +183,7 @@ class PrintedTable(Strict):
     columns: tuple[PrintedColumn, ...]
     rows: tuple[PrintedRow, ...]
     fails: tuple[Failure, ...] = ()
-    """All computed numbers that fail (`rbench.score.printed.failures`)."""
+    """All computed numbers that fail (`failures`)."""
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -222,3 +236,132 @@ def _once(what: str, names: list[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"{what} that stand more than once: {', '.join(twice)}")
+
+
+def names(root: Path | None = None) -> list[str]:
+    """Return the names of all printed tables, sorted: `adcl-table1` ..."""
+    return sorted(path.stem for path in (root or folder()).glob("*-table*.json"))
+
+
+def load(name: str, root: Path | None = None) -> PrintedTable:
+    """Load a printed table.
+
+    Raises SuiteError where there is none of this name, with the nearest names, or where its file is wrong, with the
+    place of everything that is wrong.
+    """
+    known = names(root)
+    if name not in known:
+        raise SuiteError(unknown("printed table", name, known))
+    return read_table((root or folder()) / f"{name}.json")
+
+
+def read_table(path: Path) -> PrintedTable:
+    """Read one file. Raises SuiteError with the place of everything that is wrong."""
+    problems = Problems()
+    located = read(path, problems)
+    table = check(PrintedTable, located, problems)
+    problems.raise_any()
+    assert table is not None  # else there was a problem
+    if path.stem != f"{table.source.paper}-table{table.source.table}":
+        place = located.at(("source",))
+        raise SuiteError(
+            f"{place}: `source` is {table.source.paper}, table {table.source.table}; the file is {path.name}"
+        )
+    return table
+
+
+SUITES = {"table1": "robustsentembed-table1"}
+"""Suites whose name is not that of the printed table that they reproduce."""
+
+
+class Placed(NamedTuple):
+    """A claim, and where it stands (file, line and column)."""
+
+    claim: Claim
+    place: str
+
+
+def tables(name: str, root: Path | None = None) -> list[str]:
+    """Return the printed tables that a name stands for.
+
+    Args:
+        name: a printed table, the suite that reproduces it, a paper (`adcl`) or `all`.
+        root: a folder in place of rbench's own.
+
+    Raises SuiteError where it stands for none, with the nearest names.
+    """
+    known = sorted(path.stem for path in (root or claims_folder()).glob("*-table*.yaml"))
+    by_paper: dict[str, list[str]] = {}
+    for table in known:
+        by_paper.setdefault(table.rpartition("-table")[0], []).append(table)
+    stands_for = {"all": known, **by_paper, **{table: [table] for table in known}}
+    stands_for |= {suite: [table] for suite, table in SUITES.items() if table in known}
+    if name not in stands_for:
+        raise SuiteError(unknown("paper or printed table", name, stands_for))
+    return stands_for[name]
+
+
+def load_claims(table: str, root: Path | None = None) -> tuple[Placed, ...]:
+    """Load the claims on a printed table.
+
+    Raises SuiteError where there is no such file, or with the place of everything that is wrong in it.
+    """
+    path = (root or claims_folder()) / f"{table}.yaml"
+    problems = Problems()
+    located = read(path, problems)
+    made = check(PrintedClaims, located, problems)
+    places = [located.at(("claims", i)) for i in range(len(made.claims) if made is not None else 0)]
+    found = tuple(map(Placed, made.claims if made is not None else (), places))
+    first: dict[str, str] = {}
+    for claim, place in found:
+        if claim.id in first:
+            problems.add(place, f"claim {claim.id} stands already at {first[claim.id]}")
+        first.setdefault(claim.id, place)
+    problems.raise_any()
+    return found
+
+
+def failures(table: PrintedTable) -> tuple[Failure, ...]:
+    """Return the computed numbers of a table that cannot come from its other numbers, row by row.
+
+    A result whose parts are not all readable is passed over.
+    """
+    found = []
+    for row in table.rows:
+        cells = {column.name: cell for column, cell in zip(table.columns, row.cells, strict=True)}
+        for column in table.columns:
+            printed = cells[column.name].printed
+            if column.computed is not None and printed is not None:
+                parts = [cells[name] for name in column.computed.of]
+                found.append(_failure(row, column.name, printed, column.computed.kind, parts))
+        if row.change_from is not None:
+            before = table.row(row.change_from).cells
+            for column, cell, old in zip(table.columns, row.cells, before, strict=True):
+                if cell.change is not None:
+                    found.append(_failure(row, column.name, cell.change, "difference", [cell, old]))
+    return tuple(failure for failure in found if failure is not None)
+
+
+def _failure(row: PrintedRow, column: str, printed: str, kind: str, parts: list[PrintedCell]) -> Failure | None:
+    texts = [part.printed for part in parts if part.printed is not None]
+    if len(texts) != len(parts):
+        return None
+    values, halves = [Fraction(text) for text in texts], [_half(text) for text in texts]
+    if kind == "mean":
+        value, half = sum(values, Fraction(0)) / len(values), sum(halves, Fraction(0)) / len(halves)
+    else:
+        value, half = values[0] - values[1], halves[0] + halves[1]
+    if abs(value - Fraction(printed)) <= half + _half(printed):
+        return None
+    sign = "+" if printed.startswith("+") else ""
+    recomputed = f"{float(value):{sign}.{_digits(printed)}f}"
+    return Failure(row=row.label, column=column, printed=printed, recomputed=recomputed)
+
+
+def _digits(text: str) -> int:
+    return len(text.partition(".")[2])
+
+
+def _half(text: str) -> Fraction:
+    """Return half a unit of the last printed digit."""
+    return Fraction(1, 2 * 10 ** _digits(text))

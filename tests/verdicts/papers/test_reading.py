@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rbench.errors import SuiteError
-from rbench.load import printed
+from rbench.verdicts.papers import tables as printed
 
 ORIGINAL = printed.folder() / "robustsentembed-table5.json"
 

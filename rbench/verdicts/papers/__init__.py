@@ -1,0 +1,1 @@
+"""The papers' printed tables: read, with our numbers beside theirs, and claims judged on them."""
