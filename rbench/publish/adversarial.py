@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import yaml
 
 import rbench
 from rbench.errors import PlanError
-from rbench.publish.encoder import cell, licensed, rendered
+from rbench.publish.encoder import cell, licensed, occupied, rendered
 from rbench.spec import AttackJob, Job, Outcome, Record, SetFile, Source, TaskSpec
 from rbench.system.below import Below
 from rbench.tasks import adversarial
@@ -157,12 +156,7 @@ def check_place(folder: Path, *, overwrite: bool) -> None:
     Raises:
         PlanError: `folder` is a file, or is not empty, or is in a place that cannot be written.
     """
-    above = next(parent for parent in folder.absolute().parents if parent.exists())
-    if folder.exists() and not folder.is_dir():
-        raise PlanError(f"{folder} is a file; name a folder")
-    if not os.access(above, os.W_OK):
-        raise PlanError(f"{folder}: cannot write in {above}; name another folder")
-    if folder.is_dir() and any(folder.iterdir()) and not overwrite:
+    if occupied(folder) and not overwrite:
         raise PlanError(
             f"{folder} is not empty; name another folder, or add --overwrite, which replaces the files of a set and "
             "leaves others as they are"

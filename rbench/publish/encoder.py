@@ -44,12 +44,11 @@ PARTS = (
 write them. `--force` removes no others."""
 
 
-def check_place(folder: Path, *, force: bool = False) -> None:
-    """Check that an encoder may be written to `folder`: it is new or empty, or, with `force`, has an encoder alone.
+def occupied(folder: Path) -> bool:
+    """Whether a folder that shall be written has something in it.
 
     Raises:
-        PlanError: `folder` is a file, is not empty, or is in a place that cannot be written. With `force`, it has files
-            in it but no encoder, or others beside one.
+        PlanError: `folder` is a file, or in a place that cannot be written.
     """
     above = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
@@ -59,11 +58,25 @@ def check_place(folder: Path, *, force: bool = False) -> None:
         raise PlanError(f"{folder}: cannot write in {above} ({error.strerror}); name another folder") from error
     if folder.exists() and not folder.is_dir():
         raise PlanError(f"{folder} is a file; name a folder")
-    if not folder.is_dir() or not any(folder.iterdir()):
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def check_place(folder: Path, *, force: bool = False) -> None:
+    """Check that an encoder may be written to `folder`: it is new or empty, or, with `force`, has an encoder alone.
+
+    Raises:
+        PlanError: `folder` is a file, is not empty, or is in a place that cannot be written. With `force`, it has files
+            in it but no encoder, or others beside one.
+    """
+    if not occupied(folder):
         return
     if not force:
         raise PlanError(f"{folder} is not empty; name another folder, or add --force to replace the encoder in it")
-    if not _has_encoder(folder):
+    modules, config = _json(folder / "modules.json"), _json(folder / "config.json")
+    listed = isinstance(modules, list) and any(isinstance(one, dict) and "type" in one for one in modules)
+    if not listed and not (
+        isinstance(config, dict) and "model_type" in config
+    ):  # other programs have a config.json too
         raise PlanError(f"{folder} has files in it but no encoder; --force replaces encoders only")
     others = sorted(one.name for one in folder.iterdir() if not any(fnmatch(one.name, part) for part in PARTS))
     if others:
@@ -72,13 +85,6 @@ def check_place(folder: Path, *, force: bool = False) -> None:
             f"{folder} has more in it than an encoder ({shown}); --force replaces encoders only. Name another folder, "
             "or move the rest away"
         )
-
-
-def _has_encoder(folder: Path) -> bool:
-    """Whether a folder's modules.json or config.json is that of an encoder. Other programs have a config.json too."""
-    modules, config = _json(folder / "modules.json"), _json(folder / "config.json")
-    listed = isinstance(modules, list) and any(isinstance(one, dict) and "type" in one for one in modules)
-    return listed or (isinstance(config, dict) and "model_type" in config)
 
 
 def _json(path: Path) -> Any:
@@ -142,7 +148,9 @@ def write(
     with tempfile.TemporaryDirectory(prefix=".rbench-export-", dir=folder.parent) as name:
         staged = Path(name)
         by_kind = {} if isinstance(spec.prompt, str) else spec.prompt
-        _save(encoder, staged, {str(kind): prompt for kind, prompt in by_kind.items()})
+        # transformers would write the place of the weights, a path on this machine, into the config.
+        encoder.model.config._name_or_path = ""
+        layout.save(staged, encoder, {str(kind): prompt for kind, prompt in by_kind.items()})
         card(staged)
         _compare(encoder, staged)
         if folder.is_dir():
@@ -152,14 +160,6 @@ def write(
         for new in staged.iterdir():
             new.rename(folder / new.name)
     return encoder.dim
-
-
-def _save(encoder: SentenceEncoder, folder: Path, prompts: Mapping[str, str]) -> None:
-    from rbench.train import layout
-
-    # transformers would write the place of the weights, a path on this machine, into the config.
-    encoder.model.config._name_or_path = ""
-    layout.save(folder, encoder, prompts)
 
 
 def _compare(encoder: SentenceEncoder, folder: Path) -> None:
@@ -176,26 +176,10 @@ def _compare(encoder: SentenceEncoder, folder: Path) -> None:
         )
 
 
-LICENCES = frozenset(
-    [
-        "apache-2.0",
-        "mit",
-        "bsd-2-clause",
-        "bsd-3-clause",
-        "cc0-1.0",
-        "cc-by-3.0",
-        "cc-by-4.0",
-        "cc-by-sa-3.0",
-        "cc-by-sa-4.0",
-        "cc-by-nc-3.0",
-        "cc-by-nc-4.0",
-        "cc-by-nc-sa-3.0",
-        "cc-by-nc-sa-4.0",
-        "gpl-2.0",
-        "gpl-3.0",
-        "lgpl-3.0",
-        "mpl-2.0",
-    ]
+LICENCES = (
+    *("apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "gpl-2.0", "gpl-3.0", "lgpl-3.0", "mpl-2.0"),
+    *("cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0"),
+    *("cc-by-nc-3.0", "cc-by-nc-4.0", "cc-by-nc-sa-3.0", "cc-by-nc-sa-4.0"),
 )
 """Licence identifiers of the hub. Any other licence is written as `other`, with its name as `license_name`."""
 
@@ -470,7 +454,7 @@ def write_card(
         version=rbench.__version__,
         dim=dim,
         normalized=normalized,
-        max_length=_content(folder / "sentence_bert_config.json").get("max_seq_length"),
+        max_length=(_json(folder / "sentence_bert_config.json") or {}).get("max_seq_length"),
     )
     (folder / CARD).write_text(render_card(about), encoding="utf-8")
 
@@ -487,13 +471,9 @@ def _vectors(folder: Path) -> tuple[int | None, bool]:
     scaled to length 1."""
     dim: int | None = None
     normalized = False
-    for module in _content(folder / "modules.json") or ():
-        config = _content(folder / module["path"] / "config.json") if module["path"] else {}
+    for module in _json(folder / "modules.json") or ():
+        config = (_json(folder / module["path"] / "config.json") or {}) if module["path"] else {}
         dim = config.get("out_features", config.get("word_embedding_dimension", dim))
         normalized = normalized or module["type"].endswith(".Normalize")
-    cut = _content(folder / "config_sentence_transformers.json").get("truncate_dim")
+    cut = (_json(folder / "config_sentence_transformers.json") or {}).get("truncate_dim")
     return (min(dim, cut) if dim is not None and cut else dim), normalized
-
-
-def _content(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
