@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from rbench.verdicts.family import ALPHA, corrected
+from rbench.score.paired import holm
+from rbench.verdicts.family import ALPHA
 
 ENCODERS, COLUMNS, SPREADS, TEXTS = (2, 4, 8), (1, 10), (0, 3, 8), 100
 DENSITY = float(stats.norm.pdf(0) / np.sqrt(2))
@@ -51,9 +52,9 @@ def simulate(rng: np.random.Generator, encoders: int, columns: int, sd: float, t
     found: list[tuple[bool, float, float]] = []
     for _ in range(tables):
         each = [against_best(column) for column in fell(rng, encoders, columns, sd)]
-        whole = corrected([p for column in each for p in column], columns * pairs)
+        whole = holm([p for column in each for p in column], columns * pairs)
         bold = (np.array(whole, dtype=float).reshape(columns, encoders - 1) < ALPHA).any(axis=1)
-        alone = [(np.array(corrected(column, pairs), dtype=float) < ALPHA).any() for column in each]
+        alone = [(np.array(holm(column, pairs), dtype=float) < ALPHA).any() for column in each]
         found.append((bool(bold.any()), float(np.mean(bold)), float(np.mean(alone))))
     table, column, before = (round(float(np.mean(one)), 3) for one in zip(*found, strict=True))
     return {"tables": table, "columns": column, "columns, corrected each for itself": before}

@@ -349,16 +349,20 @@ def numbered(names: Iterable[Hashable]) -> Groups:
     return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
 
 
-def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Return p values corrected by Holm (1979). None stays None and does not count as a comparison.
+def holm(values: Sequence[float | None], comparisons: int = 0) -> list[float | None]:
+    """Return p values of one family, corrected by Holm (1979). None stays None and does not count as a comparison.
+
+    Args:
+        comparisons: the number of comparisons that were open to be made, where it is larger: who picks the best of
+            three entries has looked at three pairs, though only two are tested. Each further one counts with p = 1.
 
     It equals `statsmodels.stats.multitest.multipletests`, which takes a hundred times as long, and a table has many.
     """
     ordered = sorted((p, i) for i, p in enumerate(values) if p is not None)
     corrected: list[float | None] = [None] * len(values)
-    largest = 0.0
+    many, largest = len(ordered) + max(0, comparisons - len(values)), 0.0
     for rank, (p, i) in enumerate(ordered):
-        largest = max(largest, min(1.0, (len(ordered) - rank) * p))
+        largest = max(largest, min(1.0, (many - rank) * p))
         corrected[i] = largest
     return corrected
 

@@ -14,7 +14,7 @@ import json
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import Field
 
@@ -26,24 +26,12 @@ from rbench.spec.common import Count, Strict
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
 from rbench.tables.results import Run
-from rbench.verdicts.compare import decisive
+from rbench.verdicts.compare import CellKey, decisive
 
 FORMAT, VERSION = "rbench baseline", 2
 SUCCEEDED, FAILED, SKIPPED, ERRORED, NOT_SCORED = "sfw!-"
 """The letters of outcomes: the victim fell, it held, it was wrong before the attack, the attack raised an exception, or
 the text can be in no denominator (it has no word to attack, or is a pair that cannot be scored)."""
-
-
-class CellKey(NamedTuple):
-    """Names a cell; or a victim, where the attack is an empty text."""
-
-    encoder: str
-    task: str
-    finetune: str
-    attack: str
-
-    def __str__(self) -> str:
-        return "/".join(name for name in self if name)
 
 
 class BaselineJob(Strict):
@@ -173,7 +161,7 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[Metric] = ()) -> Base
     for number, results in enumerate(runs):
         table = grid(results)
         own = table.cells.values()
-        there = [CellKey(cell.encoder, cell.task, cell.finetune, cell.attack) for cell in own]
+        there = [CellKey.of(cell) for cell in own]
         if number and set(there) != set(cells):
             wrong += [
                 f"{results.root}: {other} is in one of the RUNs only" for other in sorted(set(there) ^ set(cells))

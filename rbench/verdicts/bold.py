@@ -21,7 +21,7 @@ from typing import cast
 from rbench.errors import StoreError
 from rbench.score import Share
 from rbench.score.combined import compare_averages
-from rbench.score.paired import Difference, average_differences, compare, compare_pooled
+from rbench.score.paired import Difference, average_differences, compare, compare_pooled, holm
 from rbench.spec import Bold
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Grid, grid
@@ -29,7 +29,7 @@ from rbench.tables.any_attack import any_attack
 from rbench.tables.levels import Observed
 from rbench.tables.table import CellKey, Contest, Entry, Number
 from rbench.verdicts.compare import by_run, paired_sample
-from rbench.verdicts.family import ALPHA, corrected, correction
+from rbench.verdicts.family import ALPHA, correction
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def marked(table: Table, results: Results, how: Bold = "significant") -> Table:
     compared = [one for contest in contests if (one := judge.compared(table, contest)) is not None]
     once = {one.same: one for one in compared}
     family = sum(one.pairs for one in once.values())
-    found = iter(corrected([p for one in once.values() for p in one.p], family))
+    found = iter(holm([p for one in once.values() for p in one.p], family))
     by_same = {same: [next(found) for _ in one.found] for same, one in once.items()}
     shared = {}
     for one in compared:

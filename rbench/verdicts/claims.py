@@ -22,7 +22,7 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 from rbench.score.combined import Part, combine
-from rbench.score.paired import Difference, combine_stated, compare
+from rbench.score.paired import Difference, combine_stated, compare, holm
 from rbench.spec import Claim
 from rbench.spec.claimed import WAYS, CellOf, Comparison, Ground, Group, comparisons
 from rbench.tables import Table
@@ -31,7 +31,7 @@ from rbench.tables.levels import Observed, Rows, part
 from rbench.tables.table import Entry, Meaning, Number, p_value
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.compare import by_counts, matched, sample_of
-from rbench.verdicts.family import ALPHA, corrected, way
+from rbench.verdicts.family import ALPHA, way
 
 Verdict = Literal["supported", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "undecided")
@@ -128,7 +128,7 @@ def _judged(claim: Claim, ground: Ground, cells: Cells) -> JudgedClaim:
         _barred(Judged(one, bound, judge(one, claim.metric, bound, cells)), claim, trained)
         for one in comparisons(claim, ground)
     ]
-    p = corrected([one.difference.p if one.difference is not None else None for one in found])
+    p = holm([one.difference.p if one.difference is not None else None for one in found])
     return JudgedClaim(claim, tuple(replace(one, p=q) for one, q in zip(found, p, strict=True)), percent)
 
 

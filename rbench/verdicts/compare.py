@@ -16,7 +16,7 @@ import numpy as np
 from rbench.errors import StoreError
 from rbench.load.registry import nearest
 from rbench.metrics import Metric
-from rbench.score.paired import Difference, PairedSample, compare, compare_pooled, numbered
+from rbench.score.paired import Difference, PairedSample, compare, compare_pooled, holm, numbered
 from rbench.spec import Job, Outcome, TaskSpec
 from rbench.tables import Results, Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
@@ -25,7 +25,7 @@ from rbench.tables.any_attack import ANY, together
 from rbench.tables.levels import Observed
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Number, p_value
-from rbench.verdicts.family import corrected, correction, way
+from rbench.verdicts.family import correction, way
 
 Row = tuple[float, float, str, int, int, int]
 """A pair: both values, the example, its fine-tuning seed, and the training seeds of both encoders."""
@@ -35,15 +35,20 @@ Drawn = TypeVar("Drawn", Run, Observed)
 """A job, or what it observed: of one fine-tuning seed and one training."""
 
 
-class CellName(NamedTuple):
-    """Names the cells of two encoders that are compared with each other."""
+class CellKey(NamedTuple):
+    """Names a cell of attacks; of two encoders without the encoder, and of a victim without the attack."""
 
+    encoder: str
     task: str
     finetune: str
     attack: str
 
+    @classmethod
+    def of(cls, cell: Cell) -> CellKey:
+        return cls(cell.encoder, cell.task, cell.finetune, cell.attack)
+
     def __str__(self) -> str:
-        return "/".join(self)
+        return "/".join(name for name in self if name)
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Side:
 
     encoder: str
     results: Results
-    cells: dict[CellName, Cell]
+    cells: dict[CellKey, Cell]
 
     @classmethod
     def of(cls, results: Results, encoder: str) -> Side:
@@ -70,19 +75,19 @@ class Side:
             near = nearest(encoder, known)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise StoreError(f"{results.root} has no encoder {encoder}; it has {', '.join(known)}.{hint}")
-        found = {CellName(one.task, one.finetune, one.attack): one for one in done if one.encoder == encoder}
+        found = {CellKey.of(one)._replace(encoder=""): one for one in done if one.encoder == encoder}
         if not found:
             raise StoreError(f"{results.root}: no attack on {encoder} is complete. Finish the run, then compare.")
         return cls(encoder, results, found)
 
-    def before_attacks(self, shared: Collection[CellName]) -> Side:
+    def before_attacks(self, shared: Collection[CellKey]) -> Side:
         """Return a side with one cell for each victim: the attacks on it found the same classifications."""
-        cells: dict[CellName, Cell] = {}
+        cells: dict[CellKey, Cell] = {}
         for name in shared:
             cells.setdefault(name._replace(attack="none"), self.cells[name])
         return replace(self, cells=cells)
 
-    def all_attacks(self, shared: Collection[CellName]) -> Side:
+    def all_attacks(self, shared: Collection[CellKey]) -> Side:
         """Return a side with one cell for each victim, in which an example counts under the attack that harmed it most.
 
         Args:
@@ -90,7 +95,7 @@ class Side:
 
         Raises StoreError where attacks on a victim have other examples, or the RUN keeps no outcomes of one.
         """
-        root, several = self.results.root, dict[CellName, list[Cell]]()
+        root, several = self.results.root, dict[CellKey, list[Cell]]()
         for name in shared:
             several.setdefault(name._replace(attack=ANY), []).append(self.cells[name])
         cells = {}
@@ -125,7 +130,7 @@ class FellOnly(NamedTuple):
 class ComparedCell:
     """Two encoders in one cell, and what could not be paired."""
 
-    name: CellName
+    name: CellKey
     task: TaskSpec
     difference: Difference
     """The second minus the first: over the examples that both have a value for, or by counts where the RUN keeps no
@@ -160,7 +165,7 @@ class ComparedCell:
         return self.reads_fell()
 
 
-def pair(name: CellName, one: Cell, other: Cell, metric: Metric, *, common: bool = False) -> ComparedCell:
+def pair(name: CellKey, one: Cell, other: Cell, metric: Metric, *, common: bool = False) -> ComparedCell:
     """Compare two cells, paired by training, fine-tuning seed and example.
 
     Examples are paired that have a value of the metric on both sides.
@@ -401,7 +406,7 @@ def compare_sides(sides: tuple[Side, Side], metric: str = "asr", *, common: bool
         notes += [f"{name}: {note}" for note in paired.notes]
     if unpaired := [str(one.name) for one in found if not one.paired]:
         notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts.")
-    p_values = corrected([one.difference.p for one in found])
+    p_values = holm([one.difference.p for one in found])
     cells = tuple(replace(one, p=p) for one, p in zip(found, p_values, strict=True))
     return Comparison(sides[0].encoder, sides[1].encoder, about, cells, (*notes, *left))
 
@@ -428,7 +433,7 @@ def _answerable(cell: Cell, metric: Metric) -> list[Job]:
     return [job for job in cell.results.plan.jobs if job.key in victims] if metric.of == "victims" else cell.jobs
 
 
-def _left(sides: tuple[Side, Side], shared: Sequence[CellName]) -> list[str]:
+def _left(sides: tuple[Side, Side], shared: Sequence[CellKey]) -> list[str]:
     """Name the cells that one side alone has."""
     alone = [[str(name) for name in side.cells if name not in shared] for side in sides]
     names = _told_apart(sides[0].encoder, sides[1].encoder)
@@ -443,7 +448,7 @@ def _of_runs(sides: tuple[Side, Side]) -> str:
     return "; ".join(f"{side.encoder} is of {root}" for side, root in zip(sides, roots, strict=True)) + "."
 
 
-def _other_trainings(sides: tuple[Side, Side], shared: Sequence[CellName]) -> list[str]:
+def _other_trainings(sides: tuple[Side, Side], shared: Sequence[CellKey]) -> list[str]:
     """Say where victims of the same name were fine-tuned with other settings, which the comparison then is about."""
     settings = [{job.key: job.tuning for job in side.results.plan.jobs} for side in sides]
     unlike = []
@@ -457,7 +462,7 @@ def _other_trainings(sides: tuple[Side, Side], shared: Sequence[CellName]) -> li
     return [f"The victims of {names} were fine-tuned with other settings in the two RUNs."] if names else []
 
 
-def _all_attacks(shared: Sequence[CellName], metric: str) -> str:
+def _all_attacks(shared: Sequence[CellKey], metric: str) -> str:
     """Say which attacks are put together. Raises StoreError where no victim has two."""
     attacks: dict[tuple[str, str], list[str]] = {}
     for name in shared:
@@ -517,7 +522,7 @@ def _row(cell: ComparedCell, metric: Metric, several: bool) -> tuple[Entry, ...]
 def _cell(found: Comparison, cell: ComparedCell) -> dict[str, Any]:
     d = cell.difference
     return {
-        **cell.name._asdict(),
+        **{axis: getattr(cell.name, axis) for axis in ("task", "finetune", "attack")},
         "metric": found.metric.name,
         "one": found.one,
         "other": found.other,

@@ -16,10 +16,9 @@ of which family its p is. A gate (`score.gate`) asks whether anything in a check
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
-from rbench.score.paired import Difference, holm
+from rbench.score.paired import Difference
 
 ALPHA = 0.05
 """A verdict needs a corrected p below this."""
@@ -33,17 +32,6 @@ def way(found: Difference | None, p: float | None, bound: float = 0.0) -> Way:
     if found is None or found.value is None or p is None or p >= ALPHA or found.value == bound:
         return "undecided"
     return "lower" if found.value < bound else "higher"
-
-
-def corrected(values: Sequence[float | None], comparisons: int = 0) -> list[float | None]:
-    """Return p values corrected by Holm for one family.
-
-    Args:
-        values: the p values of the comparisons that were computed; None where one has none.
-        comparisons: the number of comparisons that were open to be made, where it is larger: who picks the best of
-            three entries has looked at three pairs, though only two are tested. Each further one counts with p = 1.
-    """
-    return holm([*values, *[1.0] * (comparisons - len(values))])[: len(values)]
 
 
 def correction(comparisons: int, of: str) -> str:

@@ -29,8 +29,8 @@ from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY
 from rbench.tables.flags import OF_ATTACKS, Flags
 from rbench.verdicts import baseline as files
-from rbench.verdicts.baseline import Baseline, BaselineCell, CellKey
-from rbench.verdicts.compare import note_on_all
+from rbench.verdicts.baseline import Baseline, BaselineCell
+from rbench.verdicts.compare import CellKey, note_on_all
 
 TOLERANCE = 2.0
 """In points."""
@@ -141,9 +141,7 @@ def check(results: Results, baseline: Baseline, rules: Rules, encoders: Sequence
             versions or fine-tuning seeds than the baseline's; or the RUN keeps no outcomes.
     """
     wanted = _wanted(baseline, encoders)
-    there = {
-        CellKey(cell.encoder, cell.task, cell.finetune, cell.attack): cell for cell in grid(results).cells.values()
-    }
+    there = {CellKey.of(cell): cell for cell in grid(results).cells.values()}
     _check_alike(results, wanted, there)
     rows = [_kept(row, there) for row in asked(wanted, rules.metrics, rules.any_attack)]
     now = _Now(results, there, [metric for metric in rules.metrics if not metric.gate])

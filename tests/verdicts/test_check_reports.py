@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rbench.api import check, check_annotations, check_table, write_baseline, write_reports
 from rbench.metrics import Metrics
 from rbench.score.gate import GateRow, GateVerdict
-from rbench.verdicts.baseline import CellKey
 from rbench.verdicts.check_reports import github, junit, summary
+from rbench.verdicts.compare import CellKey
 from rbench.verdicts.gate import Checked, CheckedRow, Rules
 from tests.verdicts import gated
 

@@ -17,7 +17,7 @@ from rbench.score.paired import holm
 from rbench.spec import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outcome, Raised, Training
 from rbench.storage.runs import Store
 from rbench.tables.formats import render
-from rbench.verdicts.compare import CellName, ComparedCell, Comparison, table, unmatched
+from rbench.verdicts.compare import CellKey, ComparedCell, Comparison, table, unmatched
 from tests.tables.conftest import make_outcomes, make_suite
 
 MakeRun = Callable[..., Store]
@@ -27,7 +27,7 @@ REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 
 
 def cell(found: Comparison, task: str = "mr", attack: str = "pwws") -> ComparedCell:
-    (one,) = [one for one in found.cells if one.name == CellName(task, "clean", attack)]
+    (one,) = [one for one in found.cells if one.name == CellKey("", task, "clean", attack)]
     return one
 
 
@@ -107,7 +107,7 @@ def test_clean_accuracy_is_compared_once_for_each_victim(make_run: MakeRun) -> N
     """Both attacks on a victim met the same classifications: two rows would be one fact, corrected twice."""
     store = make_run(make_suite(**ONE_SEED), sealed=True)
     found = compare(store.root, between=BETWEEN, metric="clean")
-    assert [one.name for one in found.cells] == [CellName(task, "clean", "none") for task in ("mr", "mini_nli")]
+    assert [one.name for one in found.cells] == [CellKey("", task, "clean", "none") for task in ("mr", "mini_nli")]
     (a,), (b,) = outcomes(store, "minilm"), outcomes(store, "bert_b")
     right = [
         (a[i].status != "skipped", b[i].status != "skipped") for i in a if "errored" not in (a[i].status, b[i].status)
@@ -227,7 +227,9 @@ def test_the_table_has_every_cell_and_says_what_it_is_about(make_run: MakeRun, f
 def test_any_attack_counts_a_text_once_over_all_attacks(make_run: MakeRun, seeds: tuple[int, ...]) -> None:
     store = make_run(make_suite(seeds=seeds), sealed=True)
     asked = compare(store.root, between=BETWEEN, metric="any_attack")
-    assert [one.name for one in asked.cells] == [CellName(task, "clean", "any attack") for task in ("mr", "mini_nli")]
+    assert [one.name for one in asked.cells] == [
+        CellKey("", task, "clean", "any attack") for task in ("mr", "mini_nli")
+    ]
     found = cell(asked, attack="any attack")
 
     def fell(encoder: str, seed: int, example: str) -> bool | None:
