@@ -508,8 +508,8 @@ def _by_tables(comparison: Comparison, metric: str, bound: Bound, cells: Cells) 
                     return Found(None, why=stated, unpaired=True)
                 share = 1 / len(comparison.groups) / len(own)
                 values[side] += share * stated.value
-                weight, group = -bound.times * share if side else share, (side, cell.encoder, cell.task or "")
-                terms.append(stated._replace(weight=weight, group=group))
+                weight, of = -bound.times * share if side else share, (side, cell.encoder, cell.task or "")
+                terms.append(stated._replace(weight=weight, group=of))
     other = values[1] if comparison.other else None
     counted = _by_counts(comparison, metric, bound, cells)
     found = counted if counted is not None else combine_stated(terms, bound=bound.value)

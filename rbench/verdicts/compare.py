@@ -33,6 +33,7 @@ Row = tuple[float, float, str, int, int, int]
 
 Drawn = TypeVar("Drawn", Run, Observed)
 """A job, or what it observed: of one fine-tuning seed and one training."""
+Drawings = Sequence[Run] | Sequence[Observed]
 
 
 class CellKey(NamedTuple):
@@ -271,7 +272,7 @@ def matched(one: Sequence[Drawn], other: Sequence[Drawn]) -> Iterator[tuple[Draw
                 yield job, theirs[second, job.seed]
 
 
-def unmatched(one: Sequence[Drawn], other: Sequence[Drawn]) -> list[str]:
+def unmatched(one: Drawings, other: Drawings) -> list[str]:
     """Say how many trainings have no partner, because both encoders have several and one has more; and which seeds."""
     counts = sorted((len(_trainings(one)), len(_trainings(other))))
     few = counts[1] - counts[0] if 1 < counts[0] < counts[1] else 0
@@ -282,7 +283,7 @@ def unmatched(one: Sequence[Drawn], other: Sequence[Drawn]) -> list[str]:
     ]
 
 
-def _trainings(jobs: Sequence[Run] | Sequence[Observed]) -> list[int]:
+def _trainings(jobs: Drawings) -> list[int]:
     return sorted({job.training for job in jobs})
 
 

@@ -220,7 +220,10 @@ def test_several_seeds_count_as_several_fine_tunings(make_run: MakeRun) -> None:
 def test_texts_that_seeds_share_are_judged_as_compare_does(make_run: MakeRun) -> None:
     store = make_run(sealed=True)
     found = judged(store, lower="bert_b", than="minilm", for_each=["task", "attack"])
-    peer = {one.name[::2]: one.difference for one in api.compare(store.root, between=("minilm", "bert_b")).cells}
+    peer = {
+        (one.name.task, one.name.attack): one.difference
+        for one in api.compare(store.root, between=("minilm", "bert_b")).cells
+    }
     for one in found.judged:
         names, d = dict(one.comparison.combination), one.difference
         cell = peer[names["task"], names["attack"]]
