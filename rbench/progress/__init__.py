@@ -28,17 +28,5 @@ class Progress(Protocol):
         """Show a message on a line of its own."""
 
 
-class Silent:
+class Silent(Progress):
     """A `Progress` that shows nothing."""
-
-    def start(self, name: str, index: int, count: int) -> None:
-        pass
-
-    def update(self, done: int, total: int, text: str = "") -> None:
-        pass
-
-    def finish(self, status: str) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass

@@ -141,23 +141,14 @@ _COUNTED: Mapping[str, Callable[[Judged], tuple[int, int]]] = {
 
 
 def _counts(bundles: Sequence[Judged], name: str) -> list[tuple[int, int]]:
-    """Return the pairs (correct, all) of the clusters."""
-    return _clustered((bundle.cluster, _COUNTED[name](bundle)) for bundle in bundles)
-
-
-def _clustered(counts: Iterable[tuple[str | None, tuple[int, int]]]) -> list[tuple[int, int]]:
-    """Sum the pairs (correct, all) of bundles by cluster. A bundle whose cluster is None is a cluster of its own."""
-    found: list[tuple[int, int]] = []
-    at: dict[str, int] = {}
-    for cluster, (right, n) in counts:
-        if cluster is None:
-            found.append((right, n))
-            continue
-        i = at.setdefault(cluster, len(found))
-        if i == len(found):
-            found.append((0, 0))
-        found[i] = (found[i][0] + right, found[i][1] + n)
-    return found
+    """Return the pairs (correct, all) of the clusters. A bundle whose cluster is None is a cluster of its own."""
+    found: dict[str | int, tuple[int, int]] = {}
+    for i, bundle in enumerate(bundles):
+        cluster = i if bundle.cluster is None else bundle.cluster
+        pair = zip(found.get(cluster, (0, 0)), _COUNTED[name](bundle), strict=True)
+        right, n = (a + b for a, b in pair)
+        found[cluster] = (right, n)
+    return [*found.values()]
 
 
 def _share(name: str, clusters: Sequence[tuple[int, int]]) -> Score:

@@ -147,7 +147,8 @@ class _Reader:
         encoder = self.partners[label] if label is not None else None
         against = self.partners.get(where.made_against or "")
         rows = [row for row in table.cells if _is_of(row, encoder, against if where.made_against else None)]
-        rows = [row for row in rows if ("sets" in row) == (where.task is None)] if _averages(rows) else rows
+        if any("sets" in row for row in rows):  # some are averages over the evaluations that `sets` names
+            rows = [row for row in rows if ("sets" in row) == (where.task is None)]
         for axis, wanted in _axes(where):
             left = [row for row in rows if _agrees(row, axis, wanted, where)]
             if not left:
@@ -198,11 +199,6 @@ def _is_of(row: Mapping[str, Any], encoder: str | None, against: str | None) -> 
     if "judge" in row:
         return row["judge"] == encoder and row.get("encoder") == against
     return encoder is None or row.get("encoder") == encoder
-
-
-def _averages(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether some rows are averages over the evaluations that `sets` names."""
-    return any("sets" in row for row in rows)
 
 
 def _axes(where: Coordinates) -> list[tuple[str, str]]:
@@ -413,8 +409,15 @@ def _paper(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
     header = (*map(_heading, names), *(compared.printed.columns[j].label for j in chosen))
     rows = []
     for i in shown:
-        label = compared.printed.rows[i].label
-        entries = [_entry(compared.pairs[i][j], cited=compared.cited(i)) for j in chosen]
+        label, cited = compared.printed.rows[i].label, compared.cited(i)
+        pairs = (compared.pairs[i][j] for j in chosen)
+        # A number without ours stands there only in a row of a cited system.
+        entries = [
+            ""
+            if pair.ours is None and not cited
+            else Beside(pair.found.cell.printed or "", _ours(pair), pair.inside, cited)
+            for pair in pairs
+        ]
         rows.append((*(label.get(name, "") for name in names), *entries))
     return header, rows
 
@@ -422,10 +425,10 @@ def _paper(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
 def _full(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
     names, rows = _names(compared), []
     for i in shown:
-        for pair in (compared.pairs[i][j] for j in chosen):
+        for j in chosen:
+            pair, label, column = compared.pairs[i][j], compared.printed.rows[i].label, compared.printed.columns[j]
             if pair.ours is None and not compared.cited(i):
                 continue
-            label, column = compared.printed.rows[i].label, _column(compared, pair)
             alone = Beside(pair.found.cell.printed or "", inside=pair.inside, cited=compared.cited(i))
             ours, less = _ours(pair), pair.difference
             rows.append(
@@ -447,17 +450,6 @@ def _names(compared: Comparison) -> list[str]:
 
 def _heading(name: str) -> str:
     return name[:1].upper() + name[1:]
-
-
-def _column(compared: Comparison, pair: Pair) -> Any:
-    return next(column for column in compared.printed.columns if column.name == pair.found.column)
-
-
-def _entry(pair: Pair, *, cited: bool) -> Entry:
-    """Return an entry; a number without ours stands there only in a row of a cited system."""
-    if pair.ours is None and not cited:
-        return ""
-    return Beside(pair.found.cell.printed or "", _ours(pair), pair.inside, cited)
 
 
 def _ours(pair: Pair) -> Number | None:
@@ -488,10 +480,7 @@ def _cell(compared: Comparison, row: int, pair: Pair) -> dict[str, Any]:
         "encoder": ours.encoder if ours is not None else None,
         "stand_in": ours is not None and ours.encoder in compared.stand_ins.values(),
         "cited": compared.cited(row),
-        "value": ours.value if ours is not None else None,
-        "low": ours.low if ours is not None else None,
-        "high": ours.high if ours is not None else None,
-        "n": ours.n if ours is not None else None,
+        **{name: getattr(ours, name, None) for name in ("value", "low", "high", "n")},
         "difference": pair.difference,
         "inside": pair.inside,
         "left_out": None if ours is not None or compared.cited(row) else _reason(pair.why),
