@@ -28,5 +28,17 @@ class Progress(Protocol):
         """Show a message on a line of its own."""
 
 
-class Silent(Progress):
+class Silent:
     """A `Progress` that shows nothing."""
+
+    def start(self, name: str, index: int, count: int) -> None:
+        pass
+
+    def update(self, done: int, total: int, text: str = "") -> None:
+        pass
+
+    def finish(self, status: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass

@@ -346,7 +346,7 @@ def _fits(ours: System, printed: System) -> bool:
     return ours.method == printed.method and set(printed.options) <= set(ours.options)
 
 
-Grid = tuple[tuple[str, ...], list[tuple[Entry, ...]]]
+Grid = tuple[tuple[str, ...], Sequence[tuple[Entry, ...]]]
 """Header and rows."""
 SMALL = (
     "Encoders, data or sizes here are not the paper's: a difference is no failed reproduction, and an agreement no "
