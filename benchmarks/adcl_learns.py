@@ -14,7 +14,7 @@ frozen, before  as `before`, with an encoder that does not learn: only the heads
 frozen, after   as `after`, with an encoder that does not learn
 untrained       no step at all: the heads as they are drawn
 
-The settings of `after` follow from `rbench.train.pace`. No setting was chosen by what is measured here.
+The settings of `after` follow from `rbench.train.moco`. No setting was chosen by what is measured here.
 
 Measured on --texts texts of the task's test split, without dropout: each text has the hard positive that the objective
 makes of it, and is to find that one's key among the keys of all these texts. `loss` is equation 1 over these keys; at
@@ -53,9 +53,9 @@ from rbench.load.search_path import search_path
 from rbench.resources import Resources
 from rbench.score.statistics import wilson
 from rbench.spec import EncoderSpec, ResourceChoice
-from rbench.train import batches, pace
+from rbench.train import batches, moco
 from rbench.train.loop import pretrain
-from rbench.train.moco import Held, MoCo, MoCoObjective, equation_1
+from rbench.train.moco import Held, MoCo, MoCoObjective
 from rbench.train.objectives import adcl
 
 SLOW = {"head_learning_rate": None}
@@ -130,15 +130,15 @@ def measured(args: argparse.Namespace, part: Part) -> None:
         "slow heads": (SLOW, rate),
         "slow keys": (slow_keys, rate),
         "frozen, before": ({**old, "head_learning_rate": rate}, FROZEN),
-        "frozen, after": ({"head_learning_rate": pace.head_learning_rate(rate, steps, dim)}, FROZEN),
+        "frozen, after": ({"head_learning_rate": moco.head_learning_rate(rate, steps, dim)}, FROZEN),
     }
     about = {
         "encoder": spec.name,
         "train": spec.train.model_dump(mode="json"),
         "texts": len(texts),
         "steps": steps,
-        "momentum of `auto`": pace.momentum(steps),
-        "head_learning_rate of `auto`": pace.head_learning_rate(rate, steps, dim),
+        "momentum of `auto`": moco.momentum(steps),
+        "head_learning_rate of `auto`": moco.head_learning_rate(rate, steps, dim),
         "at chance": {"loss": math.log(len(test)), "top_1": 1 / len(test), "n": len(test)},
     }
     for name in args.rows or rows:
@@ -184,7 +184,7 @@ def on_test(model: MoCo, texts: Sequence[str]) -> dict[str, Any]:
     keys = torch.cat([model.z(model.key_encoder, model.key_head, positives[k : k + 64]) for k in range(0, len(z), 64)])
     own = torch.arange(len(texts))
     hits = int(((z @ keys.T).argmax(dim=1) == own).sum())
-    loss = equation_1(z, Held(keys, own), model._options.temperature).mean()
+    loss = model.losses(z, Held(keys, own)).mean()
     spread = wilson(hits, len(texts))
     assert spread is not None
     return {

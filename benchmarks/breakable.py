@@ -38,7 +38,7 @@ train: {objective: mlm, data: mini-corpus, steps: 30, learning_rate: 1.0e-3}
 HOOK = """
 import os, sys
 from rbench.stages import attacks, weights
-from rbench.storage import board
+from rbench.storage import team as board
 from rbench.storage.runs import Parts
 from rbench.system import members
 

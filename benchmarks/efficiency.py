@@ -131,8 +131,8 @@ def measured_parts(out: Path) -> list[dict[str, Any]]:
     does once.
     """
     from rbench.spec import AttackJob
-    from rbench.storage.board import chunks
     from rbench.storage.runs import Store
+    from rbench.storage.team import chunks
 
     store, found = Store(out), []
     plan = store.plan()
@@ -179,7 +179,7 @@ def planned_parts(settings: Sequence[str]) -> list[Part]:
     from rbench.plan.machines import here
     from rbench.plan.work import Estimator
     from rbench.spec import AttackJob
-    from rbench.storage.board import chunks
+    from rbench.storage.team import chunks
 
     found = plan("table1", profile="local", overrides=tuple(settings))
     assert found.prepared is not None

@@ -27,7 +27,7 @@ from rbench.report import examples
 from rbench.report.data import Names, Report, Sampled
 from rbench.report.html import page
 from rbench.spec import Outcome, Step
-from rbench.system.steps import Texts, changed
+from rbench.system.changes import Texts, changed
 
 OUT = Path(__file__).resolve().parent / "results" / "report.json"
 EXAMPLES, WORDS, LOADS = 10_000, 80, 5

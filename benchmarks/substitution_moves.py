@@ -38,7 +38,7 @@ from rbench.storage.weights import WeightCache, default_cache
 from rbench.substitution.candidates import Neighbours
 from rbench.substitution.options import at_most
 from rbench.substitution.segmentation import in_case_of
-from rbench.train.hard_positives import at_random
+from rbench.train.substituted import at_random
 
 SHARE, MOST, DRAWS = 0.2, 10, 2000
 Moves = NDArray[np.float64]

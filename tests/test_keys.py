@@ -34,7 +34,7 @@ from rbench.spec import (
     TaskSpec,
     TrainSpec,
 )
-from rbench.storage.runs.checksums import unseal
+from rbench.storage.runs.files import unseal
 from tests.specs import of_training
 
 REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"

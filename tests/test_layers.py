@@ -208,7 +208,7 @@ def test_light_modules_load_neither_torch_nor_matplotlib(name: str) -> None:
 
 BELOW = {
     *("storage", "tables", "figures", "report", "api"),
-    *("system.leases", "system.members", "system.checkpoints", "system.scratch", "executors.child", "plan.occupied"),
+    *("system.members", "system.checkpoints", "system.scratch", "executors.child", "plan.occupied"),
     *("system.speed", "inference.backends", "encoders.adapters"),
 }
 """Wings and modules that work with what lies in a RUN or in the cache. They open it with `rbench.system.below`."""

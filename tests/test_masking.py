@@ -14,7 +14,7 @@ from rbench import cli, masking
 from rbench.cli import worker
 from rbench.errors import JobError
 from rbench.masking import bare, learn, learn_address, learn_header, masked
-from rbench.system.escaping import harmless
+from rbench.system.console import harmless
 
 SECRET = 'hf_"Geh/eim+ä&1'
 

@@ -24,8 +24,7 @@ from rbench.load.registry import unknown
 from rbench.plan.prepare import Options, Prepared, prepare, prepare_loaded
 from rbench.progress import Progress
 from rbench.spec import Job, Plan, Record, Suite
-from rbench.storage.board import TeamBoard
-from rbench.storage.team import Team, digest
+from rbench.storage.team import Team, TeamBoard, digest
 from rbench.system.below import Below
 from rbench.system.capacity import cores
 

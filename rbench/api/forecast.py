@@ -13,7 +13,7 @@ from rbench.plan.cost_model import OPEN, STEP, Costs, Seconds, costs
 from rbench.plan.machines import Machines
 from rbench.plan.schedule import Part, Schedule, play
 from rbench.plan.work import Estimator, Work
-from rbench.storage.board import CHUNK, chunks
+from rbench.storage.team import CHUNK, chunks
 
 BUSY = 0.9
 """Share of the processes' time that is used, from which on the work as a whole limits a run."""

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rbench.storage.runs import Store
 from rbench.storage.weights import default_cache
-from rbench.storage.weights.inventory import Item, items
-from rbench.storage.weights.prune import Wanted, chosen, problem, remove
+from rbench.storage.weights.inventory import Item, Wanted, chosen, items, problem, remove
 from rbench.tables.results import plan_of
 
 Track = Callable[[Sequence[Item]], Iterable[Item]]

@@ -18,9 +18,9 @@ from rbench.load.registry import Registry
 from rbench.spec import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction, TableSpec
 from rbench.spec.unlisted import known_as
 from rbench.storage.runs import Store
+from rbench.storage.runs.files import make_folder_of
 from rbench.storage.runs.store import folder_path
 from rbench.storage.standing import standing
-from rbench.system.folders import make_folder_of
 from rbench.tables import Results, Table
 from rbench.tables.formats import render
 from rbench.tables.results import plan_of

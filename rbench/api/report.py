@@ -30,9 +30,9 @@ from rbench.report.data import Fact, Report
 from rbench.report.site import RunPage, Site, unique
 from rbench.spec import Choice, Claim
 from rbench.storage.runs import files, folder_name
+from rbench.storage.runs.files import make_folder_of
 from rbench.storage.runs.packed import name_of, opened
 from rbench.system.below import Below
-from rbench.system.folders import make_folder_of
 from rbench.tables import Results, results_frame
 from rbench.tables.titles import titles
 from rbench.verdicts.claims import JudgedClaim, judge_claims

@@ -19,8 +19,8 @@ from rbench.score import Tally
 from rbench.spec import Job, Outcome, Record, TaskSpec
 from rbench.storage.runs import Store
 from rbench.system.changes import changes, differing, marked
-from rbench.system.escaping import cell as escaped
-from rbench.system.escaping import harmless
+from rbench.system.console import cell as escaped
+from rbench.system.console import harmless
 from rbench.tables import Results, results_frame
 from rbench.tables.aggregate import grid
 from rbench.tables.frame import outcomes_frame

@@ -22,11 +22,10 @@ from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
 from rbench.spec import CONTRAST, TABLES, AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
-from rbench.storage import origin, texts, timeouts
-from rbench.storage.board import TeamBoard
+from rbench.storage import texts, timeouts
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, errored, standing
-from rbench.storage.team import Team, digest, who
+from rbench.storage.team import Team, TeamBoard, digest, who
 from rbench.storage.verify import of_strangers, strangers
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system.capacity import cores, limit_threads
@@ -183,7 +182,7 @@ class _Joined:
             self.progress.note(f"{store.root} is shared with {who(others)}")
         else:
             store.write_plan(plan)
-            origin.note(store.root, self.prepared.loaded.path)
+            store.note_suite(self.prepared.loaded.path)
         if options.retry_timeouts:
             self._retry_timeouts(plan, others)
         self.prepared = dataclasses.replace(self.prepared, plan=plan)

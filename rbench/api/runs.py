@@ -17,7 +17,7 @@ from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
 from rbench.plan.union import union
 from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
-from rbench.storage import merge as merging
+from rbench.storage import joined as merging
 from rbench.storage.joined import Joined, Part
 from rbench.storage.runs import Reader, Store
 from rbench.storage.runs.store import folder_path

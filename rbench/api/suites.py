@@ -33,7 +33,7 @@ from rbench.progress.notebook import shown
 from rbench.publish.adversarial import Made, check_place, write
 from rbench.spec import Choice, Job, NumExamples, Outcome, Plan, SetFile, Suite
 from rbench.spec.unlisted import known_as, short_name
-from rbench.storage import origin, provenance
+from rbench.storage import provenance
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, standing
 from rbench.storage.weights import WeightCache, default_cache
@@ -142,7 +142,7 @@ def _prepared(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -
     if not options.fresh:
         check_same_suite(prepared.run, prepared.loaded.suite.name)
         if options.out is None:  # who names a folder has decided
-            origin.check(prepared.run, prepared.loaded.path)
+            Store(prepared.run).check_suite(prepared.loaded.path)
     return prepared
 
 

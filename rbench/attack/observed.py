@@ -32,7 +32,7 @@ from textattack.transformations import WordSwapGradientBased
 from rbench.attack.constraints import EnoughWordsPerturbed
 from rbench.attack.run import Truth
 from rbench.spec import Step
-from rbench.system.steps import Texts, changed
+from rbench.system.changes import Texts, changed
 
 DIGITS = 4
 """Decimals of a score. They are the same on every machine, but for ties; the last bits of an answer are not."""

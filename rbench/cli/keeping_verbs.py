@@ -231,7 +231,7 @@ def list_() -> None:
 
 
 def _duration(text: str | None) -> float | None:
-    from rbench.storage.weights.prune import seconds
+    from rbench.storage.weights.inventory import seconds
 
     try:
         return None if text is None else seconds(text)

@@ -18,7 +18,7 @@ from rbench.cli.console import print_table, say, tell
 from rbench.cli.verbs import MEASURE, app, verb
 from rbench.errors import SuiteError
 from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick
-from rbench.system.folders import make_folder_of
+from rbench.storage.runs.files import make_folder_of
 
 if TYPE_CHECKING:
     from rbench.api import Options

@@ -115,7 +115,13 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
             made = self._adversarial(rows)
             # A text that the search left as it was is in the batch already.
             features = [self._features(one, row) for one, row in zip(made, rows, strict=True) if one.substitutions]
-            self.tally.add(epoch, made, self._fooled(features) if features else 0)
+            fooled = 0
+            if features:
+                self.model.eval()  # `training_step` puts it into training mode again
+                with torch.no_grad():
+                    batch = self.data_collator(features).to(self.model.device)
+                    fooled = int((self.model(**batch).logits.argmax(dim=1) != batch["labels"]).sum())
+            self.tally.add(epoch, made, fooled)
             inputs = self.data_collator([self.features[row] for row in rows] + features)
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         return loss
@@ -156,11 +162,3 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
         """An adversarial example as model input, under the label of its row."""
         encoded = self.model.tokenizer(*made.texts, truncation=True, max_length=self.model.max_length)
         return {**encoded, "labels": self.features[row]["labels"]}
-
-    def _fooled(self, features: list[dict[str, Any]]) -> int:
-        """On how many of these inputs the model errs now."""
-        self.model.eval()  # `training_step` puts it into training mode again
-        with torch.no_grad():
-            batch = self.data_collator(features).to(self.model.device)
-            wrong: Tensor = self.model(**batch).logits.argmax(dim=1) != batch["labels"]
-        return int(wrong.sum())

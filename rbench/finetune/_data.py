@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import JobError
-
-if TYPE_CHECKING:
-    from rbench.spec import TaskSpec
-    from rbench.tasks import Example, TaskData
+from rbench.spec import TaskSpec
+from rbench.tasks import Example, TaskData
 
 VERSION = 1
 

@@ -12,6 +12,7 @@ it would be a clean example with twice the weight, and not an adversarial one. `
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from rbench.errors import SuiteError
 from rbench.finetune import FinetuneContext, Finetuned
@@ -57,8 +58,6 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
     Raises JobError where the loss stops being finite, ResourceError where a resource cannot be loaded, SuiteError where
     `protect` names a column that the task does not have.
     """
-    from functools import partial
-
     from rbench.finetune._adversarial_trainer import AdversarialStats, AdversarialTrainer
     from rbench.finetune._tuning import tune
     from rbench.substitution.batched import Geometry

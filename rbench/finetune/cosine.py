@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rbench.errors import JobError
 from rbench.finetune import FinetuneContext, Finetuned
+from rbench.finetune._data import gold_scores, scale_of, validation_scores
 from rbench.spec import Strict
 
 VERSION = 1
@@ -38,7 +39,6 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     import torch
 
     from rbench.encoders.scorer import CosineHead, EncoderScorer
-    from rbench.finetune._data import gold_scores, scale_of, validation_scores
 
     task, training = context.data.spec, context.training
     scale = scale_of(task)

@@ -13,6 +13,8 @@ projected into the ball too.
 
 from __future__ import annotations
 
+from functools import partial
+
 from rbench.finetune import FinetuneContext, Finetuned
 from rbench.finetune._options import FreeLBOptions
 
@@ -28,8 +30,6 @@ def run(options: FreeLBOptions, context: FinetuneContext) -> Finetuned:
     minus its loss at the first, averaged over the batches of the last epoch.
     Raises JobError where the loss stops being finite.
     """
-    from functools import partial
-
     from rbench.finetune._freelb_trainer import AscentStats, FreeLBTrainer
     from rbench.finetune._tuning import tune
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rbench.errors import JobError
-from rbench.finetune import FinetuneContext, Finetuned
+from rbench.finetune import FinetuneContext, Finetuned, clean
 from rbench.score.health import Starvation
 from rbench.spec import Choice, Outcome, Strict
-
-if TYPE_CHECKING:
-    from rbench.tasks import Example
+from rbench.tasks import Example
 
 VERSION = 2
 
@@ -48,8 +46,6 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     tell.
     Raises JobError where a training example has no outcome, or timed out.
     """
-    from rbench.finetune import clean
-
     examples = context.sample("train")
     outcomes = _outcomes(examples, context.generated or ())
     searched = [outcome for outcome in outcomes if outcome.status in ("succeeded", "failed")]
@@ -91,8 +87,6 @@ def _outcomes(examples: Sequence[Example], generated: Sequence[Outcome]) -> list
 
 def _adversarial(examples: Sequence[Example], changed: Sequence[Outcome], options: Options) -> list[Example]:
     """The examples to add, each under the label of the example that it was made of."""
-    from rbench.tasks import Example
-
     labels = {example.id: example.label for example in examples}
     return [
         Example(f"{one.example_id}:adversarial", one.perturbed, labels[one.example_id])

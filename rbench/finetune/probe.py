@@ -16,14 +16,12 @@ from pydantic import Field
 
 from rbench.errors import JobError
 from rbench.finetune import FinetuneContext, Finetuned
+from rbench.finetune._data import gold
 from rbench.spec import Strict
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
     from torch import nn
-
-    from rbench.encoders.sentence import SentenceEncoder
-    from rbench.tasks import Example
 
 VERSION = 1
 
@@ -70,12 +68,23 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
 
 
 def _embed_split(context: FinetuneContext, split: Literal["train", "validation"]) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors (n, dim), float32, and label ids (n,) of the rows of a split."""
-    from rbench.finetune._data import gold
+    """Vectors (n, dim), float32, and label ids (n,) of the rows of a split, single texts or pairs.
 
-    examples = context.sample(split)
-    # As the victim reads them, which knows the encoder's limit too.
-    vectors = _embed(context.encoder, examples, min(context.training.max_length, context.encoder.max_length))
+    They are computed in batches of similar length, as the victim reads them, which knows the encoder's limit too.
+    """
+    import torch
+
+    examples, encoder = context.sample(split), context.encoder
+    longest = min(context.training.max_length, encoder.max_length)
+    rows = [encoder.tokenizer(*e.texts, truncation=True, max_length=longest) for e in examples]
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
+    vectors = np.empty((len(rows), encoder.dim), np.float32)
+    device = next(encoder.parameters()).device
+    with torch.inference_mode():
+        for start in range(0, len(order), 64):
+            batch = order[start : start + 64]
+            padded = encoder.tokenizer.pad([rows[i] for i in batch], return_tensors="pt").to(device)
+            vectors[batch] = encoder(**padded).float().cpu().numpy()
     return vectors, np.array([gold(example) for example in examples])
 
 
@@ -94,19 +103,3 @@ def _copy_to_head(regression: LogisticRegression, head: nn.Linear) -> None:
     with torch.no_grad():
         head.weight.copy_(torch.from_numpy(weight))
         head.bias.copy_(torch.from_numpy(bias))
-
-
-def _embed(encoder: SentenceEncoder, examples: list[Example], max_length: int) -> np.ndarray:
-    """Sentence vectors of single texts or pairs, (n, dim) float32, computed in batches of similar length."""
-    import torch
-
-    rows = [encoder.tokenizer(*e.texts, truncation=True, max_length=max_length) for e in examples]
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
-    vectors = np.empty((len(rows), encoder.dim), np.float32)
-    device = next(encoder.parameters()).device
-    with torch.inference_mode():
-        for start in range(0, len(order), 64):
-            batch = order[start : start + 64]
-            padded = encoder.tokenizer.pad([rows[i] for i in batch], return_tensors="pt").to(device)
-            vectors[batch] = encoder(**padded).float().cpu().numpy()
-    return vectors

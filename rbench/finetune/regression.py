@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.finetune import FinetuneContext, Finetuned
+from rbench.finetune._data import collator, gold_scores, rows_of, scale_of, validation_scores
 from rbench.spec import Strict
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
         JobError: the task has no scale, a gold score lies outside it, or the loss stops being finite.
     """
     from rbench.encoders.scorer import EncoderScorer
-    from rbench.finetune._data import gold_scores, validation_scores
     from rbench.finetune._tuning import Goal, tune
 
     made = tune(context, goal=Goal(_scorer, _encoded, _collator, "spearman", _spearman))
@@ -48,7 +48,6 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
 
 def _scorer(context: FinetuneContext) -> EncoderScorer:
     from rbench.encoders.scorer import EncoderScorer, RegressionHead
-    from rbench.finetune._data import scale_of
 
     encoder, scale = context.encoder, scale_of(context.data.spec)
     return EncoderScorer(encoder, RegressionHead(encoder.dim), scale, context.training.max_length)
@@ -56,7 +55,6 @@ def _scorer(context: FinetuneContext) -> EncoderScorer:
 
 def _encoded(context: FinetuneContext, victim: EncoderScorer) -> tuple[Any, Any]:
     """The rows to train on and those to validate on. The second sentence's inputs have `second_` before their names."""
-    from rbench.finetune._data import gold_scores, rows_of
 
     def rows(split: Literal["train", "validation"]) -> list[dict[str, Any]]:
         examples = context.sample(split)
@@ -74,8 +72,6 @@ def _collator(tokenizer: Any) -> Any:
     """A data collator that pads both sides of a batch, each to its longest sentence."""
     import torch
 
-    from rbench.finetune._data import collator
-
     pad = collator(tokenizer)
 
     def padded(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -90,7 +86,5 @@ def _collator(tokenizer: Any) -> Any:
 
 
 def _spearman(prediction: Any) -> float:
-    from rbench.finetune._data import validation_scores
-
     scores = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
     return validation_scores(scores.astype(float), prediction.label_ids.astype(float))["validation_spearman"]

@@ -10,8 +10,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rbench.encoders.reading import Settings
 from rbench.errors import JobError
 from rbench.finetune import FinetuneContext, Finetuned
+from rbench.finetune._data import gold
 from rbench.spec import Strict
 
 if TYPE_CHECKING:
@@ -34,7 +36,6 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
 
     from rbench.encoders.classifier import HEAD, EncoderClassifier
     from rbench.encoders.classify import classify
-    from rbench.finetune._data import gold
 
     folder, labels = context.weights, context.data.spec.labels
     if folder is None or not (folder / HEAD).is_file():
@@ -60,7 +61,6 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
 def _check(folder: Path, encoder: SentenceEncoder, labels: tuple[str, ...]) -> None:
     """Raise JobError where the folder says that its head is for other labels, or for vectors made in another way."""
     from rbench.encoders.classifier import ABOUT
-    from rbench.encoders.reading import Settings
 
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))

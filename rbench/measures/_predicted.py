@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rbench.measures._context import VictimContext
 from rbench.score import judged
 from rbench.spec import Prediction, Record, Score
-from rbench.storage.recomputed import unequal
+from rbench.storage.verify import unequal
 
 if TYPE_CHECKING:
     from rbench.encoders.classify import Classified

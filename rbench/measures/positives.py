@@ -1,6 +1,6 @@
 """Hard positives of a trained encoder: texts with words replaced so that its contrastive loss rises (ADCL, appendix G).
 
-They are made as in training (`rbench.train.hard_positives`), with the encoder at the end of its training. Its heads
+They are made as in training (`rbench.train.substituted`), with the encoder at the end of its training. Its heads
 and its queue were not kept: heads are drawn anew, and the queue is filled with the keys of other texts of the split.
 The paper does not say at which point of the training the positives of its Table 9 were made.
 """

@@ -11,7 +11,7 @@ from rbench import score
 from rbench.measures._context import EncoderContext, Measured
 from rbench.score.subsets import MISSING
 from rbench.spec import EvaluationOptions, MeasuredRow, Record, Score, Split, TaskSpec
-from rbench.storage.recomputed import unequal
+from rbench.storage.verify import unequal
 
 TITLE = "Similarity: correlation of cosines with human scores of sentence pairs"
 VERSION = 1

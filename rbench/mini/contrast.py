@@ -21,17 +21,16 @@ ORIGINALS = 500
 """Number of bundles in a set. The 95% interval of a share is then at most 9 points wide."""
 
 
-def contrast_rows(name: str, splits: dict[str, list[Row]], seed: int = 0) -> list[Row]:
+def contrast_rows(name: str, splits: dict[str, list[Row]]) -> list[Row]:
     """Return a row for each edit of the first ORIGINALS test rows that have an edit.
 
     Each row has `pair_id`, `original_X` and `perturbed_X` for each text column X, `original_label` and
     `perturbed_label`. A test row has one edit for each other label that one word can give it. The edit is drawn by a
-    generator seeded with (seed, row).
+    generator seeded with the row.
 
     Args:
         name: the generator's name.
         splits: all rows of the generator, by split.
-        seed: seed of the draws.
     """
     columns = [column for column, value in splits["test"][0].items() if isinstance(value, str)]
     known = {tuple(row[column] for column in columns) for split in splits.values() for row in split}
@@ -42,7 +41,7 @@ def contrast_rows(name: str, splits: dict[str, list[Row]], seed: int = 0) -> lis
         if originals == ORIGINALS:
             break
         texts = tuple(str(row[column]) for column in columns)
-        found = _drawn(name, texts, labels - {row["label"]}, known, Random(f"{name} contrast {seed} {number}"))
+        found = _drawn(name, texts, labels - {row["label"]}, known, Random(f"{name} contrast 0 {number}"))
         originals += bool(found)
         for label, edited in sorted(found.items()):
             pair = {"pair_id": f"{name}-{number}-{label}", "original_label": row["label"], "perturbed_label": label}

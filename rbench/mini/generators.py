@@ -2,6 +2,9 @@
 
 Splits share no text. The first text of a row is never repeated. A second text (such as a hypothesis) may be repeated
 only within the split in which it occurred first.
+
+The second sentences of pairs are edits. A hypothesis edits one of a premise's facts: it is entailed, neutral or
+contradictory. A sentence of graded similarity changes roles of the first at random, and the weights lost are added up.
 """
 
 from __future__ import annotations
@@ -11,10 +14,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from rbench.mini.lexicon import TOPICS
-from rbench.mini.meaning import Clause, Sentence
-from rbench.mini.pairs import claim, similar
-from rbench.mini.world import World
+from rbench.mini.lexicon import TOPICS, load
+from rbench.mini.meaning import Clause, Sentence, Thing, World, concepts, related
 from rbench.mini.writing import Writer
 
 Row = dict[str, Any]
@@ -30,6 +31,12 @@ WORDS = range(8, 17)
 """Length of a task's sentences in words. A hypothesis has at most 10."""
 BREADTH = {"mini-nli": 8}
 """Number of most common concepts of each kind that a task uses: 6,000 pairs cannot teach a tiny model all antonyms."""
+
+Costed = tuple[Clause, float, float]
+"""A changed clause, the weight that the change lost, and the total weight of the roles considered."""
+Edit = Callable[[World, Clause], Clause | None]
+DROP = 0.9
+"""Share of a fact's details that a hypothesis leaves out. A detail then hints at a neutral pair, as in human data."""
 
 
 def generate(name: str, seed: int = 0) -> dict[str, list[Row]]:
@@ -146,19 +153,16 @@ def _scene(world: World) -> Sentence:
 
 
 def _sts(world: World, writer: Writer) -> Row | None:
-    first = _anything(world)
+    form = world.rng.choices(("judging", "topic", "scene"), (40, 25, 35))[0]
+    if form == "judging":
+        first = _judging(world, world.rng.choice((1, -1)))
+    else:
+        first = _about(world, world.rng.choice(TOPICS)) if form == "topic" else _scene(world)
     second, score = similar(world, first)
     texts = writer.text(first), writer.text(second)
     if not all(_fits(text) for text in texts):
         return None
     return {"sentence1": texts[0], "sentence2": texts[1], "score": score}
-
-
-def _anything(world: World) -> Sentence:
-    form = world.rng.choices(("judging", "topic", "scene"), (40, 25, 35))[0]
-    if form == "judging":
-        return _judging(world, world.rng.choice((1, -1)))
-    return _about(world, world.rng.choice(TOPICS)) if form == "topic" else _scene(world)
 
 
 def _corpus(world: World, writer: Writer) -> Row | None:
@@ -187,3 +191,219 @@ _MAKERS: dict[str, Callable[[World, Writer], Row | None]] = {
     "mini-sts": _sts,
     "mini-corpus": _corpus,
 }
+
+
+# ---------------------------------------------------------------------------------------- hypotheses of inference
+
+
+def claim(world: World, premise: Sentence, label: int) -> Clause | None:
+    """Make a claim that `premise` entails (0), leaves open (1) or contradicts (2).
+
+    Returns None if the fact that was drawn allows no such claim.
+    """
+    facts = [*premise.main, *premise.conceded]
+    world.rng.shuffle(facts)
+    fact, *others = facts
+    edits: tuple[Edit, ...] = (_entailed, _open, _contradicted)
+    made = edits[label](world, fact)
+    # The other facts must be unrelated to the claim, or the label would depend on them too.
+    if made is None or any(related(_said(made), _said(other)) for other in others):
+        return None
+    return made
+
+
+def _said(clause: Clause) -> str:
+    return clause.quality or (clause.object.head if clause.verb == "be" and clause.object else clause.verb)
+
+
+def _entailed(world: World, fact: Clause) -> Clause | None:
+    if fact.negated:
+        # An event that did not happen did not happen at any place or time, so details may be added.
+        return world.setting(
+            _bare_subject(world, fact), place=0.0 if fact.place else 0.3, time=0.0 if fact.time else 0.3
+        )
+    if world.chance(0.03) and (opposite := _antonym(world, _shortened(world, fact))):
+        return replace(opposite, negated=True, intensity=None)
+    return _generalised(world, _shortened(world, fact))
+
+
+def _contradicted(world: World, fact: Clause) -> Clause | None:
+    if fact.negated:
+        return replace(_bare_subject(world, fact), negated=False)
+    short = _shortened(world, fact)
+    if world.chance(0.75) and (opposite := _antonym(world, short)):
+        return opposite
+    return replace(_generalised(world, short), negated=True)
+
+
+def _open(world: World, fact: Clause) -> Clause | None:
+    short = replace(_shortened(world, fact), negated=False)
+    if not fact.negated and world.chance(0.92):
+        return world.rng.choices((_more_detail, _more_specific), (5, 1))[0](world, fact, short)
+    edit = world.rng.choices((_other_predicate, _other_subject, _other_object), (4, 1, 1))[0]
+    made = edit(world, short)
+    return replace(made, negated=world.chance(0.1)) if made else None
+
+
+# ------------------------------------------------------------------------------------------- edits that keep the truth
+
+
+def _shortened(world: World, fact: Clause) -> Clause:
+    """Leave out most details of the fact."""
+    manner_decides = load().concepts[fact.verb].frame == "show"
+    return replace(
+        fact,
+        subject=_bare(world, fact.subject),
+        object=_bare(world, fact.object) if fact.object else None,
+        intensity=None if world.chance(DROP) else fact.intensity,
+        manner=None if world.chance(DROP) and not manner_decides else fact.manner,
+        place=None if world.chance(DROP) else fact.place,
+        time=None if world.chance(DROP) else fact.time,
+    )
+
+
+def _bare(world: World, thing: Thing) -> Thing:
+    return replace(
+        thing,
+        quality=None if world.chance(DROP) else thing.quality,
+        of=None if world.chance(DROP) else thing.of,
+    )
+
+
+def _bare_subject(world: World, fact: Clause) -> Clause:
+    return replace(fact, subject=_bare(world, fact.subject))
+
+
+def _generalised(world: World, fact: Clause) -> Clause:
+    """Sometimes replace subject, verb and object by their hypernyms."""
+    if world.chance(0.35):
+        fact = replace(fact, subject=_hypernym(fact.subject))
+    if world.chance(0.25) and (isa := load().concepts[fact.verb].isa):
+        fact = replace(fact, verb=isa)
+    if fact.object and world.chance(0.35):
+        fact = replace(fact, object=_hypernym(fact.object))
+    return fact
+
+
+def _hypernym(thing: Thing) -> Thing:
+    return replace(thing, head=load().concepts[thing.head].isa or thing.head)
+
+
+# ------------------------------------------------------------------------------------------------ edits that break it
+
+
+def _antonym(world: World, fact: Clause) -> Clause | None:
+    """Replace the fact's predicate by its antonym; None if it has none."""
+    lexicon = load().concepts
+    if fact.quality:
+        opposite = lexicon[fact.quality].antonym
+        return replace(fact, quality=opposite, intensity=None) if opposite else None
+    if fact.verb == "be" and fact.object:
+        opposite = lexicon[fact.object.head].antonym
+        return replace(fact, object=Thing(opposite, plural=fact.object.plural)) if opposite else None
+    if opposite := lexicon[fact.verb].antonym:
+        return replace(fact, verb=opposite)
+    if fact.manner and (opposite := lexicon[fact.manner].antonym):
+        return replace(fact, manner=opposite)
+    return None
+
+
+def _other_predicate(world: World, fact: Clause) -> Clause | None:
+    if fact.verb == "be" and fact.object:
+        return None
+    if fact.quality:
+        return replace(fact, quality=world.other(fact.quality), intensity=None)
+    return replace(fact, verb=world.other(fact.verb))
+
+
+def _other_subject(world: World, fact: Clause) -> Clause | None:
+    return replace(fact, subject=Thing(world.other(fact.subject.head), plural=fact.subject.plural))
+
+
+def _other_object(world: World, fact: Clause) -> Clause | None:
+    if not fact.object or fact.verb == "be":
+        return None
+    return replace(fact, object=Thing(world.other(fact.object.head), plural=fact.object.plural))
+
+
+def _more_detail(world: World, fact: Clause, short: Clause) -> Clause | None:
+    """Add a detail that the whole fact does not have to the short fact."""
+    if fact.place is None and world.chance(0.5):
+        return world.setting(short, place=1.0, time=0.0)
+    if fact.time is None and world.chance(0.5):
+        return replace(short, time=world.one("time"))
+    if fact.object and short.object and fact.verb != "be" and fact.object.quality is None and world.chance(0.5):
+        return replace(short, object=replace(short.object, quality=world.quality(short.object.head)))
+    if fact.subject.quality is None:
+        return replace(short, subject=replace(short.subject, quality=world.quality(short.subject.head)))
+    return None
+
+
+def _more_specific(world: World, fact: Clause, short: Clause) -> Clause | None:
+    """Replace the subject of the short fact by a hyponym; None if it has none."""
+    head = fact.subject.head
+    frame = load().concepts[head].frame
+    kinds = [c.name for c in concepts("noun", (frame,)) if c.isa == head]
+    return replace(short, subject=Thing(world.rng.choice(kinds), plural=fact.subject.plural)) if kinds else None
+
+
+# ---------------------------------------------------------------------------------------------------- similarity
+
+
+def similar(world: World, sentence: Sentence) -> tuple[Sentence, float]:
+    """Return a changed copy of `sentence` with the same structure, and their similarity, 0..5 in steps of 0.1."""
+    rate = world.rng.choice((0.0, 0.1, 0.25, 0.4, 0.6, 0.8, 1.0))
+    lost = total = 0.0
+    sides = []
+    for clauses in (sentence.main, sentence.conceded):
+        changed = []
+        for clause in clauses:
+            made, cost, weight = _change(world, clause, rate)
+            changed.append(made)
+            lost, total = lost + cost, total + weight
+        sides.append(tuple(changed))
+    return Sentence(sides[0], sides[1]), round(5 * (total - lost) / total, 1)
+
+
+def _change(world: World, clause: Clause, rate: float) -> Costed:
+    subject, lost, total = _thing(world, clause.subject, rate)
+    clause, total = replace(clause, subject=subject), total + 3
+    if world.chance(rate):
+        lost += 3
+        if (clause.verb == "be" and clause.object) or world.chance(0.25):
+            clause = replace(clause, negated=not clause.negated)
+        else:
+            word = clause.quality or clause.verb
+            antonym = load().concepts[word].antonym
+            word = antonym if antonym and world.chance(0.4) else world.other(word)
+            clause = replace(clause, quality=word) if clause.quality else replace(clause, verb=word)
+    if clause.object is not None:
+        thing, cost, weight = _thing(world, clause.object, rate)
+        clause, lost, total = replace(clause, object=thing), lost + cost, total + weight
+    for role in ("intensity", "manner", "time"):
+        said: str | None = getattr(clause, role)
+        total += said is not None
+        if said is not None and world.chance(rate):
+            other: Any = world.other(said) if role == "manner" else None
+            clause, lost = replace(clause, **{role: other}), lost + 1
+    if clause.place:
+        total += 1
+        if world.chance(rate):
+            preposition, thing = clause.place
+            clause, lost = replace(clause, place=(preposition, replace(thing, head=world.other(thing.head)))), lost + 1
+    return clause, lost, total
+
+
+def _thing(world: World, thing: Thing, rate: float) -> tuple[Thing, float, float]:
+    lost, total = 0.0, 2.0 + (thing.quality is not None) + (thing.of is not None)
+    isa = load().concepts[thing.head].isa
+    if world.chance(rate):
+        if isa and world.chance(0.4):
+            thing, lost = replace(thing, head=isa), lost + 1
+        else:
+            thing, lost = replace(thing, head=world.other(thing.head)), lost + 2
+    if thing.quality and world.chance(rate):
+        thing, lost = replace(thing, quality=None), lost + 1
+    if thing.of and world.chance(rate):
+        thing, lost = replace(thing, of=replace(thing.of, head=world.other(thing.of.head))), lost + 1
+    return thing, lost, total

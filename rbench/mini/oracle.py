@@ -74,7 +74,8 @@ def judgement(clause: Clause) -> int:
         verdict = concepts[clause.quality].polarity
     elif concepts[clause.verb].frame in ("be", "link") and clause.object:
         # "was a triumph", "was a brilliant film": the noun decides; if it is neutral, its adjective does.
-        verdict = _noun_predicate(clause.object)
+        noun, adjective = clause.object.head, clause.object.quality
+        verdict = concepts[noun].polarity or (concepts[adjective].polarity if adjective else 0)
         things.remove(clause.object)
     else:
         verdict = concepts[clause.verb].polarity or (concepts[clause.manner].polarity if clause.manner else 0)
@@ -83,11 +84,6 @@ def judgement(clause: Clause) -> int:
         total += concepts[thing.head].polarity
         total += concepts[thing.quality].polarity if thing.quality else 0
     return total
-
-
-def _noun_predicate(thing: Thing) -> int:
-    concepts = load().concepts
-    return concepts[thing.head].polarity or (concepts[thing.quality].polarity if thing.quality else 0)
 
 
 # ----------------------------------------------------------------------------------------------------------- topic

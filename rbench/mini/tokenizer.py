@@ -12,7 +12,9 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+from rbench.mini import rows
 from rbench.mini.lexicon import load
+from rbench.mini.reading import words_of
 
 VERSION = 1
 
@@ -32,20 +34,13 @@ _SUFFIXES = (
 @cache
 def vocabulary() -> tuple[str, ...]:
     """Return all pieces. A piece's index is its id."""
-    counts = _counts()
+    counts = Counter(word for row in rows("mini-corpus", "train") for word in words_of(row["text"]))
     words = sorted(load().forms)
     whole = [word for word in words if counts[word] >= WHOLE or len(word) <= SHORT]
     pieces = {piece for word in words if word not in set(whole) for piece in _split(word)}
     letters = [mark + letter for mark in ("", "##") for letter in string.ascii_lowercase + string.digits]
     known = {*SPECIAL, *letters, *string.punctuation}
     return (*SPECIAL, *string.punctuation, *letters, *sorted(({*whole} | pieces) - known))
-
-
-def _counts() -> Counter[str]:
-    from rbench.mini import rows
-    from rbench.mini.reading import words_of
-
-    return Counter(word for row in rows("mini-corpus", "train") for word in words_of(row["text"]))
 
 
 def _split(word: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from rbench.progress import Progress, Silent
 from rbench.progress.bars import Pace, duration, ending, watching
-from rbench.system.escaping import harmless
+from rbench.system.console import harmless
 
 EVERY = 0.2
 """Minimal number of seconds between two changes of the output while a job is under way."""

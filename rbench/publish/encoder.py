@@ -101,7 +101,7 @@ def check_spec(spec: EncoderSpec) -> None:
     Raises:
         PlanError: it cannot; gives the reason.
     """
-    from rbench.train.layout import EXPRESSIBLE
+    from rbench.train.models import EXPRESSIBLE
 
     if spec.trust_remote_code:
         raise PlanError(
@@ -136,12 +136,12 @@ def write(
         ResourceError: the weights cannot be read.
     """
     from rbench import encoders
-    from rbench.train import layout
+    from rbench.train import models
 
     check_place(folder, force=force)
     check_spec(spec)
     encoder = encoders.load(spec, where)
-    if reason := layout.obstacle(encoder):
+    if reason := models.obstacle(encoder):
         raise PlanError(f"encoder {spec.name} cannot be exported: {reason}")
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ def write(
         by_kind = {} if isinstance(spec.prompt, str) else spec.prompt
         # transformers would write the place of the weights, a path on this machine, into the config.
         encoder.model.config._name_or_path = ""
-        layout.save(staged, encoder, {str(kind): prompt for kind, prompt in by_kind.items()})
+        models.save(staged, encoder, {str(kind): prompt for kind, prompt in by_kind.items()})
         card(staged)
         _compare(encoder, staged)
         if folder.is_dir():

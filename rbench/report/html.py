@@ -20,7 +20,7 @@ from markupsafe import Markup
 from rbench.errors import RbenchError
 from rbench.report.data import Report
 from rbench.report.site import EncoderPage, Site
-from rbench.system.escaping import harmless
+from rbench.system.console import harmless
 from rbench.tables.formats import beside, number
 from rbench.tables.table import Beside, Entry, Number
 from rbench.verdicts.claims import brief, sentence

@@ -15,10 +15,10 @@ from rbench.errors import JobError
 from rbench.spec import AttackJob, Digest, Job, Outcome, Record, Score, error_kind
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs, victim_hash
-from rbench.storage.board import CHUNK, chunks
 from rbench.storage.runs import Parts
+from rbench.storage.team import CHUNK, chunks
 from rbench.system import processes
-from rbench.system.leases import Lease
+from rbench.system.members import Lease
 from rbench.tasks import Example
 
 TOLERATED = 0.1

@@ -16,7 +16,7 @@ from rbench.errors import JobError
 from rbench.plan.lineage import as_trained, registered_base
 from rbench.spec import EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile, TaskSpec, VictimSpec
 from rbench.stages.context import Context
-from rbench.storage.mixed import SHORT, standing_on
+from rbench.storage.standing import SHORT, standing_on
 from rbench.storage.weights import weights_hash
 from rbench.system import located
 from rbench.system.located import Located, Watch

@@ -202,7 +202,7 @@ def _scores(
 def _checkpoints(folder: Path, job: Job) -> Iterator[None]:
     """Make the folder for a fine-tuning's checkpoints. If the fine-tuning fails and left none to go on from, remove it.
 
-    A checkpoint without optimizer is none to go on from (`rbench.finetune._checkpoints`).
+    A checkpoint without optimizer is none to go on from (`rbench.finetune._tuning`).
     """
     checkpoints.claim(folder, job.name, job.key)
     try:

@@ -1,16 +1,21 @@
-"""Read several RUNs as one. Each job is taken from one of them: where it is complete, if it is anywhere."""
+"""Read several RUNs as one, or write them into a new RUN (`rbench merge`).
+
+Each job is taken from one of them: where it is complete, if it is anywhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from rbench.errors import StoreError
 from rbench.spec import Job, Plan, Record
-from rbench.storage.runs import Reader, Store
+from rbench.storage.runs import Reader, Store, files
+from rbench.storage.runs.reader import FILES
 from rbench.storage.standing import Standing, standing
+from rbench.storage.verify import verify
 from rbench.system.below import Below
 
 _NAMED = 3
@@ -89,55 +94,46 @@ class Joined(Reader):
         return self._stores[job.key].below(job)
 
 
-def _users(plan: Plan) -> dict[str, list[Job]]:
-    """Return the jobs that need each job, by its key."""
-    users: dict[str, list[Job]] = {job.key: [] for job in plan.jobs}
-    for job in plan.jobs:
-        for key in set(job.needs.values()):
-            users[key].append(job)
-    return users
-
-
 def _sources(parts: Mapping[str, Part], plan: Plan) -> dict[str, str]:
     """Choose the RUN of each job.
 
     If several have completed a job, it is that from which a job that needs it is taken, else the first. If none has,
     it is one where the job failed, else the one with the most outcomes.
     """
-    users = _users(plan)
     sources: dict[str, str] = {}
+    above: dict[str, set[str]] = {job.key: set() for job in plan.jobs}  # the RUNs of the jobs that need each job
     for job in reversed(plan.jobs):
         done = [run for run, part in parts.items() if job.key in part.standing.done]
-        above = {sources[user.key] for user in users[job.key]}
         if done:
-            sources[job.key] = next((run for run in done if run in above), done[0])
+            sources[job.key] = next((run for run in done if run in above[job.key]), done[0])
         else:
             having = [run for run, part in parts.items() if job.key in part.jobs]
-            sources[job.key] = max(having, key=lambda run: _progress(parts[run], job.key))
+            progress = {
+                run: (job.key in parts[run].standing.records, len(parts[run].store.outcomes(parts[run].jobs[job.key])))
+                for run in having
+            }
+            sources[job.key] = max(having, key=progress.__getitem__)
+        for key in job.needs.values():
+            above[key].add(sources[job.key])
     return sources
-
-
-def _progress(part: Part, key: str) -> tuple[bool, int]:
-    return key in part.standing.records, len(part.store.outcomes(part.jobs[key]))
 
 
 def _unlike_weights(parts: Mapping[str, Part], plan: Plan, sources: Mapping[str, str]) -> list[str]:
     """Return the trainings of which results of several RUNs are there, with other weights in one than in another."""
-    users, lines = _users(plan), []
-    for job in plan.jobs:
-        if not job.trains:
-            continue
-        found: dict[str, set[str]] = {}
-        for one in (job, *users[job.key]):
-            run = sources[one.key]
-            records = parts[run].standing.records
-            if one.key in parts[run].standing.done and (weights := _weights(job, one, records)):
-                found.setdefault(run, set()).add(weights)
-        first, *others = found or [""]
+    found: dict[str, dict[str, set[str]]] = {job.key: {} for job in plan.jobs if job.trains}
+    for one in plan.jobs:
+        standing = parts[run := sources[one.key]].standing
+        for key in found.keys() & {one.key, *one.needs.values()} if one.key in standing.done else ():
+            if weights := _weights(plan.job(key), one, standing.records):
+                found[key].setdefault(run, set()).add(weights)
+    lines = []
+    for key, by_run in found.items():
+        first, *others = by_run or [""]
+        name = plan.job(key).name
         lines += [
-            f"{job.name}: its weights in {first} and in {other} differ"
+            f"{name}: its weights in {first} and in {other} differ"
             for other in others
-            if not found[first] & found[other]
+            if not by_run[first] & by_run[other]
         ]
     return lines
 
@@ -167,3 +163,61 @@ def _numbers(record: Record) -> str:
     """Return what two runs of one job should have in common: all numbers but times."""
     scores = [score.model_dump() for score in record.scores if score.name != "seconds"]
     return repr((scores, sorted(record.counts.items()), record.provenance.weights_hash))
+
+
+# ---------------------------------------------------------------------------------------------------------- a new RUN
+
+
+def check_inputs(runs: Iterable[Store], done: str = "merged") -> None:
+    """Read everything in some RUNs and check it, as `rbench verify` does. Raises StoreError for all that is damaged.
+
+    Args:
+        done: what is not done with a damaged RUN.
+    """
+    damaged = [finding.text for run in runs for finding in verify(run.root).findings if finding.damage]
+    if damaged:
+        listed = "\n".join(f"  {text}" for text in damaged)
+        raise StoreError(f"what is damaged is not {done}:\n{listed}")
+
+
+def check_texts(plans: Iterable[tuple[Store, Plan]]) -> None:
+    """Raise StoreError where some RUNs keep texts and others do not."""
+    keeping = {run.root: plan.texts for run, plan in plans}
+    if len({*keeping.values()}) > 1:
+        with_texts = [str(root) for root, texts in keeping.items() if texts]
+        raise StoreError(
+            f"{', '.join(with_texts)} was made to keep texts and the other RUNs were not. Copy it without them first: "
+            f"rbench strip {with_texts[0]}"
+        )
+
+
+def check_out(out: Path, runs: Iterable[Store]) -> None:
+    """Raise StoreError if `out` is there already, or would lie in one of the RUNs."""
+    if out.exists() or out.is_symlink():
+        raise StoreError(f"{out} is there already. Choose another --out.")
+    for run in runs:
+        if out.resolve().is_relative_to(run.root.resolve()):
+            raise StoreError(f"{out} lies in {run.root}, which is not to be changed. Choose another --out.")
+
+
+def write(joined: Joined, out: Path) -> None:
+    """Copy the plan, records, outcomes, predictions and rows of all jobs into the new folder `out`.
+
+    Files are copied byte by byte. The folder gets its name once it is complete. Until then it lies beside, and is
+    removed if anything goes wrong.
+
+    Raises:
+        StoreError: something cannot be read or written, or changed while it was copied.
+    """
+    plan = joined.plan()
+    with files.growing(out) as unfinished:
+        store = Store(unfinished, texts=plan.texts)
+        store.write_plan(plan)
+        for job in plan.jobs:
+            names = {*FILES, *(path.name for path in joined.part_files(job))}
+            for name in sorted(names):
+                if (content := joined.content(job, name)) is not None:
+                    files.write(store.folder(job) / name, content, store.below(job))
+        copied = standing(store, plan)
+        if copied.done != joined.standing.done or copied.problems.keys() != joined.standing.problems.keys():
+            raise StoreError("a RUN changed while it was copied; run the same command again")

@@ -20,7 +20,7 @@ from pathlib import Path
 import rbench
 from rbench.errors import StoreError
 from rbench.spec import Plan
-from rbench.storage.merge import check_inputs
+from rbench.storage.joined import check_inputs
 from rbench.storage.runs import Store, files
 from rbench.storage.runs.columns import to_columns
 from rbench.storage.runs.packed import (
@@ -115,7 +115,7 @@ def unpack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     with files.growing(out) as unfinished:
         target = Below(unfinished)
         for path in below.files(run):
-            content = files.read_lined(path, below) or b""
+            content = files.read(path, below, lined=True) or b""
             files.write(unfinished / path.relative_to(run), content, target)
             count, size = count + 1, size + len(content)
     return PackedRun(out, count, size)
@@ -141,7 +141,7 @@ def _files(store: Store, plan: Plan) -> Iterator[Path]:
 
 
 def _content(store: Store, path: Path) -> bytes:
-    content = files.read_lined(path, store.opened())
+    content = files.read(path, store.opened(), lined=True)
     if content is None:
         raise StoreError(f"{path} was removed while the RUN was packed. Run the same command again.")
     return content

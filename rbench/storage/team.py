@@ -1,10 +1,11 @@
 """The processes that run the jobs of one RUN together. Each is an `rbench run` of its own; none commands the others.
 
     RUN/.processes/members/    who is here (`rbench.system.members`)
-    RUN/.processes/leases/     who does what (`rbench.system.leases`)
+    RUN/.processes/leases/     who does what (`rbench.system.members`)
 
 A process that wants to run a suite in a folder joins. It may join others if all of them have the same plan. It then
-takes jobs that no living process has. An attack is taken in chunks of its examples, so that several processes share it.
+takes jobs that no living process has (`TeamBoard`). An attack is taken in chunks of its examples, so that several
+processes share it.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
 from rbench.errors import JobError, StoreError
-from rbench.spec import Job, Plan, Stage
+from rbench.spec import Job, Plan, Record, Stage
+from rbench.storage.runs import Store
 from rbench.storage.runs.files import UNFINISHED, as_store_error
 from rbench.storage.runs.packed import opened
 from rbench.storage.runs.reader import PROCESSES
+from rbench.storage.weights import WeightCache
 from rbench.system.below import Below
-from rbench.system.leases import Lease, Leases
-from rbench.system.members import EXPIRY, Member, Members
+from rbench.system.members import EXPIRY, Lease, Leases, Member, Members
 
 logger = logging.getLogger("rbench")
 
@@ -37,6 +40,12 @@ NAMED = 16
 FORGIVEN = 3
 """Processes that may die with a job, or with a chunk of an attack, one after the other. One more, and the job fails.
 People and schedulers kill processes too, so a few deaths say nothing about a job."""
+CHUNK = 64
+"""Examples of an attack that a process takes at once. Another process may take the next ones."""
+PAUSE = 1.0
+"""Seconds between two looks at what others do."""
+
+_Sign = tuple[int, int, int] | None
 
 
 class Team:
@@ -63,12 +72,10 @@ class Team:
         with ExitStack() as stack:
             with as_store_error(self.root):
                 stack.enter_context(self.member.present())
-                lease = self._turn()
+                while (lease := self._leases.take(_JOINING, WHOLE)) is None:  # another process is joining
+                    time.sleep(_POLL)
             try:
-                others = [one for one in self.members.living() if "plan" in one and one["id"] != self.member.id]
-                if not others:
-                    self._sweep()
-                plan = prepare(others)
+                plan = prepare(self._others(self.members.living()))
                 with as_store_error(self.root):
                     self.member.about = {"plan": digest(plan)}
                     self.member.beat()
@@ -77,15 +84,15 @@ class Team:
             try:
                 yield
             finally:
-                for lease in self._leases.all_held():
+                for lease in [*self._leases.all_held.values()]:
                     lease.give_back()
-                self._tidy()
-
-    def _turn(self) -> Lease:
-        """Wait until no other process is joining."""
-        while (lease := self._leases.take(_JOINING, WHOLE)) is None:
-            time.sleep(_POLL)
-        return lease
+                with suppress(OSError):
+                    last = self._leases.take(_JOINING, WHOLE)
+                    if last is not None:
+                        # Without others all leases go. Whoever was stopped for long and goes on finds none.
+                        if len(self.members.living()) == 1:
+                            self._leases.clear(but=_JOINING)
+                        last.give_back()
 
     def take(self, job: Job, part: str = WHOLE, done: str = "") -> Lease | None:
         """Take a job, or a chunk of it, of which `done` is done. None if a living process has it."""
@@ -124,7 +131,7 @@ class Team:
 
     def holders(self, job: Job) -> dict[str, str]:
         """Return the living process that holds each part of a job, by part. Parts that nobody holds are left out."""
-        return holders(self._leases, job)
+        return self._leases.holders(job.key[:NAMED])
 
     def state(self, job: Job) -> frozenset[tuple[str, int, str | None]]:
         """Return something that changes when a part of a job is taken, given back, or lost by a process that died."""
@@ -132,31 +139,21 @@ class Team:
         parts = self._leases.parts(name)
         return frozenset((part, number, self._leases.holder(name, part)) for part, number in parts.items())
 
-    def _tidy(self) -> None:
-        """Remove all leases, if no other process is there. Whoever was stopped for long and goes on finds none."""
-        with suppress(OSError):
-            lease = self._leases.take(_JOINING, WHOLE)
-            if lease is not None:
-                if len(self.members.living()) == 1:
-                    self._leases.clear(but=_JOINING)
-                lease.give_back()
-
     def others(self) -> list[dict[str, Any]]:
         """Return what those say of themselves that surely run jobs here. May wait as `Members.surely_living` does.
 
         To be called while no other process can join. What dead ones left is removed if there are no others.
         """
-        living = surely_living(self.root, self.members)
-        others = [one for one in living if "plan" in one and one["id"] != self.member.id]
-        if not others:
-            self._sweep()
-        return others
+        return self._others(surely_living(self.root, self.members))
 
-    def _sweep(self) -> None:
-        """Remove what processes left that are dead. Called while no other process is there, or can come.
+    def _others(self, living: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return those of the living that run jobs. Without any, what dead ones left is removed: none can come now.
 
         A RUN may lie in a folder with other things. These are left alone.
         """
+        others = [one for one in living if "plan" in one and one["id"] != self.member.id]
+        if others:
+            return others
         with as_store_error(self.root):
             self.members.sweep()
             own = (PROCESSES, *get_args(Stage), "tables", "figures")
@@ -166,6 +163,105 @@ class Team:
             for file in [*files, *(file for folder in folders for file in self.below.files(folder))]:
                 if UNFINISHED.search(file.name):
                     self.below.remove(file)
+        return []
+
+
+def chunks(examples: int) -> int:
+    """Return the number of chunks of so many examples."""
+    return -(-examples // CHUNK)
+
+
+class TeamBoard:
+    """The board of a team (`rbench.executors.leases.Board`).
+
+    Args:
+        jobs: the jobs that this process has to run. What the RUN has of them now, such as the record of a job that
+            failed, does not count as the work of another process.
+    """
+
+    def __init__(self, team: Team, store: Store, cache: WeightCache, jobs: Sequence[Job]) -> None:
+        self._team, self._store, self._cache = team, store, cache
+        self._before = {job.key: self._sign(job) for job in jobs}
+        self._nothing_left: dict[str, frozenset[tuple[str, int, str | None]]] = {}
+        self._beside: dict[str, dict[str, str]] = {}
+        """Who held which part of an attack when this process took it."""
+        self._signs: dict[str, bytes | None] = {}
+        """What each holder's file said when this process first had nothing to do beside it."""
+        self._looked = False
+
+    def ended(self, job: Job, needed: bool) -> Record | None:
+        if job.trains:
+            return self._made(job, needed)
+        if self._sign(job) == self._before[job.key]:
+            return None
+        return self._store.look(job).record
+
+    def _made(self, job: Job, needed: bool) -> Record | None:
+        """Return the record of weights that another process made, if this one's cache has them or need not."""
+        record = self._store.look(job).record
+        if record is None or (record.status == "failed" and self._sign(job) == self._before[job.key]):
+            return None
+        at_hand = record.status == "failed" or not needed or self._cache.has(job.key)
+        return record if at_hand else None
+
+    def take(self, job: Job, *, shared: bool) -> AbstractContextManager[None] | None:
+        if job.attacking is None:
+            if shared or self._team.take(job, done=self._checkpoints(job)) is None:
+                return None
+            if self.ended(job, needed=True) is None:
+                return self._held(job)
+            self._team.give_back(job)  # it ended between the look at its record and its lease
+            return None
+        holders = self._team.holders(job)
+        if bool(holders) != shared or WHOLE in holders or len(holders) >= chunks(job.attacking.num_examples):
+            return None
+        if holders and self._nothing_left.get(job.key) == self._team.state(job):
+            return None
+        self._beside[job.key] = holders
+        return self._held(job)
+
+    def busy(self, job: Job) -> bool:
+        return bool(self._team.holders(job))
+
+    def may_leave(self, jobs: Sequence[Job]) -> bool:
+        holders = [{*self._team.holders(job).values()} for job in jobs]
+        if not all(holders) and not self._looked:  # it ended, or its holder died, after the last look at it
+            self._looked = True
+            return False
+        signs = {name: self._team.members.sign(name) for name in {*chain.from_iterable(holders)}}
+        before, self._signs = self._signs, {**signs, **self._signs}
+        return all(sign is None or (sign and sign != before.get(name, sign)) for name, sign in signs.items())
+
+    def pause(self) -> None:
+        time.sleep(PAUSE)
+
+    def nothing_left(self, job: Job) -> None:
+        """Note that others do all that is left of a job, so that it is not tried again until that changes.
+
+        What one of them has given back meanwhile, done or not, is a change.
+        """
+        if self._beside.pop(job.key, {}).keys() <= self._team.holders(job).keys():
+            self._nothing_left[job.key] = self._team.state(job)
+
+    @contextmanager
+    def _held(self, job: Job) -> Iterator[None]:
+        self._signs, self._looked = {}, False
+        try:
+            yield
+        finally:
+            self._team.give_back(job)
+
+    def _checkpoints(self, job: Job) -> str:
+        """Return the names of the checkpoints of a training. They change when it gets further."""
+        folder = self._cache.root / "checkpoints" / job.key
+        return ",".join(sorted(path.name for path in folder.glob("checkpoint-*")))
+
+    def _sign(self, job: Job) -> _Sign:
+        """Return something that changes when a job's record is replaced; None if there is none."""
+        with suppress(OSError):
+            found = self._store.below(job).stat(self._store.folder(job) / "record.json")
+            return found.st_ino, found.st_size, found.st_mtime_ns
+        return None
 
 
 def digest(plan: Plan) -> str:
@@ -173,19 +269,12 @@ def digest(plan: Plan) -> str:
     return hashlib.sha256(plan.model_dump_json().encode()).hexdigest()[:16]
 
 
-def holders(leases: Leases, job: Job) -> dict[str, str]:
-    """Return the living process that holds each part of a job, by part."""
-    name = job.key[:NAMED]
-    found = {part: leases.holder(name, part) for part in leases.parts(name)}
-    return {part: holder for part, holder in found.items() if holder is not None}
-
-
 def observed(root: Path) -> tuple[Members, Callable[[Job], dict[str, str]]]:
     """Return who works in a RUN, and a function that returns who holds which part of a job. Writes nothing."""
     folder, below = root / PROCESSES, opened(root)
     members = Members(folder, below=below)
     leases = Leases(folder, Member(folder, {}, below=below), members, below)
-    return members, lambda job: holders(leases, job)
+    return members, lambda job: leases.holders(job.key[:NAMED])
 
 
 def check_still(root: Path) -> None:

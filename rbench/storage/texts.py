@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 from rbench.errors import PlanError, StoreError
 from rbench.spec import Job, Plan, TableSpec
+from rbench.spec.common import Stored
 from rbench.storage.runs import Store, files, folder_name
 from rbench.storage.runs.files import as_store_error, beside, growing
 from rbench.storage.runs.packed import name_of, opened
@@ -92,48 +94,32 @@ def strip(run: Path, out: Path | None = None) -> Path:
     if plan is None:
         raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
     out = out if out is not None else beside(run, f"{name_of(run)}-stripped")
-    _check_out(run, out)
-    problems = [problem for job in plan.jobs if (problem := _problem(source, job)) is not None]
+    if out.resolve().is_relative_to(run.resolve()):
+        raise StoreError(f"{out} lies in the RUN, which is not to be changed. Choose another --out.")
+    with as_store_error(out):
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise StoreError(f"{out} is there already and not empty. Choose another --out.")
+    problems = list[str]()
+    for job in plan.jobs:
+        found = [source.look(job).problem, *(read.damage for read in source.reads(job))]
+        problems += [said for said in found if said][:1]
     if problems:
         raise StoreError("\n".join([*problems, "Run the suite again, and strip the RUN then."]))
     with growing(out) as unfinished:
         stripped = Store(unfinished, texts=False)
         stripped.write_plan(plan.model_copy(update={"texts": False}))
         for job in plan.jobs:
-            _strip_job(source, stripped, job)
-        _copy_tables(run, unfinished)
+            record = source.record(job)
+            digests = {
+                name: getattr(stripped, f"write_{name}")(job, lines)
+                for name in get_args(Stored)
+                if (lines := getattr(source, name)(job))
+            }
+            if record is not None:
+                own = {name: digest for name, digest in digests.items() if getattr(record, name) is not None}
+                stripped.write_record(record.model_copy(update=own))
+        below, copy = opened(run), Below(unfinished)
+        for file, _ in below.entries(run / "tables"):
+            if file.suffix in {".md", ".tex", ".csv", ".json"} and not file.name.startswith((_OF_TEXTS, _QUOTING)):
+                files.write(unfinished / "tables" / file.name, files.read(file, below) or b"", copy)
     return out
-
-
-def _check_out(run: Path, out: Path) -> None:
-    if out.resolve().is_relative_to(run.resolve()):
-        raise StoreError(f"{out} lies in the RUN, which is not to be changed. Choose another --out.")
-    with as_store_error(out):
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise StoreError(f"{out} is there already and not empty. Choose another --out.")
-
-
-def _problem(source: Store, job: Job) -> str | None:
-    """Say what is damaged in the files of a job; None if nothing is."""
-    return source.look(job).problem or next((read.damage for read in source.reads(job) if read.damage), None)
-
-
-def _strip_job(source: Store, stripped: Store, job: Job) -> None:
-    record = source.record(job)
-    digests = {}
-    if outcomes := source.outcomes(job):
-        digests["outcomes"] = stripped.write_outcomes(job, outcomes)
-    if predictions := source.predictions(job):
-        digests["predictions"] = stripped.write_predictions(job, predictions)
-    if rows := source.rows(job):
-        digests["rows"] = stripped.write_rows(job, rows)
-    if record is not None:
-        own = {name: digest for name, digest in digests.items() if getattr(record, name) is not None}
-        stripped.write_record(record.model_copy(update=own))
-
-
-def _copy_tables(run: Path, out: Path) -> None:
-    below, copy = opened(run), Below(out)
-    for file, _ in below.entries(run / "tables"):
-        if file.suffix in {".md", ".tex", ".csv", ".json"} and not file.name.startswith((_OF_TEXTS, _QUOTING)):
-            files.write(out / "tables" / file.name, files.read(file, below) or b"", copy)

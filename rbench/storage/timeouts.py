@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rbench.spec import Job, Plan
+from rbench.spec import Job, Plan, Record
 from rbench.storage.runs import Store
 
 
@@ -22,7 +22,7 @@ def forget(store: Store, plan: Plan, jobs: Sequence[Job]) -> list[str]:
         if job.attacking is None or not (late := _late(store, job)):
             continue
         after = _after(job, plan)
-        trained = [one for one in after if _trained(store, one)]
+        trained = [one for one in after if one.trains and _complete(store, one) is not None]
         if trained:
             notes.append(f"{job.name}: {_times(late)} not tried again, because {trained[0].name} learned from the rest")
             continue
@@ -34,16 +34,15 @@ def forget(store: Store, plan: Plan, jobs: Sequence[Job]) -> list[str]:
     return notes
 
 
-def _trained(store: Store, job: Job) -> bool:
-    """Whether a job has made weights. One that failed has not."""
-    record = store.look(job).record if job.trains else None
-    return record is not None and record.status == "complete"
+def _complete(store: Store, job: Job) -> Record | None:
+    """Return the record of a job that is complete. One that failed has made no weights."""
+    record = store.look(job).record
+    return record if record is not None and record.status == "complete" else None
 
 
 def _late(store: Store, job: Job) -> int:
     """Return how many examples of a job timed out. The record of a complete job says so without its outcomes."""
-    record = store.look(job).record
-    if record is not None and record.status == "complete":
+    if (record := _complete(store, job)) is not None:
         return record.counts.get("timed_out", 0)
     return sum(outcome.timed_out for outcome in store.outcomes(job))
 

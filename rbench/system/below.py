@@ -9,6 +9,7 @@ it, may be links.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import secrets
 import shutil
@@ -16,7 +17,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rbench.errors import StoreError
 
@@ -114,6 +115,13 @@ class Below:
                 raise self._too_large(path, "has", most)
             return content
 
+    def read_json(self, path: Path) -> dict[str, Any] | None:
+        """Return a mapping that a file of at most SMALL bytes holds; None if there is no file, or it holds no such."""
+        with suppress(OSError, ValueError, RecursionError):
+            found = json.loads(self.read(path, SMALL))
+            return found if isinstance(found, dict) else None
+        return None
+
     def read_start(self, path: Path, size: int) -> bytes:
         """Return the first bytes of a file."""
         with self._folder(path.parent) as folder, os.fdopen(self._open(folder, path, os.O_RDONLY), "rb") as file:
@@ -123,18 +131,15 @@ class Below:
         """Return the content of a file of lines, each of which has at most LINE bytes."""
         with self._folder(path.parent) as folder, os.fdopen(self._open(folder, path, os.O_RDONLY), "rb") as file:
             if os.fstat(file.fileno()).st_size > LINE:
-                self._check_lines(path, file.fileno())
+                # Newlines are looked for without keeping anything: a giant is refused before it fills the memory.
+                length = 0
+                while block := os.read(file.fileno(), MEGABYTE):
+                    first, last = block.find(b"\n"), block.rfind(b"\n")
+                    if length + (len(block) if first < 0 else first) > LINE:
+                        raise self._too_large(path, "has a line of", LINE)
+                    length = length + len(block) if last < 0 else len(block) - last - 1
                 file.seek(0)
             return file.read()
-
-    def _check_lines(self, path: Path, handle: int) -> None:
-        """Look for newlines without keeping anything, so that a giant is refused before it fills the memory."""
-        length = 0
-        while block := os.read(handle, MEGABYTE):
-            first, last = block.find(b"\n"), block.rfind(b"\n")
-            if length + (len(block) if first < 0 else first) > LINE:
-                raise self._too_large(path, "has a line of", LINE)
-            length = length + len(block) if last < 0 else len(block) - last - 1
 
     # ----------------------------------------------------------------------------------------------------- to write
 
@@ -170,7 +175,10 @@ class Below:
                 except OSError as error:
                     if error.errno not in _NO_LINKS:
                         raise
-                    return _filled(folder, path.name, content)
+                    with suppress(FileExistsError):
+                        _fill(folder, path.name, content)  # for a moment readers see an empty file
+                        return True
+                    return False
                 return True
             finally:
                 _forget(folder, temporary)
@@ -248,7 +256,9 @@ class Below:
                     below = self._step(handle, part, make=make)
                 except OSError as error:
                     if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                        self._check_step(handle, part, self.root.joinpath(*parts[:depth]))
+                        kind = _kind(os.stat(part, dir_fd=handle, follow_symlinks=False).st_mode)
+                        if kind not in ("file", "folder"):  # a regular file is left to the caller
+                            raise self._refused(self.root.joinpath(*parts[:depth]), kind) from error
                     raise
                 os.close(handle)
                 handle = below
@@ -265,12 +275,6 @@ class Below:
         with suppress(FileExistsError):  # another process made it meanwhile
             os.mkdir(part, dir_fd=handle)
         return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
-
-    def _check_step(self, handle: int, part: str, path: Path) -> None:
-        """Raise StoreError for what is no folder. A regular file is left to the caller."""
-        kind = _kind(os.stat(part, dir_fd=handle, follow_symlinks=False).st_mode)
-        if kind not in ("file", "folder"):
-            raise self._refused(path, kind)
 
     def _open(self, folder: int, path: Path, flags: int) -> int:
         """Open a regular file. It is looked at before, because opening a device may do something."""
@@ -335,15 +339,6 @@ def _fill(folder: int, name: str, content: bytes, *, sync: bool = False) -> None
         if sync:
             file.flush()
             os.fsync(file.fileno())
-
-
-def _filled(folder: int, name: str, content: bytes) -> bool:
-    """Do the same where there are no hard links. For a moment readers see an empty file. False if it is there."""
-    try:
-        _fill(folder, name, content)
-    except FileExistsError:
-        return False
-    return True
 
 
 def _forget(folder: int, name: str) -> None:

@@ -34,9 +34,23 @@ def shared_cores() -> int:
 def memory() -> int | None:
     """Return the bytes of memory that this process and those of its container may use; None where unknown.
 
-    They are those of the machine, or the lowest limit of a group that the process is in.
+    They are those of the machine, or the lowest limit of a group that the process is in, or of a group around it.
     """
-    known = [limit for file in _limits() if (limit := _read(file)) is not None]
+    # A line of OWN is `number:controllers:/path`. Version 2 of the kernel's interface has no controllers there. In a
+    # container the path may be the host's, and the container's own group is then the root of GROUPS.
+    files: list[Path] = []
+    with suppress(OSError):
+        for line in OWN.read_text(encoding="utf-8").splitlines():
+            controllers, _, path = line.partition(":")[2].partition(":")
+            if path.startswith("/") and controllers in ("", "memory"):
+                old = controllers == "memory"
+                root, name = (GROUPS / "memory", "memory.limit_in_bytes") if old else (GROUPS, "memory.max")
+                inside = Path(path.strip("/"))
+                files += [root / group / name for group in (inside, *inside.parents) if ".." not in group.parts]
+    known = []
+    for file in files:
+        with suppress(OSError, ValueError):  # "max" is no limit
+            known.append(int(file.read_text(encoding="ascii")))
     with suppress(AttributeError, OSError, ValueError):
         known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return min(known, default=None)
@@ -52,28 +66,3 @@ def limit_threads() -> int:
     if "OMP_NUM_THREADS" not in os.environ and torch.get_num_threads() > (most := cores()):
         torch.set_num_threads(most)
     return torch.get_num_threads()
-
-
-def _limits() -> list[Path]:
-    """Return the files that may hold a limit: those of the own groups and of the groups around these.
-
-    A line of OWN is `number:controllers:/path`. Version 2 of the kernel's interface has no controllers there. In a
-    container the path may be the host's, and the container's own group is then the root of GROUPS.
-    """
-    found: list[Path] = []
-    with suppress(OSError):
-        for line in OWN.read_text(encoding="utf-8").splitlines():
-            controllers, _, path = line.partition(":")[2].partition(":")
-            if path.startswith("/") and controllers in ("", "memory"):
-                old = controllers == "memory"
-                root, name = (GROUPS / "memory", "memory.limit_in_bytes") if old else (GROUPS, "memory.max")
-                inside = Path(path.strip("/"))
-                found += [root / group / name for group in (inside, *inside.parents) if ".." not in group.parts]
-    return found
-
-
-def _read(file: Path) -> int | None:
-    """Return the limit that a file holds; None if it holds none."""
-    with suppress(OSError, ValueError):  # "max" is no limit
-        return int(file.read_text(encoding="ascii"))
-    return None

@@ -29,10 +29,14 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
+from rbench.spec import Change
+
 BOUNDS = (2, 8, 32, 128, 512)
 """Numbers of changed words to try one after the other: the time grows with the square. A text of which more changed is
 compared place by place if it is as long as the original; else all between its first and last change counts."""
 
+Texts = tuple[str, ...]
+"""The columns of a text."""
 Blocks = list[tuple[int, int, int, int]]
 """(i, j, k, m): `old[i:j]` became `new[k:m]`. All else stayed, and stands in the same order in both."""
 
@@ -77,6 +81,18 @@ def marked(original: str, perturbed: str) -> str:
 def tokens(text: str) -> list[str]:
     """Return the words of a text as they stand between spaces, and the spaces."""
     return re.findall(r"\s+|\S+", text)
+
+
+def changed(before: Texts, after: Texts) -> tuple[Change, ...]:
+    """Return what is to be replaced in `before` to get `after`, the same columns after a step of an attack."""
+    made = []
+    for column, (one, other) in enumerate(zip(before, after, strict=True)):
+        end = 0
+        for old, new in changes(one, other):
+            start, end = end, end + len(old)
+            if old != new:
+                made.append(Change(column=column, start=start, end=end, new=new))
+    return tuple(made)
 
 
 # ------------------------------------------------------------------------------------------------------- comparison
@@ -162,7 +178,12 @@ def _blocks(levels: list[dict[int, int]], old: Sequence[str], new: Sequence[str]
             )
             found.append((i, i + 1, i + earlier, i + 1 + shift))
         shift = earlier
-    return [_cut(block, old, new) for block in _joined(found[::-1])]
+    joined = _joined(found[::-1])
+    for at, (i, j, k, m) in enumerate(joined):  # words that stayed are no part of a block, as beside an added one
+        head = _alike(old[i:j], new[k:m])
+        tail = _alike(old[i + head : j][::-1], new[k + head : m][::-1])
+        joined[at] = i + head, j - tail, k + head, m - tail
+    return joined
 
 
 def _joined(found: Blocks) -> Blocks:
@@ -173,12 +194,3 @@ def _joined(found: Blocks) -> Blocks:
             i, _, k, _ = joined.pop()
         joined.append((i, j, k, m))
     return joined
-
-
-def _cut(block: tuple[int, int, int, int], old: Sequence[str], new: Sequence[str]) -> tuple[int, int, int, int]:
-    """Return a block without the words that stayed, as beside an added one."""
-    i, j, k, m = block
-    head = _alike(old[i:j], new[k:m])
-    i, k = i + head, k + head
-    tail = _alike(old[i:j][::-1], new[k:m][::-1])
-    return i, j - tail, k, m - tail

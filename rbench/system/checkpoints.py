@@ -1,4 +1,4 @@
-"""Folders with the checkpoints of one training: whose they are, and which is the last that can be trusted.
+"""What trainings share: folders of checkpoints (whose they are, which is the last to be trusted), and a single GPU.
 
 transformers' Trainer writes a checkpoint, `checkpoint-STEP`, with its state last. A process that is killed leaves one
 that is incomplete.
@@ -10,9 +10,10 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rbench.errors import JobError, StoreError
-from rbench.system.below import SMALL, Below
+from rbench.system.below import Below
 
 RUN = "run.json"
 WEIGHTS = "model.safetensors"
@@ -25,7 +26,7 @@ def claim(folder: Path, name: str, key: str) -> None:
     JobError if it holds those of another training.
     """
     below = Below(folder)
-    if below.kind(folder / RUN) is not None and _key(below) != key:
+    if below.kind(folder / RUN) is not None and (below.read_json(folder / RUN) or {}).get("key") != key:
         raise JobError(
             f"{folder} holds the checkpoints of another training run (another encoder, seed, corpus or pairs to select "
             f"by), or its {RUN} is damaged; name another folder or remove it."
@@ -33,20 +34,11 @@ def claim(folder: Path, name: str, key: str) -> None:
     below.replace(folder / RUN, f"{json.dumps({'name': name, 'key': key})}\n".encode())
 
 
-def _key(below: Below) -> str | None:
-    """Return the key of the training that owns the checkpoints; None if the file is damaged."""
-    try:
-        content = json.loads(below.read(below.root / RUN, SMALL))
-    except (ValueError, RecursionError):
-        return None
-    return content.get("key") if isinstance(content, dict) else None
-
-
 def good(folder: Path) -> Iterator[Path]:
     """Yield the checkpoints in `folder` that are complete and have only finite weights, the newest first."""
     found = [path for path in _checkpoints(folder) if path.name.rpartition("-")[2].isdigit()]
     for path in sorted(found, key=lambda path: -int(path.name.rpartition("-")[2])):
-        if _whole(path) and _finite(path):
+        if _whole(path):
             yield path
 
 
@@ -72,21 +64,27 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def _whole(path: Path) -> bool:
-    """Return whether the checkpoint is complete: the Trainer writes its state last."""
+    """Return whether the checkpoint is complete and has only finite weights. The Trainer writes its state last."""
+    import safetensors
+
     try:
         below = Below(path)
         json.loads(below.read(path / STATE))
         below.check(path)
-    except (OSError, StoreError, ValueError, RecursionError):
-        return False
-    return True
-
-
-def _finite(path: Path) -> bool:
-    import safetensors
-
-    try:
         with safetensors.safe_open(path / WEIGHTS, framework="pt") as weights:
             return all(bool(weights.get_tensor(name).isfinite().all()) for name in weights.keys())  # noqa: SIM118
-    except (safetensors.SafetensorError, OSError):  # truncated: the disk was full, or a copy was interrupted
+    except (OSError, StoreError, ValueError, RecursionError):
         return False
+    except safetensors.SafetensorError:  # truncated: the disk was full, or a copy was interrupted
+        return False
+
+
+def on_one_gpu(arguments: Any) -> Any:
+    """Return transformers' TrainingArguments, changed so that one process trains on one GPU at most.
+
+    By itself the Trainer splits each batch over all visible GPUs and makes it larger by their number. The result would
+    then depend on the machine, and the key of a job would not say so. More GPUs are for more processes.
+    """
+    _ = arguments.device  # transformers counts the GPUs when this is first asked
+    arguments._n_gpu = min(1, arguments.n_gpu)
+    return arguments

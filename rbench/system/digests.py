@@ -44,12 +44,12 @@ def of_files(files: Iterable[Path]) -> str:
     return whole.hexdigest()
 
 
-def of_folder(folder: Path) -> str:
+def of_folder(folder: Path | str) -> str:
     """Return the sha256 of the relative paths and contents of all files below a folder: 64 hex digits.
 
     Dates do not enter.
     """
-    whole = hashlib.sha256()
+    whole, folder = hashlib.sha256(), Path(folder)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         whole.update(f"{path.relative_to(folder).as_posix()}\0{of_file(path)}\n".encode())
     return whole.hexdigest()

@@ -83,11 +83,7 @@ class Watch:
 
 def folder(path: Path) -> Located:
     """Return the place of a folder, with the hash of all files in it."""
-    return Located(str(path), _of_folder(str(path)), _of_folder)
-
-
-def _of_folder(where: str) -> str:
-    return digests.of_folder(Path(where))
+    return Located(str(path), digests.of_folder(path), digests.of_folder)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,19 @@
-"""Say that this process works in a shared folder, and tell which other processes that work there still live.
+"""Which processes work in a shared folder and still live, and which of them may do what.
 
-    FOLDER/members/<id>.json    who, where, since when, what it does, and a number that grows with each heartbeat
+    FOLDER/members/<id>.json           who, where, since when, what it does, and a number that grows with each heartbeat
+    FOLDER/leases/<name>/<part>.<n>    the n-th lease of this part: its holder, whether it was given back, and deaths
 
 A member of the same machine lives as long as its process does. Of a member elsewhere an observer sees the file alone:
 it is alive while the file keeps changing. How long the file has not changed is measured by the observer's own clock,
 from when the observer first saw this content. Times of two machines are never compared, so their clocks may differ.
+
+Leases need no lock of the file system, and no coordinator. Who makes the file of the highest number holds the part. A
+file is made in one step, and only if it is not there: of two processes that try, one succeeds. A lease is taken over,
+by making the next number, once its holder gave it back or is dead. The highest file is never removed, so a process that
+was stopped for long and goes on sees that there is a higher one, and stops (`Lease.check`).
+
+A lease counts how many of its holders died with it, one after the other, and got no further (`Lease.deaths`). So what
+kills every process that takes it can be told from what a process happened to do when it was killed.
 """
 
 from __future__ import annotations
@@ -20,10 +29,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rbench.errors import StoreError
+from rbench.errors import LeaseLost, StoreError
 from rbench.system.below import SMALL, Below
 
 BEAT = 10.0
@@ -33,6 +43,7 @@ EXPIRY = 120.0
 minute ago."""
 _PAUSE = 1.0
 _ID = re.compile(r"[\w-]{1,64}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 _SAID: dict[str, type] = {
     **dict.fromkeys(("host", "boot", "space", "started", "since", "plan"), str),
     **dict.fromkeys(("pid", "beat", "threads", "workers"), int),
@@ -128,7 +139,8 @@ class Member:
         self._since = datetime.now().astimezone().isoformat(timespec="seconds")
         self._doing: dict[str, Any] = {}
         self._beats, self._beat = 0, beat
-        self._clock = clock or _awake_or_not
+        awake_or_not = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        self._clock = clock or partial(time.clock_gettime, awake_or_not)
         self._last, self._longest = self._clock(), 0.0
         self._wake, self._ended = threading.Event(), False
         self._writing = threading.Lock()
@@ -274,7 +286,7 @@ class Members:
 
     def _said(self, file: Path) -> dict[str, Any]:
         """Return what a member says of itself. What is not of its type is left out: anybody may have written it."""
-        said = _typed(read_json(self._below, file) or {}, _SAID)
+        said = _typed(self._below.read_json(file) or {}, _SAID)
         return {**said, "id": file.stem, "doing": _typed(said.get("doing", {}), _DOING)}
 
     def _files(self) -> list[Path]:
@@ -293,13 +305,126 @@ def _typed(said: dict[str, Any], types: dict[str, type]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if not isinstance(value, int) or 0 <= value <= _MOST}
 
 
-def read_json(below: Below, file: Path) -> dict[str, Any] | None:
-    """Return a mapping that a file holds; None if there is no such file, or it holds anything else."""
-    with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(below.read(file, SMALL))
-        return found if isinstance(found, dict) else None
-    return None
+# ------------------------------------------------------------------------------------------------------------ leases
 
 
-def _awake_or_not() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+class Lease:
+    """A part that this process holds. Made by `Leases.take`.
+
+    Attributes:
+        deaths: how many processes died with this part, one after the other, since one of them got further with it.
+    """
+
+    def __init__(self, leases: Leases, name: str, part: str, number: int, said: dict[str, Any]) -> None:
+        self.file, self.number, self.deaths = leases.folder / name / f"{part}.{number}", number, int(said["deaths"])
+        self._leases, self._of, self._said = leases, (name, part), said
+
+    def check(self) -> None:
+        """Raise LeaseLost if another process has taken over. To be called before anything is written.
+
+        Looks at the folder only if this process was silent for so long that others might think that it is dead.
+        """
+        silent, (name, part) = self._leases.member.silent, self._of
+        if silent > self._leases.members.expiry / 2 and self._leases.parts(name).get(part, 0) != self.number:
+            raise LeaseLost(
+                f"another process took over what this one did, because this one gave no sign of life for "
+                f"{silent:.0f} s ({self.file}). What it had written is kept. Run the same command again "
+                "to go on."
+            )
+
+    def give_back(self, **said: Any) -> None:
+        """End the lease. `said` is what the next holder may read."""
+        self._leases.all_held.pop(self._of, None)
+        with suppress(OSError):  # then it expires
+            self._leases.below.replace(self.file, json.dumps({**self._said, "given_back": True, **said}).encode())
+
+
+class Leases:
+    """The leases in `folder`, as this process sees and takes them.
+
+    Args:
+        below: the folder below which no link is followed; None: `folder`.
+    """
+
+    def __init__(self, folder: Path, member: Member, members: Members, below: Below | None = None) -> None:
+        self.folder, self.member, self.members = folder / "leases", member, members
+        self.below = below or Below(folder)
+        self.all_held: dict[tuple[str, str], Lease] = {}
+        """All leases that this process holds, by name and part."""
+
+    def take(self, name: str, part: str, done: str = "") -> Lease | None:
+        """Take a part; None if a living process holds it, this one included. Raises OSError if it cannot be written.
+
+        Args:
+            done: what is done of the part. Deaths are counted from 0 again where it differs from what it was for the
+                last holder, because that one got further.
+        """
+        folder = self.folder / name
+        number = self.parts(name).get(part, 0)
+        if number and self.holder(name, part) is not None:
+            return None
+        file = folder / f"{part}.{number + 1}"
+        last = self.below.read_json(folder / f"{part}.{number}") or {}
+        died = self.died(name, part, number)
+        deaths = _number(last, "deaths") + died - _number(last, "died") if last.get("done", "") == done else 0
+        said = {"holder": self.member.id, "deaths": deaths, "died": died, "done": done}
+        if not self.below.make(file, json.dumps(said).encode()):
+            return None
+        if self.parts(name).get(part) != number + 1:  # what was listed first was out of date
+            self.below.remove(file)
+            return None
+        with suppress(OSError):
+            for older in range(number, 0, -1):
+                if not self.below.remove(folder / f"{part}.{older}"):
+                    break
+        self.all_held[name, part] = lease = Lease(self, name, part, number + 1, said)
+        return lease
+
+    def held(self, name: str) -> list[Lease]:
+        """Return the leases of a name that this process holds."""
+        return [lease for (of, _), lease in self.all_held.items() if of == name]
+
+    def holder(self, name: str, part: str) -> str | None:
+        """Return the id of the living process that holds a part, "unknown" if it cannot be read; None if it is free."""
+        number = self.parts(name).get(part, 0)
+        if not number:
+            return None
+        file = self.folder / name / f"{part}.{number}"
+        said = self.below.read_json(file)
+        if said is None or not isinstance(said.get("holder"), str):  # torn, or being written: only time can tell
+            return "unknown" if self.members.changing(file) else None
+        alive = not said.get("given_back") and self.members.alive(said["holder"])
+        return str(said["holder"]) if alive else None
+
+    def holders(self, name: str) -> dict[str, str]:
+        """Return the living process that holds each part of a name, by part. Parts that nobody holds are left out."""
+        found = {part: self.holder(name, part) for part in self.parts(name)}
+        return {part: holder for part, holder in found.items() if holder is not None}
+
+    def died(self, name: str, part: str, number: int) -> int:
+        """Return how many processes ever died with a part, up to the lease of this number, whatever they had done."""
+        last = self.below.read_json(self.folder / name / f"{part}.{number}")
+        if last is None:  # none, or torn: nothing is known
+            return 0
+        return _number(last, "died") + (not last.get("given_back") and self.holder(name, part) is None)
+
+    def parts(self, name: str) -> dict[str, int]:
+        """Return the parts of a name that were ever taken, each with the number of its last lease."""
+        found: dict[str, int] = {}
+        with suppress(OSError):
+            for file, _ in self.below.entries(self.folder / name):
+                part, _, number = file.name.rpartition(".")
+                if part and _NUMBER.fullmatch(number) and not part.startswith("."):
+                    found[part] = max(found.get(part, 0), int(number))
+        return found
+
+    def clear(self, but: str) -> None:
+        """Remove all leases except those of one name. No other process may be there. Raises OSError."""
+        for folder, _ in self.below.entries(self.folder):
+            if folder.name != but:
+                self.below.remove_tree(folder)
+
+
+def _number(said: dict[str, Any], name: str) -> int:
+    found = said.get(name)
+    return found if type(found) is int and 0 <= found < 10**6 else 0

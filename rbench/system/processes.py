@@ -46,7 +46,12 @@ def starting(*, deaf: bool = False) -> Iterator[None]:
     """
     before = os.environ.get(_SAFE)
     os.environ[_SAFE] = "1"
-    mask = _without_ctrl_c() if deaf and hasattr(signal, "pthread_sigmask") else None  # not on Windows
+    mask = None
+    if deaf and hasattr(signal, "pthread_sigmask"):  # not on Windows
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()  # its start unblocks Ctrl-C, which would undo this
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # new processes inherit it
     try:
         yield
     finally:
@@ -56,11 +61,3 @@ def starting(*, deaf: bool = False) -> Iterator[None]:
             del os.environ[_SAFE]
         else:
             os.environ[_SAFE] = before
-
-
-def _without_ctrl_c() -> set[int]:
-    """Block Ctrl-C in this thread, which new processes inherit; return what was blocked before."""
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()  # its start unblocks Ctrl-C, which would undo this
-    return signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

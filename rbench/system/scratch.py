@@ -4,7 +4,7 @@
     CACHE/tmp/<name>-<random>.lock  held by the process that works in it; made before the folder, removed after it
 
 A killed process leaves its folder, but the operating system releases its locks. So a folder whose lock nobody holds is
-removed by the next run (`rbench.storage.weights.leftovers`). Locks are used instead of process numbers because other
+removed by the next run (`rbench.storage.weights.cache.sweep`). Locks are used instead of process numbers because other
 hosts may share the cache.
 """
 
@@ -50,24 +50,19 @@ def folder(name: str, root: Path | None = None) -> Iterator[Path]:
     """
     root = root or default_cache()
     with writing(root):
-        lock = _claim(root / "tmp", name)
+        Below(root).make_folder(root / "tmp")
+        while True:  # the lock is made before the folder, so that no sweep finds a folder without a lock
+            lock = FileLock(root / "tmp" / f"{name}-{secrets.token_hex(4)}.lock", timeout=0, thread_local=False)
+            with suppress(Timeout):  # a sweep locked the file before we did
+                lock.acquire()
+                if Path(lock.lock_file).exists():
+                    break
+                lock.release()  # a sweep removed the file in the meantime: the lock protects nothing
         folder_of(Path(lock.lock_file)).mkdir(mode=0o700)
     try:
         yield folder_of(Path(lock.lock_file))
     finally:
         remove(lock)
-
-
-def _claim(parent: Path, name: str) -> FileLock:
-    """Lock a new, unused name. The lock is made before the folder, so that no sweep finds a folder without a lock."""
-    Below(parent.parent).make_folder(parent)
-    while True:
-        lock = FileLock(parent / f"{name}-{secrets.token_hex(4)}.lock", timeout=0, thread_local=False)
-        with suppress(Timeout):  # a sweep locked the file before we did
-            lock.acquire()
-            if Path(lock.lock_file).exists():
-                return lock
-            lock.release()  # a sweep removed the file in the meantime: the lock protects nothing
 
 
 def remove(lock: FileLock) -> None:
@@ -101,8 +96,20 @@ def is_held(file: Path) -> bool:
     """Return whether any process holds a lock file. A file that does not exist is not made."""
     if Below(file.parent.parent).kind(file) is None:
         return False
+    with holding(file) as lock:
+        return lock is None
+
+
+@contextmanager
+def holding(file: Path, refused: type[OSError] = OSError) -> Iterator[FileLock | None]:
+    """Lock a file for the block; yield None if it is `refused`: another process holds it, or it is another user's."""
+    lock = FileLock(file, timeout=0)
     try:
-        with FileLock(file, timeout=0):
-            return False
-    except (Timeout, OSError):  # OSError: the file belongs to another user
-        return True
+        lock.acquire()
+    except refused:
+        yield None
+        return
+    try:
+        yield lock
+    finally:
+        lock.release()

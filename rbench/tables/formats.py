@@ -16,8 +16,8 @@ from typing import Literal, get_args
 
 from rbench.errors import StoreError
 from rbench.spec import Notes
-from rbench.system.escaping import cell as escaped
-from rbench.system.escaping import harmless
+from rbench.system.console import cell as escaped
+from rbench.system.console import harmless
 from rbench.tables import latex, markdown
 from rbench.tables.latex import latex_escape
 from rbench.tables.markdown import Side, markdown_escape

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tabulate import tabulate
 
-from rbench.system.escaping import harmless
+from rbench.system.console import harmless
 
 Side = Literal["left", "right", "text"]
 """How a column is set: flush left, flush right, or as texts of several lines."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,12 @@ from rbench.encoders.reading import Settings
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train import health_probe, layout, perturb
+from rbench.train import health, models, perturb
 from rbench.train.contrastive_losses import info_nce, info_nce_each, uniformity
 from rbench.train.heads import BatchNormHead, MLPHead
+from rbench.train.models import dropout_of, sentence_encoder, with_dropout
 from rbench.train.objectives import Encoding
 from rbench.train.options import AdversarialTerm, Contrastive, Norm, SentenceLevel
-from rbench.train.origin import dropout_of, sentence_encoder, with_dropout
 from rbench.train.perturb import fgm
 
 VERSION = 1
@@ -64,14 +65,14 @@ class SentenceModel(nn.Module):
         self.head = head
         self.parts = nn.ModuleDict(parts or {})
         self._losses = losses
-        self._seen: health_probe.Seen | None = None
+        self._seen: health.Seen | None = None
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor) -> Losses:
         return self._losses(self, Batch(input_ids, attention_mask, special_tokens_mask))
 
-    def watched(self, batch: dict[str, Tensor]) -> health_probe.Seen:
+    def watched(self, batch: dict[str, Tensor]) -> health.Seen:
         """Compute the loss of a collated batch, and return the views and perturbations that it was made of."""
-        self._seen = seen = health_probe.Seen()
+        self._seen = seen = health.Seen()
         try:
             self(**batch)
         finally:
@@ -123,7 +124,7 @@ class SentenceModel(nn.Module):
                 made to raise. What it closes over is detached. None: not known.
         """
         if self._seen is not None:
-            self._seen.adversary = health_probe.Adversary(X.detach(), delta.detach(), loss)
+            self._seen.adversary = health.Adversary(X.detach(), delta.detach(), loss)
         return X + delta
 
     def ascended(
@@ -214,7 +215,7 @@ class EncoderObjective(Encoding):
         self, spec: EncoderSpec, base: str | Path | None, dropout: float | None, *, needs_dropout: bool = True
     ) -> None:
         assert spec.train is not None
-        layout.check(spec.name, spec.pooling)
+        models.check(spec.name, spec.pooling)
         self._spec = spec
         self.encoder = sentence_encoder(spec, base)
         self._own_dropout = dropout_of(self.encoder.model.config)
@@ -248,7 +249,7 @@ class EncoderObjective(Encoding):
         """Write the encoder as a SentenceTransformer folder, without head and parts, with the base's own dropout."""
         network = self.encoder.model
         network.config.update(self._own_dropout)
-        layout.save(folder, self.encoder)
+        models.save(folder, self.encoder)
 
 
 class ContrastiveObjective(EncoderObjective):
@@ -286,11 +287,89 @@ class ContrastiveObjective(EncoderObjective):
         if seen.views is not None:
             z, z_plus = seen.views
             losses = info_nce_each(z, [z_plus], z_plus, self._temperature)
-            values |= health_probe.of_views(losses, z, z_plus, torch.arange(len(z), device=z.device))
+            values |= health.of_views(losses, z, z_plus, torch.arange(len(z), device=z.device))
         if seen.adversary is not None:
-            values |= health_probe.of_adversary(
-                model, seen.adversary, of.words, lambda X: model.f(X, of.mask), model.head
-            )
+            values |= health.of_adversary(model, seen.adversary, of.words, lambda X: model.f(X, of.mask), model.head)
         if seen.eta is not None:
-            values |= health_probe.of_tokens(*seen.eta, of.words)
+            values |= health.of_tokens(*seen.eta, of.words)
         return values
+
+
+# ------------------------------------------------------------------------------- objectives that replace words
+
+
+class TextObjective(EncoderObjective):
+    """The common part of objectives that replace words of their sentences (ADCL, BTCL, distillation).
+
+    Batches hold the sentences too.
+    """
+
+    def features(self, text: str) -> dict[str, Any]:
+        """Return the features of `Encoding.features` and the text itself."""
+        return {**super().features(text), "text": text}
+
+    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return input_ids and attention_mask, (n, longest) each, and `texts`, a list of n strings."""
+        rows = [{name: row[name] for name in ("input_ids", "attention_mask")} for row in batch]
+        return {**super().collate(rows), "texts": [row["text"] for row in batch]}
+
+
+class TextModel(nn.Module):
+    """An encoder that is trained, and sums over the whole training.
+
+    Args:
+        max_length: edited texts are cut there, in tokens.
+        counts: names of the sums.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, max_length: int, counts: Sequence[str]) -> None:
+        super().__init__()
+        self.encoder, self.max_length = encoder, max_length
+        self.tally = RunningSums(*counts)
+
+    def frozen_copy(self) -> SentenceEncoder:
+        """Return a copy of the encoder, without gradients."""
+        own = self.encoder
+        network = copy.deepcopy(own.model)
+        made = SentenceEncoder(network, own.tokenizer, own.pooling, own.max_length, settings=own.settings)
+        return made.requires_grad_(False)
+
+    def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """Return input_ids and attention_mask of texts, (n, longest) each, encoded as the training loop encodes them.
+
+        They are on the device of the encoder.
+        """
+        encoded = self.encoder.tokenizer(
+            list(texts),
+            truncation=True,
+            max_length=self.max_length,
+            padding=True,
+            return_token_type_ids=False,
+            return_tensors="pt",
+        )
+        return dict(encoded.to(self.encoder.device))
+
+    def check_whole(self, texts: Sequence[str], input_ids: Tensor, why: str) -> None:
+        """Raise JobError if the texts are not as many as the rows of a batch, because several GPUs share it."""
+        if len(texts) != len(input_ids):
+            raise JobError(f"{why} and trains on one GPU: set CUDA_VISIBLE_DEVICES to one.")
+
+
+class RunningSums(nn.Module):
+    """Sums over a whole training by name, from 0. Checkpoints hold them, in the order of their names."""
+
+    total: Tensor
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self._names = names
+        self.register_buffer("total", torch.zeros(len(names), dtype=torch.float64))
+
+    def add(self, **more: float | Tensor) -> None:
+        """Add to sums by name."""
+        for name, value in more.items():
+            self.total[self._names.index(name)] += float(value)
+
+    def sums(self) -> dict[str, float]:
+        """Return all sums by name."""
+        return dict(zip(self._names, self.total.tolist(), strict=True))

@@ -93,10 +93,6 @@ def _kl(p: Tensor, q: Tensor) -> Tensor:
     return (p.exp() * (p - q)).sum(-1)
 
 
-def _symmetric_kl(p: Tensor, q: Tensor) -> Tensor:
-    return (_kl(p, q) + _kl(q, p)) / 2
-
-
 def _js(p: Tensor, q: Tensor) -> Tensor:
     m = torch.logaddexp(p, q) - math.log(2)
     return (_kl(p, m) + _kl(q, m)) / 2
@@ -105,7 +101,7 @@ def _js(p: Tensor, q: Tensor) -> Tensor:
 DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "js": _js,
     "kl": _kl,
-    "symmetric-kl": _symmetric_kl,
+    "symmetric-kl": lambda p, q: (_kl(p, q) + _kl(q, p)) / 2,
 }
 """F(P, Q), (n,), of log-probabilities (n, m): V-advCSE (Ko 2024), equations 11 to 14. Equation 13 is Jensen-Shannon,
 equation 14 its mixture M."""

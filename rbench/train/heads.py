@@ -164,30 +164,16 @@ class ReplacedTokenDetection(nn.Module):
     Args:
         generator: a transformers masked LM. Its weights are not trained, and it is always in eval mode.
         discriminator: a transformers network without a head, as wide as f.
+        options: those of `rbench.train.objectives.robustsentembed`.
         mask_id: the id of the mask token.
-        masking: share of words that are masked for G, 0..1.
-        reduction: `sum` over tokens and batch, as printed, or their `mean`.
-        classes: 1: a score of "original" for each token, under the sigmoid of equation 8. 2: a score of "replaced" and
-            one of "original", under a softmax.
-        sample: what replaces a masked word: a `draw` from G's distribution, or its most likely word (`argmax`).
     """
 
-    def __init__(
-        self,
-        generator: Any,
-        discriminator: Any,
-        *,
-        mask_id: int,
-        masking: float,
-        reduction: Literal["sum", "mean"],
-        classes: Literal[1, 2] = 1,
-        sample: Literal["draw", "argmax"] = "draw",
-    ) -> None:
+    def __init__(self, generator: Any, discriminator: Any, options: Any, *, mask_id: int) -> None:
         super().__init__()
         self.generator = generator.requires_grad_(False)
         self.discriminator = discriminator
-        self.original = nn.Linear(int(discriminator.config.hidden_size), classes)
-        self._mask_id, self._masking, self._reduction, self._sample = mask_id, masking, reduction, sample
+        self.original = nn.Linear(int(discriminator.config.hidden_size), options.classes)
+        self._options, self._mask_id = options, mask_id
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of D. G stays in eval mode."""
@@ -198,11 +184,11 @@ class ReplacedTokenDetection(nn.Module):
     @torch.no_grad()
     def edit(self, ids: Tensor, mask: Tensor, words: Tensor) -> Tensor:
         """Return x'' = G(MLM(x)): masked words are replaced by words from G, which may be the words themselves."""
-        masked = (torch.rand(ids.shape, device=ids.device) < self._masking) & (words.squeeze(-1) > 0)
+        masked = (torch.rand(ids.shape, device=ids.device) < self._options.masking) & (words.squeeze(-1) > 0)
         edited = ids.clone()
         if masked.any():
             logits = self._scores(ids.masked_fill(masked, self._mask_id), mask, masked)
-            if self._sample == "argmax":
+            if self._options.sample == "argmax":
                 edited[masked] = logits.argmax(-1)
             else:
                 edited[masked] = torch.multinomial(logits.float().softmax(-1), 1).squeeze(-1)
@@ -232,4 +218,4 @@ class ReplacedTokenDetection(nn.Module):
         states = self.discriminator(inputs_embeds=seen, attention_mask=mask).last_hidden_state
         chosen = words.squeeze(-1) > 0
         same = (edited == ids)[chosen]
-        return token_detection(self.original(states)[chosen], same.long(), self._reduction)
+        return token_detection(self.original(states)[chosen], same.long(), self._options.detection)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,10 +15,10 @@ from rbench.encoders.sentence import SentenceEncoder
 from rbench.encoders.transform import Flow
 from rbench.errors import JobError, ResourceError
 from rbench.spec import EncoderSpec
-from rbench.train import layout
+from rbench.train import models
 from rbench.train.contrastive_losses import uniformity
+from rbench.train.models import sentence_encoder
 from rbench.train.objectives import Encoding
-from rbench.train.origin import sentence_encoder
 
 VERSION = 1
 
@@ -54,9 +54,7 @@ class LikelihoodObjective(Encoding):
     Activation normalisation is initialised from the first batch, so texts are shuffled and all batches are full.
 
     Args:
-        levels: levels of the flow.
-        depth: steps in each level.
-        hidden: hidden units in each coupling.
+        options: those of `rbench.train.objectives.flow`.
 
     Raises:
         JobError: a batch has one text, or the vectors are too narrow for the levels.
@@ -64,7 +62,7 @@ class LikelihoodObjective(Encoding):
 
     grouped = False
 
-    def __init__(self, spec: EncoderSpec, base: str | Path | None, levels: int, depth: int, hidden: int) -> None:
+    def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Any) -> None:
         assert spec.train is not None
         if spec.train.batch_size < 2:
             raise JobError(
@@ -74,7 +72,7 @@ class LikelihoodObjective(Encoding):
         network = sentence_encoder(spec, base)
         settings, network.settings = network.settings, network.settings.before_transform()
         try:
-            flow = Flow(network.dim, levels, depth, hidden)
+            flow = Flow(network.dim, options.levels, options.depth, options.hidden)
         except ResourceError as error:
             raise JobError(f"Encoder {spec.name}: {error}") from error
         self.model = Likelihood(network, flow)
@@ -100,4 +98,4 @@ class LikelihoodObjective(Encoding):
 
     def save(self, folder: Path) -> None:
         """Write the encoder with the flow as a folder for rbench. sentence-transformers has no module for a flow."""
-        layout.save(folder, self.encoder)
+        models.save(folder, self.encoder)

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rbench.encoders.reading import Settings, longest_input
 from rbench.spec import EncoderSpec, TaskKind
+from rbench.train import models
 from rbench.train.objectives import Encoding
 
 if TYPE_CHECKING:
@@ -26,20 +28,24 @@ class MaskedEncoding(Encoding):
     """Implement `encode`, `scores` and `save` of an `Objective` whose encoder is a transformers masked LM.
 
     Args:
-        max_length: texts are cut at this number of tokens in training.
+        base: a folder or hub id; None: `spec.architecture`.
+        mask: share of tokens that `collator` masks, 0..1.
     """
 
     grouped = True
 
-    def __init__(self, spec: EncoderSpec, masked_lm: Any, tokenizer: Any, max_length: int) -> None:
-        super().__init__(tokenizer, max_length)
+    def __init__(self, spec: EncoderSpec, base: str | Path | None, mask: float) -> None:
+        from transformers import DataCollatorForLanguageModeling
+
+        assert spec.train is not None
+        self.masked_lm, tokenizer = models.masked_lm(spec, base)
+        super().__init__(tokenizer, min(spec.train.max_length, longest_input(self.masked_lm, tokenizer)))
         self._spec = spec
-        self.masked_lm = masked_lm
-        self.kept: nn.Module = masked_lm
+        self.kept: nn.Module = self.masked_lm
+        self.collator: Any = DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask)
 
     def _encoder(self, kind: TaskKind | None, max_length: int | None) -> SentenceEncoder:
         """Return the encoder that `save` writes. ResourceError if the network cannot have its pooling."""
-        from rbench.encoders.reading import Settings
         from rbench.encoders.sentence import SentenceEncoder
 
         network, spec = self.masked_lm.base_model, self._spec
@@ -81,11 +87,8 @@ class MaskedEncoding(Encoding):
 
     def save(self, folder: Path) -> None:
         """Write the encoder with its masked-LM head, and as a SentenceTransformer too if that has the pooling."""
-        from rbench.encoders.reading import longest_input
-        from rbench.train import layout
-
         self.masked_lm.save_pretrained(folder, safe_serialization=True)
         self.tokenizer.save_pretrained(folder)
-        if self._spec.pooling in layout.EXPRESSIBLE:
+        if self._spec.pooling in models.EXPRESSIBLE:
             longest = longest_input(self.masked_lm, self.tokenizer)
-            layout.write(folder, self._encoder(None, min(self._spec.max_length or longest, longest)))
+            models.write(folder, self._encoder(None, min(self._spec.max_length or longest, longest)))

@@ -21,10 +21,24 @@ grows while the queue fills.
 
 The authors' code exchanges X and X' in step 2 (`query: positive`).
 
-`rbench.train.pace` derives momentum and the heads' learning rate from the number of steps, and says when a head has not
-learned. The test of a head is `MoCo.top_1`: whether it finds the key of a held-out text among those of all held-out
-texts. Both views are the text itself under dropout, so the test is easier than the training's own task, and every kind
-of positive can be tested alike.
+Momentum and the heads' learning rate are derived from the number of steps. These two and the test of a head that has
+not learned are ours: the ADCL paper prints no momentum, no learning rate of pre-training, and no such test. The test is
+`MoCo.top_1`: whether the head finds the key of a held-out text among those of all held-out texts. Both views are the
+text itself under dropout, so the test is easier than the training's own task, and every kind of positive can be tested
+alike.
+
+*Momentum.* The key encoder is a running mean of the query encoder. A mean with momentum m forgets what lies more than
+about 1 / (1 - m) steps back; after S steps a share of m^S of it is still the start. The start is a head with random
+weights, and keys of a random head are nearly all alike. With m = 0.999 and S = 133 steps 88% of it would be left at the
+end. `momentum` takes 1 / (1 - m) = S / 10, so that m^S is e^-10 or less. MoCo's 0.999 is never exceeded: it is reached
+at 10,000 steps. For the same reason a queue should be full within the first tenth of the steps: its size is at most a
+tenth of the steps times the batch size. Encoder files state it.
+
+*Learning rate of the heads.* Adam moves a weight by about the learning rate in a step, whatever the size of the
+gradient. The learning rate rises and falls linearly, so its mean is half of its peak: in S steps no weight moves by
+more than about rate * S / 2. PyTorch draws the weights of a head on vectors of d numbers from U(-1 / sqrt(d),
+1 / sqrt(d)). A head can leave its start behind only if rate * S / 2 >= 1 / sqrt(d). `head_learning_rate` is the least
+rate for which this holds, 2 / (S sqrt(d)), and never below the encoder's.
 """
 
 from __future__ import annotations
@@ -42,15 +56,21 @@ from torch.nn import functional
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train import health_probe, origin, pace
-from rbench.train.contrastive import Losses
+from rbench.train import health, models
+from rbench.train.contrastive import Losses, TextModel, TextObjective
 from rbench.train.contrastive_losses import similarities
 from rbench.train.heads import ProjectionHead
 from rbench.train.options import Momentum
-from rbench.train.texts import TextModel, TextObjective
 
 VERSION = 2
 
+KEPT = 10.0
+"""The key encoder follows with a time constant of 1 / KEPT of all steps."""
+LARGEST_MOMENTUM = 0.999
+LEAST_STEPS = 10
+"""A head is not judged after fewer steps: `momentum` gives ten updates or fewer no running mean at all."""
+LEAST_TEXTS = 20
+"""With fewer held-out texts nothing is judged: four of 20 are a fifth, which a head that learns may fail to reach."""
 _SHOWN = ("positives", "positives_unchanged", "queue_filling_steps", "steps")
 _COUNTS = (*_SHOWN, "chance")
 
@@ -167,7 +187,7 @@ class MoCo(TextModel):
         self.key_head = copy.deepcopy(self.head).requires_grad_(False)
         self.queue = Queue(options.queue, options.dim, random=options.queue_start == "random")
         self.positives, self._options = positives, options
-        self.momentum = pace.LARGEST_MOMENTUM if options.momentum == "auto" else options.momentum
+        self.momentum = LARGEST_MOMENTUM if options.momentum == "auto" else options.momentum
         """m. With `auto` the objective sets it once it knows the number of steps."""
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, texts: Sequence[str]) -> Losses:
@@ -199,8 +219,15 @@ class MoCo(TextModel):
         return {"loss": self.losses(z, held).mean(), **reported}
 
     def losses(self, z: Tensor, held: Held) -> Tensor:
-        """l_i of equation 1, (n,), for z (n, dim); row i's positive is `held.keys[held.positive_index[i]]`."""
-        return equation_1(z, held, self._options.temperature, cosine=self._options.similarity == "cosine")
+        """l_i = -log(exp(sim(z_i, z'_i) / tau) / sum over the queue of exp(sim(z_i, z_k) / tau)), (n,): equation 1.
+
+        Args:
+            z: (n, dim).
+            held: the queue; z'_i is its key `positive_index[i]`.
+        """
+        scores = similarities(z, held.keys, cosine=self._options.similarity == "cosine")
+        with torch.autocast(z.device.type, enabled=False):
+            return functional.cross_entropy(scores / self._options.temperature, held.positive_index, reduction="none")
 
     @torch.no_grad()
     def top_1(self, texts: Sequence[str]) -> int:
@@ -208,7 +235,7 @@ class MoCo(TextModel):
 
         z and keys are computed under dropout, from a fixed seed. Nothing changes, torch's generators included.
         """
-        with health_probe.untouched(self, seed=0):
+        with health.untouched(self, seed=0):
             self.train()
             batches = [self.tokens(texts[start : start + 64]) for start in range(0, len(texts), 64)]
             z = torch.cat([self.head(self.encoder(**batch)) for batch in batches])
@@ -227,22 +254,9 @@ class MoCo(TextModel):
     @torch.no_grad()
     def z(self, encoder: SentenceEncoder, head: nn.Module, texts: Sequence[str]) -> Tensor:
         """head(encoder(X)), (n, dim), without dropout."""
-        with health_probe.evaluating(encoder):
+        with health.evaluating(encoder):
             vectors: Tensor = head(encoder(**self.tokens(texts)))
         return vectors
-
-
-def equation_1(z: Tensor, held: Held, temperature: float, *, cosine: bool = False) -> Tensor:
-    """l_i = -log(exp(sim(z_i, z'_i) / tau) / sum over the queue of exp(sim(z_i, z_k) / tau)), (n,).
-
-    Args:
-        z: (n, dim).
-        held: the queue; z'_i is its key `positive_index[i]`.
-        cosine: sim is the dot product of vectors scaled to length 1, not of the vectors as they are.
-    """
-    scores = similarities(z, held.keys, cosine=cosine)
-    with torch.autocast(z.device.type, enabled=False):
-        return functional.cross_entropy(scores / temperature, held.positive_index, reduction="none")
 
 
 class MoCoObjective(TextObjective):
@@ -251,7 +265,7 @@ class MoCoObjective(TextObjective):
     def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Momentum, positives: Positives) -> None:
         super().__init__(spec, base, options.dropout, needs_dropout=False)
         pooled = options.pooler and spec.pooling != "cls+mlp"  # with `cls+mlp` h is the pooler's output already
-        pooler = origin.pooler(spec, base, self.encoder.dim) if pooled else None
+        pooler = models.pooler(spec, base, self.encoder.dim) if pooled else None
         self.model = MoCo(self.encoder, options, positives, self._max_length, pooler)
         # A selected step has heads of its own: `top_1` is of the encoder and the heads of one step.
         parts = ("encoder", "head", "key_encoder", "key_head")
@@ -264,22 +278,22 @@ class MoCoObjective(TextObjective):
         assert self._spec.train is not None
         self._steps, self._held_out = steps, list(held_out)
         if self._options.momentum == "auto":
-            self.model.momentum = pace.momentum(steps * self._spec.train.gradient_accumulation)
+            self.model.momentum = momentum(steps * self._spec.train.gradient_accumulation)
         rate = self._options.head_learning_rate
         if rate == "auto":
-            rate = pace.head_learning_rate(learning_rate, steps, self.encoder.dim)
+            rate = head_learning_rate(learning_rate, steps, self.encoder.dim)
         return [] if rate is None else [(self.model.head, rate)]
 
     def after_step(self, step: int) -> None:
         """See `PacedObjective`. JobError if a third of the steps is over and held-out `top_1` is still at chance.
 
-        A training of a few steps, which only tries things out, is not judged (`pace.LEAST_STEPS`).
+        A training of a few steps, which only tries things out, is not judged (`LEAST_STEPS`).
         """
-        judged = pace.judged_after(self._steps)
-        if not self._options.stop_at_chance or step != judged or judged < pace.LEAST_STEPS:
+        judged = judged_after(self._steps)
+        if not self._options.stop_at_chance or step != judged or judged < LEAST_STEPS:
             return
         texts = len(self._held_out)
-        if texts < pace.LEAST_TEXTS or not pace.at_chance(hits := self.model.top_1(self._held_out), texts):
+        if texts < LEAST_TEXTS or not at_chance(hits := self.model.top_1(self._held_out), texts):
             return
         raise JobError(
             f"Encoder {self._spec.name}: after {step} of {self._steps} steps its head finds the key of a held-out text "
@@ -298,7 +312,7 @@ class MoCoObjective(TextObjective):
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
         z = model.head(model.encoder(**inputs))
         held = model.queue.after(model.key_head(model.key_encoder(**inputs)))
-        return health_probe.of_views(
+        return health.of_views(
             model.losses(z, held), z, held.keys, held.positive_index, cosine=self._options.similarity == "cosine"
         )
 
@@ -318,11 +332,51 @@ class MoCoObjective(TextObjective):
         found = {"top_1": self.model.top_1(texts) / len(texts)} if len(texts) > 1 else {}
         least, top_1 = self._options.least_top_1, found.get("top_1", 0.0)
         # A gate without enough texts is not passed either.
-        if least is not None and (top_1 < least or len(texts) < pace.LEAST_TEXTS):
+        if least is not None and (top_1 < least or len(texts) < LEAST_TEXTS):
             raise JobError(
                 f"Encoder {self._spec.name}: at its end its head finds the key of a held-out text among {len(texts)} "
                 f"for a share of {top_1:.2f} of them. train.options.least_top_1 asks for {least:g}, of at least "
-                f"{pace.LEAST_TEXTS} texts. So nothing that stands on this encoder is attacked. Take more steps, or a "
+                f"{LEAST_TEXTS} texts. So nothing that stands on this encoder is attacked. Take more steps, or a "
                 "higher train.options.head_learning_rate; without least_top_1 the encoder is taken as it is."
             )
         return super().scores(texts) | found | counted | self.model.positives.scores(sums)
+
+
+# ------------------------------------------------------------------------------------------- settings by the steps
+
+
+def momentum(steps: int) -> float:
+    """Return m for a training in which the key encoder is updated `steps` times; 0 for ten updates or fewer."""
+    return min(LARGEST_MOMENTUM, max(0.0, 1 - KEPT / max(1, steps)))
+
+
+def head_learning_rate(learning_rate: float, steps: int, width: int) -> float:
+    """Return the peak learning rate of a head whose inputs have `width` numbers, in `steps` optimizer steps.
+
+    Args:
+        learning_rate: the encoder's, which is the least that is returned.
+    """
+    return max(learning_rate, 2 / (max(1, steps) * math.sqrt(width)))
+
+
+def judged_after(steps: int) -> int:
+    """Return the step after which the head is judged: a third of all, rounded up.
+
+    With a linear schedule more than half of all movement lies before it: the learning rates up to there have more than
+    half of the sum of all (1 - (2/3)^2 = 0.56 without warm-up).
+    """
+    return math.ceil(steps / 3)
+
+
+def at_chance(hits: int, texts: int) -> bool:
+    """Return whether so many hits among `texts` keys are what chance may give.
+
+    A head that cannot tell keys apart finds each text's own key with probability 1 / texts. So it has one hit on
+    average, whatever the number of texts. True unless the probability of so many hits or more is at most 2.5%, the
+    upper tail of a 95% interval: four hits are needed. False for fewer than `LEAST_TEXTS` texts: nothing can be said.
+    """
+    if texts < LEAST_TEXTS:
+        return False
+    p = 1 / texts
+    below = sum(math.comb(texts, k) * p**k * (1 - p) ** (texts - k) for k in range(hits))
+    return 1 - below > 0.025

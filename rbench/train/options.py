@@ -16,6 +16,8 @@ from rbench.spec.common import Count, Positive, Rate, Share
 Norm = Literal["l1", "l2", "linf"]
 Scaling = Literal["gradient", "perturbation", "stepped"]
 Size = Annotated[float, Field(ge=0)]
+Portion = Annotated[float, Field(gt=0, lt=1)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Contrastive(Strict):
@@ -28,7 +30,7 @@ class Contrastive(Strict):
 
     temperature: Rate = 0.05
     """tau. The default is SimCSE's (Gao et al. 2021, section 3); the RobustSentEmbed papers print none."""
-    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    dropout: BelowOne | None = None
     """Dropout probability in training. None keeps the base's own. The saved encoder has the base's own in any case."""
     neighbours: Positive = 1
     """Sentences of a batch that stand next to each other in the corpus (ours). A batch has batch_size / neighbours such
@@ -49,7 +51,7 @@ class Momentum(Contrastive):
     """Momentum contrast (He et al. 2020) as in the ADCL paper, section 3.2 and appendix F.
 
     The paper prints queue, dim and the activations of the heads. It does not print temperature (here MoCo's), momentum
-    and the heads' learning rate (here derived in `rbench.train.pace`), nor the width of the heads' hidden layer (here
+    and the heads' learning rate (here derived in `rbench.train.moco`), nor the width of the heads' hidden layer (here
     the encoder's).
     """
 

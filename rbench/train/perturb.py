@@ -45,21 +45,16 @@ def project(x: Tensor, epsilon: float, norm: Norm) -> Tensor:
     """Project `x` on the ball of radius `epsilon` around 0, over the last dimension, in Euclidean distance."""
     if norm == "linf":
         return x.clamp(-epsilon, epsilon)
-    if norm == "l1":
-        x = _soft_threshold(x, epsilon)
+    if norm == "l1":  # soft-threshold at the level at which the norm is epsilon (Duchi et al. 2008, figure 1)
+        falling = x.abs().sort(dim=-1, descending=True).values
+        over = falling.cumsum(-1) - epsilon
+        rank = torch.arange(1, x.shape[-1] + 1, device=x.device, dtype=x.dtype)
+        last = (falling * rank > over).sum(-1, keepdim=True).clamp(min=1)
+        level = over.gather(-1, last - 1) / last
+        shrunk = x.sign() * (x.abs() - level.clamp(min=0)).clamp(min=0)
+        x = torch.where(size(x, "l1") > epsilon, shrunk, x)
     # For L1 this removes the excess that rounding left.
     return x * (epsilon / size(x, norm).clamp(min=epsilon))
-
-
-def _soft_threshold(x: Tensor, epsilon: float) -> Tensor:
-    """Soft-threshold at the level at which the L1 norm is epsilon (Duchi et al. 2008, figure 1)."""
-    falling = x.abs().sort(dim=-1, descending=True).values
-    over = falling.cumsum(-1) - epsilon
-    rank = torch.arange(1, x.shape[-1] + 1, device=x.device, dtype=x.dtype)
-    last = (falling * rank > over).sum(-1, keepdim=True).clamp(min=1)
-    level = over.gather(-1, last - 1) / last
-    shrunk = x.sign() * (x.abs() - level.clamp(min=0)).clamp(min=0)
-    return torch.where(size(x, "l1") > epsilon, shrunk, x)
 
 
 def _per_sentence(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -178,17 +173,10 @@ class TokenLevel:
         gradient = gradient * self._words
         stepped = self.eta + self._gamma * unit(gradient, self._norm)
         scaled_by = {"perturbation": self.eta, "gradient": gradient, "stepped": stepped}[self._scaling]
-        self.eta = self._ball(scaling_index(scaled_by, self._norm) * stepped) * self._words
-
-
-def scaling_index(x: Tensor, norm: Norm) -> Tensor:
-    """Return n_i of equation 2, (batch, length, 1): each token's norm divided by the largest norm of its sentence.
-
-    It is 1 for all tokens of a sentence whose norms are all 0.
-    """
-    sizes = size(x, norm)
-    largest = sizes.amax(dim=1, keepdim=True)
-    return torch.where(largest > 0, sizes / largest, torch.ones_like(sizes))
+        sizes = size(scaled_by, self._norm)
+        largest = sizes.amax(dim=1, keepdim=True)  # of each sentence; if it is 0, all of its tokens have the index 1
+        index = torch.where(largest > 0, sizes / largest, torch.ones_like(sizes))  # n_i of equation 2
+        self.eta = self._ball(index * stepped) * self._words
 
 
 class TokenTable(nn.Module):
@@ -229,20 +217,12 @@ class TokenTable(nn.Module):
         counts = torch.zeros(len(seen), dtype=torch.int64, device=eta.device)
         counts.index_add_(0, places, torch.ones_like(places))
         if distributed.is_available() and distributed.is_initialized():
-            seen, sums, counts = _sum_over_processes(len(self.V), seen, sums, counts)
+            everywhere = torch.zeros(len(self.V), sums.shape[-1] + 1, dtype=torch.int64, device=sums.device)
+            everywhere[seen] = torch.cat([sums, counts.unsqueeze(-1)], dim=1)
+            distributed.all_reduce(everywhere)
+            seen = everywhere[:, -1].nonzero().squeeze(-1)  # by any process
+            sums, counts = everywhere[seen, :-1], everywhere[seen, -1]
         if self._kept == "mean":
             self.V[seen] = (sums.double() / (counts.unsqueeze(-1) * _FIXED_POINT)).to(self.V.dtype)
         else:
             self.V[seen] += (sums.double() / _FIXED_POINT).to(self.V.dtype)
-
-
-def _sum_over_processes(rows: int, seen: Tensor, sums: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Add up the sums and counts of all processes; return the rows seen by any of them, their sums and counts.
-
-    `rows` is the number of rows in the table.
-    """
-    everywhere = torch.zeros(rows, sums.shape[-1] + 1, dtype=torch.int64, device=sums.device)
-    everywhere[seen] = torch.cat([sums, counts.unsqueeze(-1)], dim=1)
-    distributed.all_reduce(everywhere)
-    seen = everywhere[:, -1].nonzero().squeeze(-1)
-    return seen, everywhere[seen, :-1], everywhere[seen, -1]

@@ -15,9 +15,6 @@ from rbench.train.heads import MLPHead, full, masked, masked_loss, token_detecti
 
 VERSION = 1
 
-Detection = Literal["mean", "sum", "none"]
-Contrast = Literal["softmax", "sigmoid"]
-
 
 class UncertaintyWeights(nn.Module):
     """Sum exp(-s_i) L_i + s_i over the losses L_i (Kendall, Gal and Cipolla 2018, section 3).
@@ -56,44 +53,23 @@ class Triples(nn.Module):
 
     Args:
         masked_lm: a transformers masked LM with a head that `vocabulary_head` knows.
+        options: those of `rbench.train.objectives.cline`.
         pooling: the sentence vector h_c is that of `cls`, as in the paper, or the `mean` over the tokens.
         collator: transformers' collator for masked LMs.
-        detection: reduction of equation 4 over sentences and tokens; `none` leaves the loss out.
-        classes: what is detected: whether a token was replaced (2), or whether it is kept, replaced in x_syn, or
-            replaced in x_ant (3).
-        hard_negative: the negative is x_ant if true, else a random other sentence of the batch.
-        anchor: h of x_ori is computed from the sentence itself (`clean`) or from its masked copy (`masked`).
-        contrastive: the form of the contrastive loss: `contrast` (softmax) or `agreement` (sigmoid).
-        pooler: pass every sentence vector through a dense layer with tanh, which is trained and not saved.
-        clamped: see `UncertaintyWeights`.
     """
 
-    def __init__(
-        self,
-        masked_lm: Any,
-        *,
-        pooling: Literal["cls", "mean"],
-        collator: Any,
-        detection: Detection,
-        hard_negative: bool,
-        anchor: Literal["clean", "masked"],
-        classes: Literal[2, 3] = 2,
-        contrastive: Contrast = "softmax",
-        pooler: bool = False,
-        clamped: bool = False,
-    ) -> None:
+    def __init__(self, masked_lm: Any, options: Any, *, pooling: Literal["cls", "mean"], collator: Any) -> None:
         super().__init__()
         self.masked_lm = masked_lm
         self.vocabulary = vocabulary_head(masked_lm)
-        width = int(masked_lm.config.hidden_size)
-        outputs = 1 if classes == 2 else classes
-        self.replaced = nn.Linear(width, outputs, bias=False) if detection != "none" else None
-        self.pooler: nn.Module = MLPHead(width) if pooler else nn.Identity()
-        names = ("mlm", *(("detection",) if detection != "none" else ()), "contrastive")
-        self.weights = UncertaintyWeights(names, clamped=clamped)
-        self._loss = contrast if contrastive == "softmax" else agreement
-        self._pooling, self._collator, self._detection = pooling, collator, detection
-        self._hard_negative, self._anchor = hard_negative, anchor
+        width, detects = int(masked_lm.config.hidden_size), options.detection != "none"
+        outputs = 1 if options.classes == 2 else options.classes
+        self.replaced = nn.Linear(width, outputs, bias=False) if detects else None
+        self.pooler: nn.Module = MLPHead(width) if options.pooler == "tanh" else nn.Identity()
+        names = ("mlm", *(("detection",) if detects else ()), "contrastive")
+        self.weights = UncertaintyWeights(names, clamped=options.log_variance == "clamped")
+        self._loss = contrast if options.contrast == "softmax" else agreement
+        self._pooling, self._collator, self._options = pooling, collator, options
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor, replaced: Tensor
@@ -105,7 +81,7 @@ class Triples(nn.Module):
         """
         views, ori = input_ids.unbind(1), input_ids[:, 0]
         masked_ori, labels = masked(self._collator, ori, special_tokens_mask[:, 0])
-        first, real = int(self._anchor == "masked"), attention_mask.unbind(1)
+        first, real = int(self._options.anchor == "masked"), attention_mask.unbind(1)
         ids, masks = (masked_ori, *views[first:]), (real[0], *real[first:])
         inputs = {"input_ids": torch.cat(ids), "attention_mask": torch.cat(masks)}
         hidden = in_groups(self._states, inputs, linear_weights(self.masked_lm.base_model)).chunk(len(ids))
@@ -113,18 +89,18 @@ class Triples(nn.Module):
         h = [self._pooled(state, mask) for state, mask in zip(states, real, strict=True)]
         assert self.vocabulary is not None
         losses = {"mlm": masked_loss(self.vocabulary, hidden[0], labels), "contrastive": self._contrast(h, input_ids)}
-        if self.replaced is not None and self._detection != "none":
+        if self.replaced is not None:
             words = (attention_mask.bool() & ~special_tokens_mask.bool())[:, 1:]
             edited = torch.stack(states[1:], dim=1)[words]
             kinds = kinds_of(replaced) if self.replaced.out_features > 1 else replaced[:, 1:]
-            losses["detection"] = token_detection(self.replaced(edited), kinds[words], self._detection)
+            losses["detection"] = token_detection(self.replaced(edited), kinds[words], self._options.detection)
         return self.weights(losses)  # type: ignore[no-any-return]
 
     def _states(self, inputs: dict[str, Tensor]) -> Tensor:
         return self.masked_lm.base_model(**inputs).last_hidden_state  # type: ignore[no-any-return]
 
     def _contrast(self, h: list[Tensor], ids: Tensor) -> Tensor:
-        if self._hard_negative:
+        if self._options.hard_negative:
             return self._loss(h[0], h[1], h[2], (ids[:, 0] != ids[:, 2]).any(1))
         others, valid = another(len(ids)).to(ids.device), len(ids) > 1
         return self._loss(h[0], h[1], h[0][others], torch.full((len(ids),), valid, device=ids.device))

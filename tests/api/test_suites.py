@@ -14,7 +14,6 @@ from rbench.api.run import _todo
 from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
 from rbench.plan.prepare import Options, prepare
 from rbench.spec import Job, Provenance, Record
-from rbench.storage import origin
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache
 from tests.storage.weights.entries import fill
@@ -100,7 +99,7 @@ def test_two_suites_of_one_name_do_not_replace_each_others_results(write, tmp_pa
     theirs.parent.mkdir()
     theirs.write_text(SUITE.replace("pwws", "textfooler"))
     run = tmp_path / "results" / "runs" / "mine"
-    origin.note(run, mine)
+    Store(run).note_suite(mine)
     with pytest.raises(
         StoreError, match=r"runs/mine holds the RUN of .*/mine\.yaml, and .*theirs/mine\.yaml .* --out DIR"
     ):

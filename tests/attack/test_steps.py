@@ -11,8 +11,8 @@ from rbench import attack
 from rbench.attack.run import seed_all
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Outcome
-from rbench.system.steps import replayed
 from tests.attack import world
+from tests.system.test_steps import replayed
 
 GREEDY = ("textfooler", "textbugger", "pwws", "bae", "bertattack")
 

@@ -367,17 +367,17 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(
 def test_other_vectors_are_not_exported(
     shell: Shell, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rbench.train import layout
+    from rbench.train import models
 
     assert shell("train", "toy", "--include", mine, "--device", "cpu").exit_code == 0
-    written = layout.write
+    written = models.write
 
     def wrong(folder: Path, encoder: Any, prompts: Any = None) -> None:
         other = copy.copy(encoder)
         other.pooling = "mean"
         written(folder, other, prompts)
 
-    monkeypatch.setattr(layout, "write", wrong)
+    monkeypatch.setattr(models, "write", wrong)
     out = tmp_path / "out"
     result = shell("export", "plain", out, "--include", mine, "--models", mine / "models")
     assert result.exit_code == 0, "mean it is"

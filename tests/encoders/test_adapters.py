@@ -18,8 +18,7 @@ from rbench.encoders.locate import locate as locate_encoder
 from rbench.errors import ResourceError, StoreError
 from rbench.spec import EncoderSpec, TaskSpec, VictimSpec
 from rbench.storage.weights import WeightCache
-from rbench.storage.weights.inventory import items
-from rbench.storage.weights.prune import Wanted, chosen, remove
+from rbench.storage.weights.inventory import Wanted, chosen, items, remove
 from rbench.victims.model import open_model
 from rbench.victims.place import locate
 from tests.victims.made import write_classifier

@@ -10,7 +10,7 @@ import pytest
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.described import described
-from rbench.train import layout
+from rbench.train import models
 from tests.encoders.layouts import LAYOUTS, TEXTS, encoded, opened
 
 
@@ -36,10 +36,10 @@ def test_a_victim_and_an_export_encode_the_same(name: str, saved: Any, tmp_path:
     victim, _ = EncoderClassifier.load(tmp_path / "victim")
     np.testing.assert_array_equal(victim.encoder.encode(TEXTS), encoder.encode(TEXTS))
     if "StaticEmbedding" in name:
-        assert "only rbench has" in layout.obstacle(encoder)
+        assert "only rbench has" in models.obstacle(encoder)
         return
-    assert layout.obstacle(encoder) == ""
-    layout.save(tmp_path / "export", victim.encoder)
+    assert models.obstacle(encoder) == ""
+    models.save(tmp_path / "export", victim.encoder)
     np.testing.assert_allclose(encoded(tmp_path / "export"), theirs, atol=1e-5, rtol=1e-5)
     np.testing.assert_array_equal(opened(tmp_path / "export").encode(TEXTS), encoder.encode(TEXTS))
     names = {path.name for path in tmp_path.rglob("*") if path.is_file()}

@@ -19,7 +19,7 @@ from rbench.errors import JobError, ResourceError
 from rbench.finetune import clean, probe
 from rbench.publish import encoder as export
 from rbench.spec import EncoderSpec, Training
-from rbench.train import layout
+from rbench.train import models
 from tests import tiny
 from tests.encoders.layouts import TEXTS, Make, opened
 
@@ -67,7 +67,7 @@ def test_half_precision_gives_the_vectors_of_sentence_transformers(dtype: str, s
     EncoderClassifier(encoder, 2).save(tmp_path / "victim", {})
     victim, _ = EncoderClassifier.load(tmp_path / "victim")
     np.testing.assert_array_equal(victim.encoder.encode(TEXTS), ours)
-    assert f"computes in {dtype}" in layout.obstacle(encoder)
+    assert f"computes in {dtype}" in models.obstacle(encoder)
 
 
 def test_an_attention_that_is_not_installed_is_an_error_that_names_it(networks: Make) -> None:

@@ -16,7 +16,7 @@ from torch import nn
 
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
-from rbench.finetune import FinetuneContext, Finetuned, _checkpoints, adversarial, clean, freelb
+from rbench.finetune import FinetuneContext, Finetuned, _tuning, adversarial, clean, freelb
 from rbench.spec import Training
 from rbench.tasks import Example
 from tests.attack import substitution_toy as toy
@@ -39,7 +39,7 @@ class Interrupted(Exception):
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fine-tunings in tests take seconds, so their checkpoints are complete from the first epoch."""
-    monkeypatch.setattr(_checkpoints, "AFTER", 0.0)
+    monkeypatch.setattr(_tuning, "AFTER", 0.0)
 
 
 def encoder(seed: int = 0) -> SentenceEncoder:
@@ -192,7 +192,7 @@ def test_a_fingerprint_holds_all_that_a_training_begins_with() -> None:
         (5, "last"),
     ]
     changed = [[*given[:place], value, *given[place + 1 :]] for place, value in others]
-    assert len({_checkpoints.fingerprint(*one) for one in [given, [*given], *changed]}) == 1 + len(changed)
+    assert len({_tuning.fingerprint(*one) for one in [given, [*given], *changed]}) == 1 + len(changed)
 
 
 def test_checkpoints_of_another_fine_tuning_are_not_gone_on_from(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_checkpoints_of_another_fine_tuning_are_not_gone_on_from(tmp_path: Path)
 def test_a_short_fine_tuning_writes_no_optimizer_and_begins_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_checkpoints, "AFTER", 3600.0)
+    monkeypatch.setattr(_tuning, "AFTER", 3600.0)
     with pytest.raises(Interrupted):
         run("clean", context(tmp_path, stop=STEPS + 1))
     assert steps(tmp_path) == [STEPS] and not list(tmp_path.rglob("optimizer.pt"))
@@ -231,7 +231,7 @@ def test_what_goes_on_keeps_complete_checkpoints(tmp_path: Path, monkeypatch: py
     """It has just begun, but hours may lie before it."""
     with pytest.raises(Interrupted):
         run("clean", context(tmp_path, stop=STEPS + 1))
-    monkeypatch.setattr(_checkpoints, "AFTER", 3600.0)
+    monkeypatch.setattr(_tuning, "AFTER", 3600.0)
     with pytest.raises(Interrupted):
         run("clean", context(tmp_path, stop=2 * STEPS + 1))
     assert (tmp_path / f"checkpoint-{2 * STEPS}" / "optimizer.pt").is_file()

@@ -75,10 +75,10 @@ def test_a_damaged_file_is_named_and_made_again(
 
 
 EDITS: dict[str, Callable[[Path], object]] = {
-    "code": lambda package: (package / "world.py").write_text("MARKED = 0.5\n"),
+    "code": lambda package: (package / "meaning.py").write_text("MARKED = 0.5\n"),
     "a list of words": lambda package: (package / "lexicon" / "verbs.yaml").write_text("{}"),
     "a new module": lambda package: (package / "more.py").touch(),
-    "another name": lambda package: (package / "world.py").replace(package / "worlds.py"),
+    "another name": lambda package: (package / "meaning.py").replace(package / "meanings.py"),
 }
 
 

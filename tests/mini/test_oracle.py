@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from rbench import mini
 from rbench.mini import lexical
 from rbench.mini.lexicon import TOPICS, load
-from rbench.mini.meaning import Clause, Sentence
+from rbench.mini.meaning import Clause, Sentence, World
 from rbench.mini.oracle import sentiment
 from rbench.mini.reading import read
-from rbench.mini.world import World
 from rbench.mini.writing import Writer
 
 POSITIVE, NEGATIVE = 1, 0

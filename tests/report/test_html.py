@@ -14,7 +14,7 @@ from markupsafe import escape
 
 from rbench.report.data import Fact, Names, Report
 from rbench.report.html import SCRIPTS, page
-from rbench.system.escaping import harmless
+from rbench.system.console import harmless
 
 hostile = st.sampled_from(
     ["</script><script>alert(1)</script>", "<!--", "&lt;", "\u2028", "]]>", "'\"", "\u202e", "\ud800"]

@@ -19,10 +19,9 @@ from rbench.errors import LeaseLost
 from rbench.executors import leases
 from rbench.spec import Choice, Job, Outcome, Plan, Provenance, Record, Suite
 from rbench.stages.attacks import Cell
-from rbench.storage import board as boards
-from rbench.storage.board import TeamBoard
+from rbench.storage import team as boards
 from rbench.storage.runs import Store
-from rbench.storage.team import Team
+from rbench.storage.team import Team, TeamBoard
 from rbench.storage.weights import WeightCache
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import Example

@@ -21,7 +21,7 @@ from rbench.spec import Record
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache, weights_hash
 from rbench.system import digests
-from rbench.train import loop, origin
+from rbench.train import loop, models
 from tests.attack import world
 
 FILES = {
@@ -225,13 +225,13 @@ def test_a_base_exchanged_while_it_is_loaded_leaves_no_checkpoint_of_the_other(
     """A checkpoint is found by the job's key, and the next run would go on from it."""
     job = "pretrain/ours/seed0"
     exchange = Exchange(place, originals, "org/plain", job)
-    real = origin.load_encoder
+    real = models.load_encoder
 
     def early(*args: Any, **more: Any) -> SentenceEncoder:
         exchange()
         return real(*args, **more)
 
-    monkeypatch.setattr(origin, "load_encoder", early)
+    monkeypatch.setattr(models, "load_encoder", early)
     monkeypatch.setattr(loop.Trainer, "run", None)
     failed = record(ran(place, "train", job).run, job)
     assert failed.error is not None and "changed after the run was planned" in failed.error

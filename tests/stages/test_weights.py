@@ -89,9 +89,9 @@ def test_a_pretraining_goes_on_after_its_last_step(place: Path, monkeypatch: pyt
 def test_checkpoints_of_a_fine_tuning_go_once_the_cache_has_the_victim(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rbench.finetune import _checkpoints
+    from rbench.finetune import _tuning
 
-    monkeypatch.setattr(_checkpoints, "AFTER", 0.0)
+    monkeypatch.setattr(_tuning, "AFTER", 0.0)
     run(PRETRAIN)
     with monkeypatch.context() as broken:
         broken.setattr(weights, "victim_health", fails)

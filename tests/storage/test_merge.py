@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rbench.errors import StoreError
-from rbench.storage.merge import check_out, write
+from rbench.storage.joined import check_out, write
 from rbench.storage.runs import Store
 from tests.storage.test_joined import begun, joined
 from tests.verdicts import gated

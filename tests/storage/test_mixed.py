@@ -15,7 +15,7 @@ from rbench import api
 from rbench.errors import StoreError
 from rbench.spec import Job
 from rbench.stages import weights
-from rbench.storage.merge import check_inputs
+from rbench.storage.joined import check_inputs
 from rbench.storage.standing import standing
 from rbench.storage.verify import verify
 from rbench.storage.weights import WeightCache, manifest, weights_hash

@@ -13,7 +13,7 @@ import pytest
 from rbench import api
 from rbench.spec import AttackJob, Job
 from rbench.storage.runs import Store
-from rbench.storage.runs.checksums import unseal
+from rbench.storage.runs.files import unseal
 from rbench.storage.verify import verify
 from tests.storage.conftest import World
 from tests.storage.test_runs import PWWS

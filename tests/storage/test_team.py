@@ -13,9 +13,8 @@ from rbench import api
 from rbench.api.run import crowding
 from rbench.errors import JobError, LeaseLost, StoreError
 from rbench.spec import Choice, Plan, Suite
-from rbench.storage.board import TeamBoard, chunks
 from rbench.storage.runs import Store
-from rbench.storage.team import WHOLE, Team, check_still, digest, who
+from rbench.storage.team import WHOLE, Team, TeamBoard, check_still, chunks, digest, who
 from rbench.storage.weights import WeightCache, manifest
 from tests.cli.conftest import attack_job, finetune_job
 from tests.storage.runs.test_store import make_record

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.system.escaping import cell, harmless
+from rbench.system.console import cell, harmless
 
 
 @given(st.text(st.characters(codec=None)))

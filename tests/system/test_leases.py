@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from rbench.errors import LeaseLost
-from rbench.system import leases as module
 from rbench.system.below import Below
-from rbench.system.leases import Leases
-from rbench.system.members import Member, Members
+from rbench.system.members import Leases, Member, Members
 from tests.system.test_members import Clock, clock, elsewhere
 
 __all__ = ["clock"]
@@ -69,9 +67,9 @@ def test_who_sees_an_old_list_takes_nothing(two: tuple[Process, Process], monkey
         assert lease is not None
         lease.give_back()
     assert other.leases.take("job", "job") is not None  # the fourth; the earlier files are gone
-    listed = iter([1])
-    really = module._highest
-    monkeypatch.setattr(module, "_highest", lambda *args: next(listed, None) or really(*args))
+    listed = iter([{"job": 1}])
+    really = one.leases.parts
+    monkeypatch.setattr(one.leases, "parts", lambda name: next(listed, None) or really(name))
     monkeypatch.setattr(one.leases, "holder", lambda name, part: None)
     assert one.leases.take("job", "job") is None
     assert one.leases.parts("job") == {"job": 4} and other.leases.held("job")[0].number == 4
@@ -100,7 +98,7 @@ def test_a_check_costs_nothing_while_heartbeats_are_written(
     lease = two[0].leases.take("job", "job")
     assert lease is not None
     two[0].clock.now = 59.0
-    monkeypatch.setattr(module, "_highest", None)
+    monkeypatch.setattr(two[0].leases, "parts", None)
     lease.check()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rbench.system.below import Below
-from rbench.system.members import Identity, Member, Members, read_json
+from rbench.system.members import Identity, Member, Members
 
 
 class Clock:
@@ -57,7 +57,7 @@ def test_heartbeats_come_by_themselves_and_say_what_is_done(tmp_path: Path) -> N
         deadline = time.monotonic() + 20
         said: dict[str, Any] | None = None
         while time.monotonic() < deadline:
-            said = read_json(Below(tmp_path), member.file)
+            said = Below(tmp_path).read_json(member.file)
             if said is not None and said["beat"] >= 4 and said["doing"]:
                 break
             time.sleep(0.01)
@@ -69,9 +69,9 @@ def test_news_are_said_at_once(tmp_path: Path) -> None:
     with member.present():
         member.say(now=True, job="attack/x")
         deadline = time.monotonic() + 20
-        while not (read_json(Below(tmp_path), member.file) or {})["doing"] and time.monotonic() < deadline:
+        while not (Below(tmp_path).read_json(member.file) or {})["doing"] and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert (read_json(Below(tmp_path), member.file) or {})["doing"] == {"job": "attack/x"}
+        assert (Below(tmp_path).read_json(member.file) or {})["doing"] == {"job": "attack/x"}
     assert not member.file.exists()
 
 

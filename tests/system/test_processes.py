@@ -18,7 +18,7 @@ SHADOWS = ("tabulate", "yaml", "numpy", "torch", "textattack", "rbench", "tempfi
 SCRIPT = """
 import multiprocessing, os, signal, sys
 from rbench.system import processes
-from rbench.train.edited import Pool
+from rbench.train.edits import Pool
 
 def nothing(*arguments):
     pass

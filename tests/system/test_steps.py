@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.spec import Outcome, Step
-from rbench.system.steps import applied, changed, replayed
+from rbench.spec import Change, Outcome, Step
+from rbench.system.changes import Texts, changed
 
 texts = st.lists(st.sampled_from(["a", "film", "\n", " ", "  ", "é", "\U0001f600", "\u3000", "\x1c", "film,"])).map(
     "".join
 )
+
+
+def applied(texts: Texts, changes: Sequence[Change]) -> Texts:
+    """Return the texts after the changes of one step.
+
+    Raises:
+        ValueError: the words of the changes are not kept.
+    """
+    made = list(texts)
+    for one in reversed(changes):  # from the end, so that the places of those before stay
+        if one.new is None:
+            raise ValueError("the RUN keeps no texts, so the words of its steps are not known")
+        text = made[one.column]
+        made[one.column] = text[: one.start] + one.new + text[one.end :]
+    return tuple(made)
+
+
+def replayed(outcome: Outcome) -> list[Texts]:
+    """Return the texts of an outcome's steps; the first is the original. Empty if it has no steps or no texts."""
+    if outcome.original is None or not outcome.steps:
+        return []
+    texts = [outcome.original]
+    for step in outcome.steps[1:]:
+        texts.append(applied(texts[-1], step.changes))
+    return texts
 
 
 @given(st.lists(st.tuples(texts, texts), max_size=3))

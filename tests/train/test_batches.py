@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from rbench.errors import JobError
 from rbench.spec import TrainSpec
 from rbench.train import batches, objectives
-from rbench.train.loop import _hold_out, pretrain
-from rbench.train.trainer import Order, Rows, shuffled
+from rbench.train.loop import Order, Rows, _hold_out, pretrain, shuffled
 from tests.train import bases
 from tests.train.bases import TEXTS
 

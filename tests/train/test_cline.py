@@ -22,7 +22,7 @@ from rbench.plan.prepare import Options
 from rbench.resources import Resources
 from rbench.spec import PretrainJob, ResourceProfile, Source
 from rbench.storage.weights import default_cache
-from rbench.train import edited
+from rbench.train import edits as editing
 from rbench.train.loop import pretrain
 from rbench.train.objectives import cline
 from tests import tiny
@@ -79,13 +79,13 @@ def test_a_second_run_takes_the_edits_of_the_first(base: Path, tmp_path: Path, m
     first = pretrain(spec, base, TEXTS, tmp_path / "a", seed=0, resources=MINI, prepared=tmp_path / "edits")
     (path,) = (tmp_path / "edits").iterdir()
     asked: list[int] = []
-    generate = edited.generate
+    generate = editing.generate
 
     def counted(texts: Any, *a: Any, **k: Any) -> Any:
         asked.append(len(texts))
         return generate(texts, *a, **k)
 
-    monkeypatch.setattr(edited, "generate", counted)
+    monkeypatch.setattr(editing, "generate", counted)
     again = pretrain(spec, base, TEXTS, tmp_path / "b", seed=0, resources=MINI, prepared=tmp_path / "edits")
     assert again == first and list((tmp_path / "edits").iterdir()) == [path]
     assert asked == [len(TEXTS) * 2 // 100], "of the held-out texts alone"
@@ -107,7 +107,7 @@ def test_both_sides_of_a_view_are_where_the_tokenizer_has_them(tmp_path: Path) -
     built.prepare(TEXTS, tmp_path / "edits", None)
     batch = built.collate([built.features(text) for text in TEXTS])
     assert batch["input_ids"].shape == (len(TEXTS), 3, 12), "cut where training cuts"
-    edits = edited.of_corpus(TEXTS, tmp_path / "edits", built._lexicon, built._edit_options, 0)
+    edits = editing.of_corpus(TEXTS, tmp_path / "edits", built._lexicon, built._edit_options, 0)
     for i, text in enumerate(TEXTS):
         for view, edit in enumerate(edits[text], 1):
             ids = batch["input_ids"][i, view][batch["replaced"][i, view].bool()]

@@ -15,7 +15,7 @@ from rbench.errors import JobError
 from rbench.substitution.segmentation import spans_of
 from rbench.train import objectives
 from rbench.train.loop import pretrain
-from rbench.train.teacher import Distillation, DistillationObjective, distance
+from rbench.train.substituted import Distillation, DistillationObjective, distance
 from tests.attack import substitution_toy as toy
 from tests.train import bases
 

@@ -16,16 +16,15 @@ from rbench.load.registry import Registry
 from rbench.resources import Resources
 from rbench.spec import ResourceProfile, Source
 from rbench.system import located
-from rbench.train import edited
-from rbench.train.edited import Counts, Edits, LexiconSource
-from rbench.train.edits import Edit, EditOptions
+from rbench.train import edits as editing
+from rbench.train.edits import Counts, Edit, EditOptions, Edits, LexiconSource
 
 TEXTS = [row["text"] for row in mini.rows("mini-corpus", "train")[:700]]
 LEXICON_SOURCE = LexiconSource.of(Resources(load_resources("mini", Registry())))
 
 
 def make(folder: Path, texts: list[str] = TEXTS, lexicon: LexiconSource = LEXICON_SOURCE, **options: Any) -> Edits:
-    return edited.of_corpus(texts, folder, lexicon, EditOptions(**options), seed=0)
+    return editing.of_corpus(texts, folder, lexicon, EditOptions(**options), seed=0)
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
     def generate(*a: Any, **k: Any) -> Any:
         raise AssertionError("it lies in the folder")
 
-    monkeypatch.setattr(edited, "generate", generate)
+    monkeypatch.setattr(editing, "generate", generate)
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +71,8 @@ def test_whatever_decides_the_edits_is_in_the_name(full: Path, tmp_path: Path, m
     make(tmp_path, few, synonym_share=0.3)
     make(tmp_path, few, nearest=1)
     make(tmp_path, few, dataclasses.replace(LEXICON_SOURCE, fingerprint="other"))
-    edited.of_corpus(few, tmp_path, LEXICON_SOURCE, EditOptions(), seed=1)
-    monkeypatch.setattr(edited, "version", lambda name: "9.9")
+    editing.of_corpus(few, tmp_path, LEXICON_SOURCE, EditOptions(), seed=1)
+    monkeypatch.setattr(editing, "version", lambda name: "9.9")
     make(tmp_path, few)
     assert len(list(tmp_path.iterdir())) == 7
 
@@ -96,7 +95,7 @@ def test_a_damaged_file_is_made_again(damage: str, tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_stopped_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    generate = edited.generate
+    generate = editing.generate
 
     def stopped(*a: Any, **k: Any) -> Any:
         for number, pair in enumerate(generate(*a, **k)):
@@ -104,7 +103,7 @@ def test_a_run_that_is_stopped_leaves_nothing(tmp_path: Path, monkeypatch: pytes
                 raise KeyboardInterrupt
             yield pair
 
-    monkeypatch.setattr(edited, "generate", stopped)
+    monkeypatch.setattr(editing, "generate", stopped)
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -114,7 +113,7 @@ def test_processes_make_what_one_makes(full: Path) -> None:
     told: list[int] = []
     texts = sorted(set(TEXTS))
     there = list(
-        edited.generate(
+        editing.generate(
             texts, LEXICON_SOURCE, EditOptions(), 0, Counts(), lambda done, total, _: told.append(done), workers=2
         )
     )
@@ -126,13 +125,13 @@ def test_processes_make_what_one_makes(full: Path) -> None:
 def test_what_goes_wrong_in_a_process_is_an_error_here() -> None:
     with pytest.raises(ResourceError, match="a list of synonyms has none"):
         lost = dataclasses.replace(LEXICON_SOURCE, thesaurus="folder")
-        list(edited.generate(TEXTS, lost, EditOptions(), 0, Counts(), workers=2))
+        list(editing.generate(TEXTS, lost, EditOptions(), 0, Counts(), workers=2))
 
 
 def test_what_was_replaced_is_counted() -> None:
     texts = ["the good film", "the the", "a dog", "never"]
     counts = Counts()
-    made = list(edited.generate(texts, LEXICON_SOURCE, EditOptions(), 0, counts))
+    made = list(editing.generate(texts, LEXICON_SOURCE, EditOptions(), 0, counts))
     assert [len(same.spans) for same, _ in made][1::2] == [0, 0]
     assert (counts.texts, counts.words, counts.without_synonym, counts.without_negative) == (4, 8, 2, 2)
     assert counts.without_antonym == 3 and counts.antonyms == 1
@@ -157,5 +156,5 @@ def test_edits_of_words_that_changed_meanwhile_are_not_kept(tmp_path: Path) -> N
         (tmp_path / "words" / "more.txt").write_text("another word")
 
     with pytest.raises(JobError, match="words changed after the run was planned"):
-        edited.of_corpus(TEXTS[:20], tmp_path / "edits", lexicon, EditOptions(), seed=0, progress=exchange)
+        editing.of_corpus(TEXTS[:20], tmp_path / "edits", lexicon, EditOptions(), seed=0, progress=exchange)
     assert not (tmp_path / "edits").exists()

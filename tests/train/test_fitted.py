@@ -20,8 +20,8 @@ from rbench.plan.lineage import effective
 from rbench.plan.prepare import Options, prepare_loaded
 from rbench.publish import encoder as export
 from rbench.spec import EncoderSpec, Job, Record
-from rbench.storage.runs.checksums import unseal
-from rbench.train import layout, objectives
+from rbench.storage.runs.files import unseal
+from rbench.train import models, objectives
 from rbench.train.likelihood import LikelihoodObjective
 from rbench.train.loop import pretrain
 from rbench.train.objectives.whitening import whiten
@@ -125,7 +125,7 @@ def test_a_whitened_encoder_is_a_sentence_transformer(pooling: str, base: Path, 
     white = ours.encode(TEXTS)
     np.testing.assert_allclose(np.cov(white.T, ddof=0), np.eye(5), atol=1e-3)
     np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-3)
-    assert layout.obstacle(ours) == ""
+    assert models.obstacle(ours) == ""
 
 
 def test_a_whitening_is_exported_and_a_flow_is_not(whitened: Path, base: Path, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_pooling_that_sentence_transformers_lacks_is_for_rbench_alone(base: Path
     spec = fitted("whitening", base, "first-last-mean")
     pretrain(spec, base, TEXTS, tmp_path, seed=0)
     assert not (tmp_path / "modules.json").exists()
-    assert "its pooling is first-last-mean" in layout.obstacle(loaded(spec, tmp_path))
+    assert "its pooling is first-last-mean" in models.obstacle(loaded(spec, tmp_path))
 
 
 def test_word_vectors_are_whitened_too(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_word_vectors_are_whitened_too(tmp_path: Path) -> None:
     pretrain(spec, "mini:word_vectors", texts, tmp_path, seed=0)
     ours = loaded(spec, tmp_path)
     np.testing.assert_allclose(np.cov(ours.encode(texts).T, ddof=0), np.eye(2), atol=1e-3)
-    assert "static word vectors" in layout.obstacle(ours)
+    assert "static word vectors" in models.obstacle(ours)
 
 
 def test_bad_settings_say_what_to_change(base: Path, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_flow_is_learned_and_read_again(pooling: str, base: Path, tmp_path: Pa
         atol=1e-4,
     )
     assert not (tmp_path / "modules.json").exists()
-    assert "a flow follows its pooling" in layout.obstacle(ours)
+    assert "a flow follows its pooling" in models.obstacle(ours)
 
 
 def test_training_raises_the_likelihood_of_texts_it_has_not_seen(base: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rbench.train.contrastive_losses import info_nce, info_nce_each, top_1
 from rbench.train.heads import BatchNormHead
-from rbench.train.health_probe import Adversary, of_adversary, of_tokens, of_views, untouched
+from rbench.train.health import Adversary, of_adversary, of_tokens, of_views, untouched
 from tests.train.made import batch_of, made
 
 

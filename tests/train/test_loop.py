@@ -21,9 +21,8 @@ from rbench.spec import EncoderSpec, Health
 from rbench.system import checkpoints
 from rbench.train import batches, health, loop, objectives
 from rbench.train.contrastive import ContrastiveObjective
-from rbench.train.loop import Reports, check_trackers, pretrain
-from rbench.train.origin import dropout_of
-from rbench.train.trainer import Order, Rows, Trainer
+from rbench.train.loop import Order, Reports, Rows, Trainer, check_trackers, pretrain
+from rbench.train.models import dropout_of
 from tests import tiny
 from tests.train import bases
 from tests.train.bases import TEXTS

@@ -13,11 +13,10 @@ from torch import Tensor
 
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train import objectives, pace
-from rbench.train.loop import pretrain
+from rbench.train import moco, objectives
+from rbench.train.loop import Trainer, pretrain
 from rbench.train.moco import MoCoObjective, Queue
 from rbench.train.options import Momentum
-from rbench.train.trainer import Trainer
 from tests.train import bases
 from tests.train.bases import TEXTS
 from tests.train.test_moco import Backwards, alone, made, step
@@ -62,7 +61,7 @@ def rates(built: MoCoObjective, trainer: Trainer) -> dict[str, set[float]]:
 
 def test_the_head_has_a_learning_rate_that_fits_the_steps_and_the_encoder_its_own(base: Path, tmp_path: Path) -> None:
     built, trainer = trained(base, tmp_path / "a", learning_rate=1e-4, steps=30)
-    own = pace.head_learning_rate(1e-4, 30, 8)
+    own = moco.head_learning_rate(1e-4, 30, 8)
     assert own > 0.01 and rates(built, trainer) == {"encoder": {1e-4}, "head": {own}}
     weights = [p for group in trainer.optimizer.param_groups for p in group["params"]]
     assert len(weights) == len({id(p) for p in weights}), "no weight is in two groups"
@@ -85,7 +84,7 @@ def test_weight_decay_is_what_it_is_without_a_learning_rate_of_its_own(base: Pat
 
 def test_momentum_fits_the_number_of_batches(base: Path, tmp_path: Path) -> None:
     built, _ = trained(base, tmp_path / "a", steps=40)
-    assert built.model.momentum == pace.momentum(40) == 0.75
+    assert built.model.momentum == moco.momentum(40) == 0.75
     built, _ = trained(base, tmp_path / "b", steps=20, gradient_accumulation=2)
     assert built.model.momentum == 0.75, "the key encoder follows before every batch"
     built, _ = trained(base, tmp_path / "c", steps=2, options={"momentum": 0.9})

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from rbench.errors import JobError
-from rbench.train.edited import CHUNK, Pool
+from rbench.train.edits import CHUNK, Pool
 
 
 class Codes:

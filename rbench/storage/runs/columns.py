@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from rbench.storage.runs.checksums import checksum
+from rbench.storage.runs.files import checksum
 
 _STYLES: dict[str, Callable[[Any], bytes]] = {
     "compact": to_json,  # outcomes, as pydantic writes them

@@ -29,8 +29,8 @@ from pydantic_core import from_json, to_json
 
 from rbench.errors import StoreError
 from rbench.spec import Strict
-from rbench.storage.runs.checksums import first_error
 from rbench.storage.runs.columns import from_columns
+from rbench.storage.runs.files import first_error
 from rbench.system.below import DEPTH, LINE, MEGABYTE, WHOLE, Below, Entry, Kind
 
 CHECKSUMS, RECORDS = "checksums.json", "records.jsonl"

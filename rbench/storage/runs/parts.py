@@ -23,7 +23,7 @@ from typing import Self
 
 from rbench.spec import Digest, Job, Outcome
 from rbench.storage.runs import files
-from rbench.storage.runs.checksums import write_line
+from rbench.storage.runs.files import write_line
 from rbench.storage.runs.reader import OUTCOMES
 from rbench.storage.runs.store import Store
 from rbench.system.below import Below
@@ -55,7 +55,7 @@ class Parts:
     ) -> None:
         self._store, self._job, self._writer, self._counts = store, job, writer, counts
         self._wanted = frozenset(wanted)
-        self._appender = Appender(store.folder(job) / _name(writer), store.below(job))
+        self._appender = Appender(store.folder(job) / OUTCOMES.replace(".", f".{writer}."), store.below(job))
         self._sizes: dict[str, int] = {}
         self.outcomes: dict[str, Outcome] = {}
         """The outcomes that are there, by example."""
@@ -76,7 +76,8 @@ class Parts:
             for line in read.lines:
                 if line.outcome is None or line.outcome.example_id not in self._wanted:
                     continue
-                if line.outcome.status == "errored" and not self._counts(_writer_of(read.path), line.outcome):
+                _, *writer, _ = read.path.name.split(".")  # the file of all has none
+                if line.outcome.status == "errored" and not self._counts(next(iter(writer), None), line.outcome):
                     errored += line.outcome.example_id not in self.outcomes
                     continue
                 self.outcomes.setdefault(line.outcome.example_id, line.outcome)
@@ -105,17 +106,6 @@ class Parts:
         with suppress(FileNotFoundError):  # another process has merged the files
             return self._store.below(self._job).stat(path).st_size
         return 0
-
-
-def _name(writer: str) -> str:
-    stem, _, ending = OUTCOMES.rpartition(".")
-    return f"{stem}.{writer}.{ending}"
-
-
-def _writer_of(path: Path) -> str | None:
-    """Return the process that wrote a file; None for the file of all."""
-    _, *writer, _ = path.name.split(".")
-    return writer[0] if writer else None
 
 
 class Appender:

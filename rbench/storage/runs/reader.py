@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from rbench.errors import StoreError
 from rbench.spec import SCHEMA_VERSION, Job, MeasuredRow, Outcome, Plan, Prediction, Record
 from rbench.storage.runs import files
-from rbench.storage.runs.checksums import Line, digest, first_error, read_lines, unseal
+from rbench.storage.runs.files import Line, digest, first_error, read_lines, unseal
 from rbench.storage.runs.packed import Packed, opened
 from rbench.system.below import SMALL, Below
 
@@ -146,7 +146,8 @@ class Reader:
         path = self.folder(job) / "record.json"
         with suppress(ValueError):  # a damaged record may be replaced: that repairs it
             other = Record.model_validate_json(unseal(files.read(path, self.below(job), SMALL) or b"")).job
-            if other.key != job.key and other.key == _remade(other).key:
+            made = Job.make(other.spec, other.parts, other.needs, other.seed)
+            if other.key != job.key and other.key == made.key:
                 raise StoreError(
                     f"{path} belongs to another job (key {other.key[:16]}) than {job.name} (key {job.key[:16]}): "
                     "their folders have the same name. Choose another --out for this suite."
@@ -186,15 +187,13 @@ class Reader:
             if content is None and stated.n:
                 return f"{path} is missing: the record beside it lists {stated.n} lines."
             if digest(content or b"", stated.n, texts=stated.texts) != stated:
-                return f"{path} does not match the record beside it: {self._difference(job, name, stated.n)}."
+                said = f"its {stated.n} lines were changed"
+                if name == OUTCOMES:
+                    read = self.read(job)
+                    damage = f", and {read.damage}" if read.damage else ""
+                    said = f"{len(read.outcomes)} of {stated.n} outcomes are there and sound{damage}"
+                return f"{path} does not match the record beside it: {said}."
         return None
-
-    def _difference(self, job: Job, name: str, stated: int) -> str:
-        if name != OUTCOMES:
-            return f"its {stated} lines were changed"
-        read = self.read(job)
-        damage = f", and {read.damage}" if read.damage else ""
-        return f"{len(read.outcomes)} of {stated} outcomes are there and sound{damage}"
 
     def read(self, job: Job) -> Read:
         """Read the lines of the job's outcomes, sound and damaged.
@@ -219,7 +218,7 @@ class Reader:
 
     def content(self, job: Job, name: str = OUTCOMES) -> bytes | None:
         """Return the bytes of one of the job's files as they are; None if there is no file."""
-        return files.read_lined(self.folder(job) / name, self.below(job))
+        return files.read(self.folder(job) / name, self.below(job), lined=True)
 
     def outcomes(self, job: Job) -> list[Outcome]:
         """Return the job's reliable outcomes, one for each example, also those of a job under way.
@@ -228,17 +227,15 @@ class Reader:
         written once more beside them.
         """
         found: dict[str, Outcome] = {}
-        for read in [self.read(job)] if self._states_outcomes(job) else self.reads(job):
+        record = None
+        with suppress(StoreError):  # whoever asks for the record is told
+            record = self._record(job)
+        stated = record is not None and record.status == "complete" and record.outcomes is not None
+        for read in [self.read(job)] if stated else self.reads(job):
             for outcome in read.outcomes:
                 if found.setdefault(outcome.example_id, outcome).status == "errored":
                     found[outcome.example_id] = outcome
         return list(found.values())
-
-    def _states_outcomes(self, job: Job) -> bool:
-        with suppress(StoreError):  # whoever asks for the record is told
-            record = self._record(job)
-            return record is not None and record.status == "complete" and record.outcomes is not None
-        return False
 
     def predictions(self, job: Job) -> list[Prediction]:
         """Read the predictions; an empty list if the job has written none. Raises StoreError for a damaged line."""
@@ -265,10 +262,6 @@ class Reader:
                     "Delete the record beside it, and the job runs again."
                 )
         return found
-
-
-def _remade(job: Job) -> Job:
-    return Job.make(job.spec, job.parts, job.needs, job.seed)
 
 
 def _check_jobs(plan: Plan) -> None:

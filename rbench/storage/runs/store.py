@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import get_args
@@ -12,10 +14,13 @@ from typing import get_args
 from rbench.errors import StoreError
 from rbench.spec import Digest, Job, MeasuredRow, Outcome, Plan, Prediction, Record, Stage, Strict
 from rbench.storage.runs import files
-from rbench.storage.runs.checksums import digest, seal, write_line
+from rbench.storage.runs.files import digest, seal, write_line
 from rbench.storage.runs.packed import Packed
-from rbench.storage.runs.reader import MADE, OUTCOMES, OWN, PLAN, PREDICTIONS, ROWS, Reader
-from rbench.system.below import Below
+from rbench.storage.runs.reader import MADE, OUTCOMES, OWN, PLAN, PREDICTIONS, PROCESSES, ROWS, Reader
+from rbench.system.below import SMALL, Below
+
+_SUITE = "suite"
+"""The file of PROCESSES with the path of the suite's file, relative to the RUN, so that both may be moved together."""
 
 
 def folder_path(value: object) -> Path:
@@ -26,12 +31,9 @@ def folder_path(value: object) -> Path:
             return found
     except TypeError:
         pass
-    raise StoreError(f"expected the path of a RUN, the folder that `rbench run` wrote, and not {_shown(value)}")
-
-
-def _shown(value: object) -> str:
     said = repr(value)
-    return said if len(said) <= 60 else f"{said[:57]}..."
+    said = said if len(said) <= 60 else f"{said[:57]}..."
+    raise StoreError(f"expected the path of a RUN, the folder that `rbench run` wrote, and not {said}")
 
 
 class Store(Reader):
@@ -49,6 +51,31 @@ class Store(Reader):
     def write_plan(self, plan: Plan) -> None:
         """Write the plan. It decides what `records` returns and how tables are laid out."""
         self._write(self.root / "plan.json", seal(plan.model_dump_json(indent=1)))
+
+    def note_suite(self, suite: Path | None) -> None:
+        """Write down the file of the suite that runs here, if it has one, for `check_suite`."""
+        if suite is not None:
+            with suppress(OSError, ValueError):  # ValueError: on another drive. Then nothing is compared.
+                place = os.path.relpath(suite.resolve(), self.root.resolve())
+                Below(self.root).replace(self.root / PROCESSES / _SUITE, place.encode())
+
+    def check_suite(self, suite: Path | None) -> None:
+        """Raise StoreError if the RUN is of another file that is still there and has another content than this one.
+
+        So another file of the same name is not run into the same folder.
+        """
+        with suppress(OSError, ValueError):
+            said = Below(self.root).read(self.root / PROCESSES / _SUITE, SMALL).decode()
+            other = Path(os.path.normpath(self.root.resolve() / said))
+            if suite is None or other == suite.resolve() or not other.is_file():
+                return
+            # The RUN may be somebody else's, and name anything: a device, a giant file.
+            content, own = (Below(file.parent).read(file, SMALL) for file in (other, suite.resolve()))
+            if content != own:
+                raise StoreError(
+                    f"{self.root} holds the RUN of {other}, and {suite} has the same name. Choose another folder for "
+                    "this one: --out DIR; or --fresh, which sets the old results aside"
+                )
 
     def write_table(self, name: str, text: str) -> Path:
         """Write a table under this file name. It replaces an older one, which stays if the writing fails."""
@@ -140,7 +167,13 @@ class Store(Reader):
         """
         with files.as_store_error(self.root):
             entries = Below(self.root).entries(self.root)
-            results = {stage for stage, path in self.of_stages() if _is_result(path.name)}
+            # A folder build/ of a user's project has no results.
+            files_of = ((stage, path.name) for stage, path in self.of_stages())
+            results = {
+                stage
+                for stage, name in files_of
+                if name == "record.json" or (name.startswith("outcomes") and name.endswith(".jsonl"))
+            }
         found = {entry.path.name for entry in entries}
         own = [PLAN, *results, *MADE] if PLAN in found or results else []
         return self._moved([name for name in own if name in found]) if own else None
@@ -160,8 +193,3 @@ class Store(Reader):
                         raise
                     aside.rmdir()  # the RUN is a mount point: nothing can be moved out of it
         raise AssertionError("a folder lies on one file system with what it holds")
-
-
-def _is_result(name: str) -> bool:
-    """Whether a file of this name is a result. A folder build/ of a user's project has none."""
-    return name == "record.json" or (name.startswith("outcomes") and name.endswith(".jsonl"))

@@ -9,8 +9,8 @@
     CACHE/backends.json         which back-end is the fastest on this machine
     CACHE/speed.json            how fast a core of this machine is (`rbench plan --estimate`)
 
-`cache` reads and writes entries, `manifest` checks that an entry is as it was written, `leftovers` removes what killed
-processes left, `inventory` lists what is in the cache, and `prune` selects what may be removed and removes it.
+`cache` reads and writes entries, and removes what killed processes left, `manifest` checks that an entry is as it was
+written, `inventory` lists what is in the cache, selects what may be removed, and removes it.
 """
 
 from rbench.storage.weights.cache import Entry, WeightCache

@@ -1,4 +1,4 @@
-"""Read and write entries of the weight cache.
+"""Read and write entries of the weight cache, and remove what killed processes left in it.
 
 An entry is written in a temporary folder (`rbench.system.scratch`) and renamed into its place when it is complete, so a
 killed run leaves no partial entry. A lock per key prevents two runs from training the same weights. An existing entry
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 
 from rbench.errors import JobError, StoreError
 from rbench.spec import Job, Record
-from rbench.storage.weights import leftovers, manifest
+from rbench.storage.weights import manifest
 from rbench.system import scratch
 from rbench.system.below import SMALL, Below
 
@@ -28,6 +29,8 @@ log = logging.getLogger("rbench")
 RECORD = "record.json"
 USED = "keys"
 """The file in which a run says which entries it needs."""
+LEFT_ALONE = 7 * 24 * 3600
+"""After this many seconds without a write, an unfinished file counts as left by a killed process. It has no lock."""
 
 _warned: set[tuple[Path, str]] = set()
 
@@ -155,8 +158,8 @@ class WeightCache:
         return found
 
     def sweep(self) -> list[Path]:
-        """Remove what killed processes left and return it; see `leftovers.sweep`."""
-        return leftovers.sweep(self.root)
+        """Remove what killed processes left and return it; see the function of this name."""
+        return sweep(self.root)
 
 
 def look(place: Path, key: str) -> Record | str | None:
@@ -192,3 +195,50 @@ def _called(place: Path) -> str:
     except (OSError, StoreError, ValidationError):
         return place.name[:8]
     return f"{place.name[:8]} ({record.job.name})"
+
+
+# ---------------------------------------------------------------------------------------------------------- leftovers
+
+
+def sweep(root: Path) -> list[Path]:
+    """Remove what killed processes left in the cache folder `root`; return what was removed.
+
+    These are folders whose lock nobody holds, and unfinished prepared files, in which nothing was written for
+    `LEFT_ALONE` seconds.
+    """
+    removed = []
+    for file in scratch.locks(root):
+        with scratch.holding(file) as lock:
+            if lock is not None:
+                place = scratch.folder_of(file)
+                was_there = place.is_dir()
+                scratch.remove(lock)
+                removed += [place] if was_there else []
+    for file in _parts(root):
+        removed.append(file)
+        with suppress(OSError):
+            Below(root).remove(file)
+    return [place for place in removed if not place.exists()]
+
+
+def left(root: Path) -> list[Path]:
+    """List what `sweep` would remove."""
+    folders = (scratch.folder_of(file) for file in scratch.locks(root) if not scratch.is_held(file))
+    return [*(place for place in folders if place.is_dir() and not place.is_symlink()), *_parts(root)]
+
+
+def last_written(path: Path) -> float:
+    """Return when a folder or file was last written, in seconds since the epoch. Links are not followed."""
+    newest = path.lstat().st_mtime
+    for parent, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            with suppress(FileNotFoundError):  # it was removed meanwhile
+                newest = max(newest, (Path(parent) / name).lstat().st_mtime)
+    return newest
+
+
+def _parts(root: Path) -> list[Path]:
+    """List unfinished files of edits, rows and translations."""
+    found = [*(root / "prepared").glob("*.????????.tmp"), *(root / "prepared" / "translations").glob("*/*.tmp")]
+    limit = time.time() - LEFT_ALONE
+    return sorted(file for file in found if file.is_file() and not file.is_symlink() and last_written(file) < limit)

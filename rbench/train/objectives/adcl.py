@@ -94,10 +94,8 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resou
     ResourceError if a resource that its options need is missing or damaged.
     """
     from rbench.substitution.batched import Geometry
-    from rbench.train.hard_positives import HardPositives
     from rbench.train.moco import MoCoObjective
+    from rbench.train.substituted import HardPositives
 
     geometry = Geometry.of(resources, **options.of_source, projection=options.projection)
-    given = options.model_dump(include={"max_words", "share", "ranked_by"})
-    positives = HardPositives(geometry, options.positives, **given)
-    return MoCoObjective(spec, base, options, positives)
+    return MoCoObjective(spec, base, options, HardPositives(geometry, options))

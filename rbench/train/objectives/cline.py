@@ -16,15 +16,14 @@ import logging
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, ResourceChoice, Variant, Variants
-from rbench.train import edited
+from rbench.train import edits, models
 from rbench.train.edits import Edit, EditOptions, marks
 from rbench.train.masked import MaskedEncoding
+from rbench.train.options import Portion
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 log = logging.getLogger("rbench")
-NEEDS = edited.NEEDS
+NEEDS = edits.NEEDS
 _OF_EDITS = {
     **dict.fromkeys(("synonym_share", "antonym_share"), "edited_words"),
     **dict.fromkeys(("without_synonym", "without_antonym", "without_negative"), "edited_texts"),
@@ -66,7 +65,7 @@ class Options(Variants, EditOptions):
 
     resources: ResourceChoice = ResourceChoice(profile="standard")
     """The resource profile of the thesaurus and the tagger."""
-    mask: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    mask: Portion = 0.15
     """Share of tokens that are masked, as in BERT."""
     detection: Literal["mean", "sum", "none"] = "mean"
     """Reduction of equation 4. The paper has the sum over tokens, which dominates the other losses while the learned
@@ -108,47 +107,31 @@ class Cline(MaskedEncoding):
     """
 
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> None:
-        from transformers import DataCollatorForLanguageModeling
-
-        from rbench.encoders.reading import longest_input
-        from rbench.train import layout
-        from rbench.train.origin import masked_lm
         from rbench.train.triples import Triples
 
         assert spec.train is not None
-        layout.check(spec.name, spec.pooling, ("cls", "mean"))
-        self._lexicon = edited.LexiconSource.of(resources)
-        model, tokenizer = masked_lm(spec, base)
-        super().__init__(spec, model, tokenizer, min(spec.train.max_length, longest_input(model, tokenizer)))
+        models.check(spec.name, spec.pooling, ("cls", "mean"))
+        self._lexicon = edits.LexiconSource.of(resources)
+        super().__init__(spec, base, options.mask)
         self._options, self._seed = options, spec.train.seed
         self._edit_options = EditOptions(**options.model_dump(include=set(EditOptions.model_fields)))
-        self.model = Triples(
-            model,
-            pooling="cls" if spec.pooling == "cls" else "mean",
-            collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=options.mask),
-            detection=options.detection,
-            hard_negative=options.hard_negative,
-            anchor=options.anchor,
-            classes=options.classes,
-            contrastive=options.contrast,
-            pooler=options.pooler == "tanh",
-            clamped=options.log_variance == "clamped",
-        )
-        if not tokenizer.is_fast:
+        pooling: Literal["cls", "mean"] = "cls" if spec.pooling == "cls" else "mean"
+        self.model = Triples(self.masked_lm, options, pooling=pooling, collator=self.collator)
+        if not self.tokenizer.is_fast:
             raise JobError(
                 f"Encoder {spec.name}: CLINE needs the offsets of tokens in the text, which the slow tokenizer of its "
-                f"base ({type(tokenizer).__name__}) does not give; take a base with a fast tokenizer."
+                f"base ({type(self.tokenizer).__name__}) does not give; take a base with a fast tokenizer."
             )
         if self.model.vocabulary is None:
             raise JobError(
-                f"Encoder {spec.name}: the masked-LM head of a {type(model).__name__} is not known; take a BERT, a "
-                "RoBERTa or an MPNet."
+                f"Encoder {spec.name}: the masked-LM head of a {type(self.masked_lm).__name__} is not known; take a "
+                "BERT, a RoBERTa or an MPNet."
             )
-        self._edits: edited.Edits | None = None
+        self._edits: edits.Edits | None = None
 
     def prepare(self, texts: Sequence[str], folder: Path, progress: Callable[[int, int, str], None] | None) -> None:
         """Make the edits of all texts, or read them from `folder`. JobError if no text has a replaceable word."""
-        self._edits = edited.of_corpus(texts, folder, self._lexicon, self._edit_options, self._seed, progress)
+        self._edits = edits.of_corpus(texts, folder, self._lexicon, self._edit_options, self._seed, progress)
         counts = self._edits.counts
         log.info("%s: %s", self._spec.name, counts)
         if counts.without_negative == counts.texts or counts.without_synonym == counts.texts:
@@ -157,14 +140,8 @@ class Cline(MaskedEncoding):
                 f"adjective or adverb that the thesaurus of resources {self._options.resources.profile} has). Is the "
                 f"corpus in English? {counts}"
             )
-        self._warn(counts)
-
-    def _warn(self, counts: edited.Counts) -> None:
-        """Warn if the corpus has too few replaceable words, as texts with many names, numbers and function words have.
-
-        Then every replaceable word is replaced, and to detect replaced tokens in x_syn it suffices to tell which words
-        are replaceable.
-        """
+        # Texts with many names, numbers and function words have too few replaceable words. If all of them are replaced,
+        # then to detect replaced tokens in x_syn it suffices to tell which words are replaceable.
         for name in ("synonym_share", "antonym_share"):
             share, wanted = getattr(counts, name), getattr(self._options, name)
             if share < wanted - _MISSED:
@@ -231,7 +208,7 @@ class Cline(MaskedEncoding):
         return {**super().scores(texts), **self._hits(texts), **of_training, **weights}
 
     def _hits(self, texts: Sequence[str]) -> dict[str, float]:
-        made = edited.generate(texts, self._lexicon, self._edit_options, self._seed, edited.Counts()) if texts else []
+        made = edits.generate(texts, self._lexicon, self._edit_options, self._seed, edits.Counts()) if texts else []
         triples = [
             (text, same.text, other.text)
             for text, (same, other) in zip(texts, made, strict=True)

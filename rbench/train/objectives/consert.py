@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
-
+from rbench.errors import JobError
 from rbench.spec import EncoderSpec
 from rbench.spec.common import Rate
-from rbench.train.options import OneStep
+from rbench.train.options import BelowOne, OneStep
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,23 +24,22 @@ if TYPE_CHECKING:
 VERSION = 1
 
 View = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout", "adversarial"]
-Cut = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Options(OneStep):
     """temperature, dropout, views and feature_cutoff are the authors'. The other values are not verified."""
 
     temperature: Rate = 0.1
-    dropout: Annotated[float, Field(ge=0, lt=1)] | None = 0.0
+    dropout: BelowOne | None = 0.0
     """Dropout of the network in training; the authors switch it off."""
     views: tuple[View, View] = ("shuffle", "feature-cutoff")
     """The kinds of the two views. `adversarial` is one step of norm `epsilon` along the gradient of the loss against
     the other view, which must be of another kind. The authors use it with supervision only (without it: ours)."""
-    token_cutoff: Cut = 0.15
+    token_cutoff: BelowOne = 0.15
     """Share of the words whose embeddings the view `token-cutoff` sets to zero."""
-    feature_cutoff: Cut = 0.2
+    feature_cutoff: BelowOne = 0.2
     """Share of the dimensions that the view `feature-cutoff` sets to zero, the same for all words of a sentence."""
-    dropout_view: Cut = 0.2
+    dropout_view: BelowOne = 0.2
     """Share of the numbers that the view `dropout` sets to zero. The others are not scaled up."""
 
 
@@ -50,7 +48,6 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Contr
 
     JobError if both views are adversarial.
     """
-    from rbench.errors import JobError
     from rbench.train.contrastive import ContrastiveObjective
 
     if options.views == ("adversarial", "adversarial"):

@@ -8,17 +8,16 @@ student keeps the teacher's vector of what is written, and gives it to the edite
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Literal
 
 from rbench.spec import EncoderSpec, Positive, ResourceChoice, ResourceKind
 from rbench.spec.common import Share
 from rbench.substitution.options import CANDIDATE_NEEDS, CandidateOptions
+from rbench.train.options import BelowOne, Size
 
 if TYPE_CHECKING:
     from rbench.resources import Resources
-    from rbench.train.teacher import DistillationObjective
+    from rbench.train.substituted import DistillationObjective
 
 VERSION = 1
 NEEDS: tuple[ResourceKind, ...] = CANDIDATE_NEEDS
@@ -37,9 +36,9 @@ class Options(CandidateOptions):
     max_words: Positive = 10
     share: Share = 0.4
     """At most min(max_words, share * L) words are replaced in a sentence of L words."""
-    weight: Annotated[float, Field(ge=0)] = 1.0
+    weight: Size = 1.0
     """The weight of the edited sentence, where the sentence as it is has 1."""
-    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    dropout: BelowOne | None = None
     """Dropout of the student in training. None keeps the base's own, and so does the saved encoder in any case."""
 
 
@@ -56,7 +55,6 @@ def build(
     ResourceError if a resource that its options need is missing or damaged.
     """
     from rbench.substitution.batched import Geometry
-    from rbench.train.teacher import DistillationObjective
+    from rbench.train.substituted import DistillationObjective
 
-    how = options.model_dump(include={"dropout", "substitutions", "weight", "max_words", "share"})
-    return DistillationObjective(spec, base, Geometry.of(resources, **options.of_source), **how)
+    return DistillationObjective(spec, base, Geometry.of(resources, **options.of_source), options)

@@ -34,4 +34,4 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Likel
     """Build a flow on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
     from rbench.train.likelihood import LikelihoodObjective
 
-    return LikelihoodObjective(spec, base, options.levels, options.depth, options.hidden)
+    return LikelihoodObjective(spec, base, options)

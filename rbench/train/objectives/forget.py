@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from rbench.spec import EncoderSpec, Strict
-from rbench.train.fitted import FittedEncoder, Progress
+from rbench.train.objectives._shared import FittedEncoder, Progress
+from rbench.train.options import Size
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +33,7 @@ class Options(Strict):
     """`mixing`: each weight w becomes (1 - amount) w + amount r, where r is the weight of a network of the same
     architecture as transformers initialises it. `noise`: w + amount s e, where s is the root mean square of the weights
     of its matrix or vector, and e is from N(0, 1)."""
-    amount: Annotated[float, Field(ge=0)] = 0.5
+    amount: Size = 0.5
     """How much is forgotten. 0: nothing. 1: everything (`mixing`), or noise as large as the weights."""
 
     @model_validator(mode="after")

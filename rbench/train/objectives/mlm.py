@@ -6,12 +6,10 @@ Of the tokens to predict, 80% become [MASK], 10% become a random token, and 10% 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import Field
 
 from rbench.spec import EncoderSpec, Strict
 from rbench.train.masked import MaskedEncoding
+from rbench.train.options import Portion
 
 VERSION = 1
 
@@ -19,7 +17,7 @@ VERSION = 1
 class Options(Strict):
     """Options of the objective."""
 
-    mask: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    mask: Portion = 0.15
     """Share of tokens to predict."""
 
 
@@ -27,17 +25,10 @@ class MaskedLanguageModelling(MaskedEncoding):
     """Implement `Objective` on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
 
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
-        from transformers import DataCollatorForLanguageModeling
-
-        from rbench.encoders.reading import longest_input
         from rbench.train.heads import MaskedBatches, MaskedLoss
-        from rbench.train.origin import masked_lm
 
-        assert spec.train is not None
-        model, tokenizer = masked_lm(spec, base)
-        super().__init__(spec, model, tokenizer, min(spec.train.max_length, longest_input(model, tokenizer)))
-        collator = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=options.mask)
-        self.model = MaskedBatches(MaskedLoss(model), collator)
+        super().__init__(spec, base, options.mask)
+        self.model = MaskedBatches(MaskedLoss(self.masked_lm), self.collator)
 
 
 build = MaskedLanguageModelling

@@ -19,7 +19,7 @@ from pydantic import Field
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, ResourceChoice, ResourceKind, Strict
 from rbench.spec.common import Positive
-from rbench.train.fitted import FittedEncoder, Progress
+from rbench.train.objectives._shared import FittedEncoder, Progress
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rbench.train.objectives._contrastive import built_with
+from rbench.train.objectives._shared import built_with
 from rbench.train.options import SentenceLevel
 
 if TYPE_CHECKING:

@@ -31,13 +31,11 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, cast
-
-from pydantic import Field
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, Variant, Variants
-from rbench.train.options import Norm, Scaling, SentenceLevel, Size
+from rbench.train.options import Norm, Portion, Scaling, SentenceLevel, Size
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -128,7 +126,7 @@ class Options(Variants, SentenceLevel):
     """What the generator puts in a masked word's place: a draw from its distribution, or its most likely word."""
     conditioned: Literal["vector", "head"] = "vector"
     """What the discriminator sees of the sentence: h = f(x), or the head's output z."""
-    masking: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    masking: Portion = 0.15
     """Share of words masked for the generator, as in ELECTRA (Clark et al. 2020), which the paper builds on."""
     generator: str | None = None
     """The frozen masked LM: a folder, a hub id, or the name of an encoder. None takes the base, if it has a masked-LM
@@ -151,7 +149,7 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Contr
 
 def _parts(options: Options, spec: EncoderSpec, where: str | Path, encoder: SentenceEncoder) -> dict[str, nn.Module]:
     from rbench.train.heads import ReplacedTokenDetection
-    from rbench.train.origin import generator
+    from rbench.train.models import generator
     from rbench.train.perturb import TokenTable
 
     masked_lm, tokenizer = generator(spec, where)
@@ -171,13 +169,7 @@ def _parts(options: Options, spec: EncoderSpec, where: str | Path, encoder: Sent
     return {
         "table": TokenTable(words.shape[0], words.shape[1], sigma, options.table),
         "detection": ReplacedTokenDetection(
-            masked_lm,
-            copy.deepcopy(encoder.model),
-            mask_id=encoder.tokenizer.mask_token_id,
-            masking=options.masking,
-            reduction=options.detection,
-            classes=options.classes,
-            sample=options.sample,
+            masked_lm, copy.deepcopy(encoder.model), options, mask_id=encoder.tokenizer.mask_token_id
         ),
     }
 

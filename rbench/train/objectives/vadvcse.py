@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
-
-from rbench.spec.common import Rate
-from rbench.train.objectives._contrastive import built_with
+from rbench.spec.common import Positive, Rate
+from rbench.train.objectives._shared import built_with
 from rbench.train.options import Contrastive, Norm, Size
 
 if TYPE_CHECKING:
@@ -34,9 +32,9 @@ class Options(Contrastive):
     """The head in training: `BatchNormHead` or `MLPHead`."""
     distribution: Literal["similarities", "dimensions"] = "similarities"
     """Softmax over a sentence's in-batch cosines to the positives h+, divided by tau, or over the vector's numbers."""
-    lam: Annotated[float, Field(ge=0)] = 1e-6
+    lam: Size = 1e-6
     """lambda, the weight of the virtual adversarial loss."""
-    K: Annotated[int, Field(ge=1)] = 1
+    K: Positive = 1
     """Number of steps of the ascent."""
     norm: Norm = "l2"
     """Norm of the ball and of a `unit` step, over all numbers of a sentence's r. Section 3 names L2 and L-infinity and

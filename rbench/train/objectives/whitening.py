@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, Strict
 from rbench.spec.common import Positive
-from rbench.train.fitted import FittedEncoder, Progress
+from rbench.train.objectives._shared import FittedEncoder, Progress
 
 VERSION = 1
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from rbench.storage.runs.checksums import write_line
 from rbench.storage.runs.columns import from_columns, to_columns
+from rbench.storage.runs.files import write_line
 from tests.storage.runs.test_store import JOB, make_outcome
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()

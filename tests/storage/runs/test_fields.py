@@ -36,7 +36,7 @@ def test_a_field_that_is_younger_than_the_file_has_its_default(make_run: MakeRun
     job, record = first(store)
     path = store.folder(job) / "outcomes.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"skip_reason":null', b'"other":null'))
-    from rbench.storage.runs.checksums import digest
+    from rbench.storage.runs.files import digest
 
     stated = digest(path.read_bytes(), 20, texts=True)
     found = read_fields(store, job, record.model_copy(update={"outcomes": stated}), ("skip_reason",))

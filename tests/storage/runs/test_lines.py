@@ -12,7 +12,7 @@ import pytest
 from rbench.errors import StoreError
 from rbench.spec import Digest
 from rbench.storage.runs import Parts, Store
-from rbench.storage.runs.checksums import seal
+from rbench.storage.runs.files import seal
 from tests.storage.runs.test_store import JOB, make_job, make_outcome, make_record
 from tests.stored import rewrite
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rbench import api
 from rbench.errors import StoreError
 from rbench.storage.runs import Store
-from rbench.storage.runs.checksums import seal, unseal
+from rbench.storage.runs.files import seal, unseal
 from rbench.storage.verify import verify
 from tests.tables.conftest import finish, make_plan, make_suite
 

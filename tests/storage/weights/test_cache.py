@@ -18,8 +18,7 @@ from safetensors.numpy import save_file
 from rbench.errors import JobError, RbenchError, ResourceError
 from rbench.spec import Provenance, Record
 from rbench.storage.weights import WeightCache, default_cache, weights_hash
-from rbench.storage.weights.inventory import items
-from rbench.storage.weights.prune import remove
+from rbench.storage.weights.inventory import items, remove
 from tests.storage.weights.entries import JOB, OTHER, fill, swap_two_words, write
 
 
@@ -237,7 +236,7 @@ def test_the_default_place_and_its_variable(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("name", ["tmp", "weights", "locks", "prepared"])
 def test_a_link_in_the_cache_leads_to_no_deletion_elsewhere(name: str, tmp_path: Path) -> None:
     home, root = tmp_path / "home", tmp_path / "cache"
-    for file in ("uv/years-of-work", "uv.lock", "tmp1.part", "translations/a/b.tmp"):
+    for file in ("uv/years-of-work", "uv.lock", "edits.jsonl.0123abcd.tmp", "translations/a/b.tmp"):
         (home / file).parent.mkdir(parents=True, exist_ok=True)
         (home / file).write_text("x")
         os.utime(home / file, (1, 1))

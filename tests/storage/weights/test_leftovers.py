@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rbench.storage.weights import WeightCache
-from rbench.storage.weights.leftovers import left, sweep
+from rbench.storage.weights.cache import left, sweep
 from rbench.system import scratch
 from tests.storage.weights.entries import JOB, fill
 
@@ -123,14 +123,14 @@ def test_prepared_files_that_were_never_finished_go_once_they_are_old(tmp_path: 
     translations = tmp_path / "prepared" / "translations" / "key"
     translations.mkdir(parents=True)
     (tmp_path / "elsewhere").touch()
-    old = [tmp_path / "prepared" / "tmpabc.part", translations / "name.7.tmp"]
-    others = [tmp_path / "prepared" / name for name in ("tmpyoung.part", "edits-1.jsonl", "mine.part")]
+    old = [tmp_path / "prepared" / "edits-1.jsonl.0123abcd.tmp", translations / "name.7.tmp"]
+    others = [tmp_path / "prepared" / name for name in ("young.jsonl.0123abcd.tmp", "edits-1.jsonl", "mine.tmp")]
     others += [translations / "young.8.tmp", translations / "name.jsonl"]
     for file in (*old, *others):
         file.touch()
         if "young" not in file.name:
             os.utime(file, (1000, 1000))
-    link = tmp_path / "prepared" / "tmplink.part"
+    link = tmp_path / "prepared" / "link.jsonl.0123abcd.tmp"
     link.symlink_to(tmp_path / "elsewhere")
     os.utime(link, (1000, 1000), follow_symlinks=False)
     os.utime(tmp_path / "elsewhere", (1000, 1000))

@@ -15,8 +15,7 @@ from filelock import FileLock
 
 from rbench.errors import ResourceError
 from rbench.storage.weights import WeightCache
-from rbench.storage.weights.inventory import Item, items
-from rbench.storage.weights.prune import Wanted, chosen, problem, remove, seconds
+from rbench.storage.weights.inventory import Item, Wanted, chosen, items, problem, remove, seconds
 from rbench.system import scratch
 from tests.storage.weights.entries import JOB, OTHER, PRETRAIN, fill, swap_two_words
 from tests.storage.weights.test_inventory import full

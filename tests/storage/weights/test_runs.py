@@ -14,7 +14,7 @@ from rbench.progress import Silent
 from rbench.spec import AttackJob, Job, Record
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
-from rbench.storage.weights import leftovers as sweeping
+from rbench.storage.weights import cache as sweeping
 from rbench.system import scratch
 
 SUITE = """\

@@ -1,19 +1,39 @@
-"""What objectives without steps share: the encoder, saving it, and how far its vectors moved."""
+"""How objectives that are a loss over the views of a batch are built, and what objectives without steps share.
+
+These have the encoder, saving it, and how far its vectors moved.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train import layout
-from rbench.train.origin import sentence_encoder
+from rbench.train import models
+from rbench.train.models import sentence_encoder
+
+if TYPE_CHECKING:
+    from rbench.train.contrastive import ContrastiveObjective
 
 Progress = Callable[[int, int, str], None] | None
 TEXTS = 500
 """The most texts whose vectors are compared."""
+
+
+def built_with(losses: Callable[..., Any]) -> Callable[..., ContrastiveObjective]:
+    """Return `build` of an objective with these `losses(options, model, batch)`. An option `head` names the head."""
+
+    def build(options: Any, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
+        """Build the objective on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+        from rbench.train.contrastive import ContrastiveObjective
+
+        return ContrastiveObjective(spec, base, options, partial(losses, options), head=getattr(options, "head", "mlp"))
+
+    return build
 
 
 class FittedEncoder:
@@ -52,4 +72,4 @@ class FittedEncoder:
 
     def save(self, folder: Path) -> None:
         """Write the encoder, as a SentenceTransformer folder too. A linear transform is a Dense module there."""
-        layout.save(folder, self.encoder)
+        models.save(folder, self.encoder)

@@ -1,0 +1,245 @@
+"""Train on sentences with words replaced: the positives of ADCL, and a student that keeps its teacher's vectors.
+
+Positives are made so that the contrastive loss increases (ADCL, section 3.3), at random, or none. The last two are
+controls of ours. They show what a training owes to the adversary, what to any other words of the same candidates, and
+what to dropout alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.spec import EncoderSpec
+from rbench.substitution.batched import Geometry, Swapped, Target, at_most
+from rbench.substitution.search import Substitution
+from rbench.substitution.segmentation import SegmentedTexts
+from rbench.train.contrastive import Losses, TextModel, TextObjective
+from rbench.train.heads import full
+from rbench.train.health import evaluating, untouched
+from rbench.train.moco import Held, MoCo
+
+VERSION = 1
+
+
+class HardPositives:
+    """Implement `Positives` by substitutions.
+
+    Args:
+        geometry: the Geometry attack, here on equation 1 (see `rbench.train.objectives.adcl`).
+        options: those of `rbench.train.objectives.adcl`.
+    """
+
+    counts: tuple[str, ...] = ("words", "replaced", "raised")
+
+    def __init__(self, geometry: Geometry, options: Any) -> None:
+        self._geometry, self._options, self._budget = geometry, options, at_most(options.max_words, options.share)
+
+    def __call__(self, model: MoCo, texts: Sequence[str]) -> tuple[list[str], dict[str, float]]:
+        """Return X' of each text, and the numbers of words, of words replaced, and the summed increase of the loss."""
+        encoder, head = (
+            (model.encoder, model.head) if self._options.ranked_by == "query" else (model.key_encoder, model.key_head)
+        )
+        held = model.queue.after(model.z(model.key_encoder, model.key_head, texts))
+
+        def loss(z: Tensor, rows: Sequence[int]) -> Tensor:
+            return model.losses(z, Held(held.keys, held.positive_index[list(rows)]))
+
+        target = Target(encoder, loss, model.max_length, project=head)
+        swapped = substituted(self._options.positives, self._geometry, self._budget, texts, target)
+        changed = [row for row, found in enumerate(swapped) if found.substitutions]
+        made = [found.texts[0] for found in swapped]
+        raised = 0.0
+        if changed:
+            before = loss(model.z(encoder, head, [texts[row] for row in changed]), changed)
+            after = loss(model.z(encoder, head, [made[row] for row in changed]), changed)
+            raised = float((after - before).sum())
+        return made, {**counts(swapped), "raised": raised}
+
+    def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """Return `loss_raised`, in nats, and `words_replaced`, a share, 0..1.
+
+        `loss_raised` is the mean increase of equation 1 from X to X'. z is that of the attacked encoder without
+        dropout, the key is that of X. Unchanged sentences count as 0.
+        """
+        return {
+            "loss_raised": sums["raised"] / max(1.0, sums["positives"]),
+            "words_replaced": sums["replaced"] / max(1.0, sums["words"]),
+        }
+
+
+def substituted(
+    how: Literal["hard", "random", "same", "none"],
+    geometry: Geometry,
+    budget: Callable[[int], int],
+    texts: Sequence[str],
+    target: Target,
+) -> list[Swapped]:
+    """Replace words of each text.
+
+    Args:
+        how: `hard`: the words that the Geometry attack finds. `random`: see `at_random`. Otherwise nothing is replaced.
+        budget: how many words of a text of L words, at most.
+        target: what the attack moves.
+    """
+    if how == "hard":
+        return geometry([(text,) for text in texts], target, max_words=budget)
+    if how == "random":
+        return at_random(geometry, budget, texts)
+    words = SegmentedTexts([(text,) for text in texts]).words
+    return [Swapped((text,), (), len(own)) for text, own in zip(texts, words, strict=True)]
+
+
+def counts(swapped: Sequence[Swapped]) -> dict[str, float]:
+    """Return the numbers of `words` and of words `replaced`."""
+    words, replaced = sum(one.num_words for one in swapped), sum(len(one.substitutions) for one in swapped)
+    return {"words": words, "replaced": replaced}
+
+
+def at_random(geometry: Geometry, budget: Callable[[int], int], texts: Sequence[str]) -> list[Swapped]:
+    """Replace random words of each text by random candidates of the text as it is.
+
+    Random numbers come from torch's global generator.
+
+    Args:
+        geometry: says which words may be replaced, and by which.
+        budget: how many words of a text of L words, at most.
+    """
+    segmented = SegmentedTexts([(text,) for text in texts])
+    found = []
+    for row, words in enumerate(segmented.words):
+        free = [place for place, word in enumerate(words) if word.lower() not in geometry.stopwords]
+        spans = segmented.spans[row]
+        proposed = geometry.source([(texts[row], *spans[place][1:]) for place in free])
+        able = [(place, choices) for place, choices in zip(free, proposed, strict=True) if choices]
+        order = torch.randperm(len(able)).tolist()[: budget(len(words))]
+        changed, taken = list(words), []
+        for step, (place, choices) in enumerate((able[k] for k in order), 1):
+            changed[place] = choices[int(torch.randint(len(choices), ()))]
+            taken.append(Substitution(place, words[place], changed[place], 0.0, step))
+        columns = segmented.columns(row, tuple(changed))
+        found.append(Swapped(columns, tuple(taken), len(words), asked=len(free), without=len(free) - len(able)))
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------- distillation
+
+
+class Distillation(TextModel):
+    """The student, and the teacher, which is a copy of it that stays as it is.
+
+    Args:
+        encoder: the student, as it starts.
+        geometry: replaces words.
+        options: those of `rbench.train.objectives.distillation`.
+        max_length: edited sentences are cut there, in tokens.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, geometry: Geometry, options: Any, max_length: int) -> None:
+        super().__init__(encoder, max_length, ("edited", "edited_unchanged", "words", "replaced"))
+        self.teacher = self.frozen_copy()
+        self._geometry, self._options = geometry, options
+        self._budget = at_most(options.max_words, options.share)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, texts: Sequence[str]) -> Losses:
+        """Return `loss` = `kept` + `edited`, each the mean `distance` of the student's vectors from the teacher's.
+
+        Args:
+            input_ids, attention_mask: (n, length).
+            texts: the same n texts as strings.
+
+        Cost: 3 forward and 2 backward passes, and the search for words if they are hard.
+
+        Raises:
+            JobError: `texts` are not as many as rows, because several GPUs share a batch.
+        """
+        self.check_whole(texts, input_ids, "distillation edits whole batches")
+        clean = {"input_ids": input_ids, "attention_mask": attention_mask}
+        with torch.no_grad():
+            wanted = self.wanted(clean)
+            others, counted = self.edited(texts, wanted)
+        self.tally.add(**counted)
+        # Weights that autocast remembers from a pass without gradients would have none below, in some PyTorch versions.
+        torch.clear_autocast_cache()
+        kept = distance(self.encoder(**clean), wanted).mean()
+        edited = self._options.weight * distance(self.encoder(**self.tokens(others)), wanted).mean()
+        return {"loss": kept + edited, "kept": kept, "edited": edited}
+
+    @torch.no_grad()
+    def wanted(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Return the teacher's vectors (n, dim), without dropout."""
+        self.teacher.eval()
+        vectors: Tensor = self.teacher(**inputs)
+        return vectors
+
+    def edited(self, texts: Sequence[str], wanted: Tensor) -> tuple[list[str], dict[str, float]]:
+        """Return each text with words replaced, and the numbers of texts, of unchanged ones, of words and of replaced.
+
+        Args:
+            wanted: (n, dim), the vectors from which `hard` substitutions lead away.
+        """
+        away = Target(self.encoder, lambda z, rows: distance(z, wanted[list(rows)]), self.max_length)
+        swapped = substituted(self._options.substitutions, self._geometry, self._budget, texts, away)
+        made = [found.texts[0] for found in swapped]
+        same = sum(ours == theirs for ours, theirs in zip(texts, made, strict=True))
+        return made, {"edited": len(texts), "edited_unchanged": same, **counts(swapped)}
+
+    @torch.no_grad()
+    def distances(self, texts: Sequence[str]) -> dict[str, float]:
+        """Measure on texts that are not trained on, without dropout.
+
+        Substitutions are drawn from a fixed seed; torch's generators stay as they are.
+
+        Returns mean distances from the teacher's vectors of the texts: `distance_kept` of the student's,
+        `distance_edited` of the student's after substitutions, and `distance_before` of the teacher's own after the
+        same substitutions.
+        """
+        sums = dict.fromkeys(("kept", "edited", "before"), 0.0)
+        with untouched(self, seed=0), evaluating(self):
+            for start in range(0, len(texts), 64):
+                part = texts[start : start + 64]
+                clean = self.tokens(part)
+                wanted = self.wanted(clean)
+                others = self.tokens(self.edited(part, wanted)[0])
+                sums["kept"] += float(distance(self.encoder(**clean), wanted).sum())
+                sums["edited"] += float(distance(self.encoder(**others), wanted).sum())
+                sums["before"] += float(distance(self.teacher(**others), wanted).sum())
+        return {f"distance_{name}": value / max(1, len(texts)) for name, value in sums.items()}
+
+
+def distance(vectors: Tensor, wanted: Tensor) -> Tensor:
+    """Return |h - t|^2 / |t|^2 for each row of h and t (n, dim): (n,). Equation 1 has the mean of |h - t|^2."""
+    h, t = full(vectors), full(wanted)
+    return (h - t).square().sum(dim=1) / t.square().sum(dim=1).clamp_min(1e-12)
+
+
+class DistillationObjective(TextObjective):
+    """Implement `Objective` and `ProbedObjective`."""
+
+    def __init__(self, spec: EncoderSpec, base: str | Path | None, geometry: Geometry, options: Any) -> None:
+        super().__init__(spec, base, options.dropout, needs_dropout=False)
+        self.model = Distillation(self.encoder, geometry, options, self._max_length)
+
+    def probe(self, batch: dict[str, Any]) -> dict[str, float]:
+        """Return the distances of `Distillation.distances` for a batch of held-out texts."""
+        texts = batch["texts"]
+        return {"texts": float(len(texts)), **{k.replace("_", " "): v for k, v in self.model.distances(texts).items()}}
+
+    def scores(self, texts: Sequence[str]) -> dict[str, float]:
+        """Return `uniformity` and the distances of held-out texts, and what was counted in training.
+
+        `edited` is how many sentences were edited, `edited_unchanged` how many of them stayed as they were,
+        `words_replaced` the share of words, 0..1.
+        """
+        sums = self.model.tally.sums()
+        return {
+            **super().scores(texts),
+            **self.model.distances(texts),
+            **{name: sums[name] for name in ("edited", "edited_unchanged")},
+            "words_replaced": sums["replaced"] / max(1.0, sums["words"]),
+        }
