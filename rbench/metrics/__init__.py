@@ -9,7 +9,7 @@ docs/guide-add-a-metric.md says what a module exports.
 from __future__ import annotations
 
 from rbench.load.metrics import Condition, Metric, Metrics
-from rbench.metrics._observations import Observations, Values
+from rbench.metrics._observations import Observations, Values, columns_of
 from rbench.metrics._pooled import by_unit, pooled, pooled_values, values
 from rbench.score import Sample, Share, Tally
 from rbench.spec import Meaning
@@ -25,6 +25,7 @@ __all__ = [
     "Tally",
     "Values",
     "by_unit",
+    "columns_of",
     "pooled",
     "pooled_values",
     "values",

@@ -1,12 +1,15 @@
 """What became of the units of one job, as columns of numpy.
 
-A job's outcomes are read once for all metrics, and only its own are in memory as JSON. Texts and steps are not read.
+A job's outcomes are read once for all metrics, and only its own are in memory as JSON. Only the columns that metrics
+need are read (`columns_of`); whoever asks for another one has all of that job's read. Texts and steps are none.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -58,20 +61,24 @@ class Observations:
     """Whether an oracle computes the true label of any text of the task."""
 
     @classmethod
-    def read(cls, store: Reader, job: Job, record: Record, *, has_oracle: bool) -> Self:
-        """Read the outcomes of a complete attack job. Raises StoreError where they are missing or damaged."""
-        return cls._of(read_fields(store, job, record, tuple(COLUMNS)), has_oracle)
+    def read(cls, store: Reader, job: Job, record: Record, first: Collection[str], *, has_oracle: bool) -> Self:
+        """Read some columns of a complete attack job, and its others when one is asked for.
+
+        Raises StoreError where the outcomes are missing or damaged.
+        """
+
+        def read(names: Sequence[str]) -> dict[str, NDArray[Any]]:
+            return _columns(names, read_fields(store, job, record, names))
+
+        columns = _Lazy(lambda name: read([each for each in COLUMNS if each not in columns]))
+        columns.update(read([name for name in COLUMNS if name in first]))
+        return cls(columns, has_oracle)
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome], *, has_oracle: bool) -> Self:
         """Make columns of outcomes that are in memory."""
-        return cls._of([tuple(getattr(outcome, name) for name in COLUMNS) for outcome in outcomes], has_oracle)
-
-    @classmethod
-    def _of(cls, rows: Sequence[Sequence[Any]], has_oracle: bool) -> Self:
-        columns = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)
-        made = {name: _array(column, COLUMNS[name]) for name, column in zip(COLUMNS, columns, strict=True)}
-        return cls(made, has_oracle)
+        rows = [tuple(getattr(outcome, name) for name in COLUMNS) for outcome in outcomes]
+        return cls(_columns([*COLUMNS], rows), has_oracle)
 
     @classmethod
     def together(cls, attacks: Sequence[Self]) -> Self:
@@ -85,7 +92,7 @@ class Observations:
         same = cls.aligned(attacks)
         worst = np.stack([one.harm for one in same]).argmin(axis=0)
         every = np.arange(len(same[0]))
-        chosen = _Lazy(lambda name: np.stack([one.columns[name] for one in same])[worst, every])
+        chosen = _Lazy(lambda name: {name: np.stack([one.columns[name] for one in same])[worst, every]})
         return cls(chosen, same[0].has_oracle)
 
     @classmethod
@@ -104,7 +111,10 @@ class Observations:
         if places.keys() != set(other.unit):
             raise ValueError("the attacks have different examples")
         order = np.fromiter((places[unit] for unit in other.unit), dtype=np.int64, count=len(other))
-        return type(self)(_Lazy(lambda name: self.columns[name][order]), self.has_oracle)
+        return self._at(order)
+
+    def _at(self, places: NDArray[Any]) -> Self:
+        return type(self)(_Lazy(lambda name: {name: self.columns[name][places]}), self.has_oracle)
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -170,21 +180,39 @@ class Observations:
 
 
 class _Lazy(dict[str, NDArray[Any]]):
-    """Columns that are made when they are asked for: tables of several attacks together need few of them."""
+    """Columns that are made when they are asked for. `make` returns that one, and may return others with it."""
 
-    def __init__(self, make: Callable[[str], NDArray[Any]]) -> None:
+    def __init__(self, make: Callable[[str], Mapping[str, NDArray[Any]]]) -> None:
         self._make = make
 
     def __missing__(self, name: str) -> NDArray[Any]:
-        return self.setdefault(name, self._make(name))
+        self.update(self._make(name))
+        return self[name]
+
+
+def columns_of(value: Callable[[Observations], Any]) -> set[str]:
+    """Return the columns that a metric's `value` asks for, found by giving it no units."""
+    asked: set[str] = set()
+
+    def empty(name: str) -> dict[str, NDArray[Any]]:
+        asked.add(name)
+        return {name: np.empty(0, dtype=COLUMNS[name])}
+
+    with suppress(Exception), warnings.catch_warnings(action="ignore"):  # what is wrong is told of real units
+        value(Observations(_Lazy(empty)))
+    return asked
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, NDArray[Any]]:
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return {name: _array(column, COLUMNS[name]) for name, column in zip(names, columns, strict=True)}
 
 
 def _array(column: Sequence[Any], dtype: Any) -> NDArray[Any]:
     if dtype is not object:
         return np.array(column, dtype=dtype)
     made = np.empty(len(column), dtype=object)
-    shared = {text: text if text is None else sys.intern(text) for text in set(column)}  # jobs share their units
-    made[:] = list(map(shared.__getitem__, column))
+    made[:] = [one if one is None else sys.intern(one) for one in column]  # jobs share their units
     return made
 
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from rbench.errors import StoreError
-from rbench.metrics import Metric, Metrics, Observations, Sample, Share, Tally, by_unit
+from rbench.errors import StoreError, SuiteError
+from rbench.metrics import Metric, Metrics, Observations, Sample, Share, Tally, by_unit, columns_of
 from rbench.spec import AttackJob, Job, Plan, Record
 from rbench.storage.runs import Reader
 from rbench.storage.standing import Standing, standing
@@ -64,8 +64,16 @@ class Results:
         if job.key not in self._observed:
             assert job.attacking is not None
             record, oracle = self.standing.records[job.key], job.attacking.task.has_oracle
-            self._observed[job.key] = Observations.read(self.store, job, record, has_oracle=oracle)
+            self._observed[job.key] = Observations.read(self.store, job, record, self._columns, has_oracle=oracle)
         return self._observed[job.key]
+
+    @cached_property
+    def _columns(self) -> frozenset[str]:
+        """The columns of outcomes that some metric needs, and the ids by which examples are paired."""
+        try:
+            return frozenset({"example_id"}.union(*(columns_of(metric.value) for metric in self.metrics.all())))
+        except SuiteError:  # a file that is wrong is told where its metric is asked for
+            return frozenset({"example_id", "status"})
 
     def values(self, run: Run, metric: Metric) -> Values | None:
         """Return the values whose share or mean is the metric, of a complete run of one attack or of several together.

@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.errors import SuiteError
-from rbench.metrics import Metrics, Observations, by_unit
+from rbench.metrics import Metrics, Observations, by_unit, columns_of
 from rbench.score import Fallen
 from rbench.spec import Outcome
+from rbench.storage.runs import read_fields
+from rbench.tables import Results
+from tests.tables.conftest import make_suite
 
 METRICS = Metrics()
 KINDS: dict[str, dict[str, Any]] = {
@@ -155,3 +158,31 @@ def test_an_unknown_metric_is_an_error_with_the_nearest_names() -> None:
         METRICS["quries"]
     with pytest.raises(AttributeError, match="observations have no num_querys; their columns are"):
         seen(FIRST).num_querys  # noqa: B018
+
+
+def test_only_the_columns_that_metrics_need_are_read_until_another_is_asked_for(
+    make_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def read(store: Any, job: Any, record: Any, names: Any) -> Any:
+        asked.append([*names])
+        return read_fields(store, job, record, names)
+
+    monkeypatch.setattr("rbench.metrics._observations.read_fields", read)
+    results = Results.of(make_run(make_suite(), sealed=True))
+    job = results.plan.attacks[0]
+    of = results.observations(job)
+    assert by_unit(METRICS["queries"], of) and by_unit(METRICS["oracle_asr"], of) == {}
+    (first,) = asked
+    assert "num_queries" in first and not {"num_words", "similarity", "words_asked"} & {*first}
+    whole = Observations.of(results.store.outcomes(job), has_oracle=False)
+    np.testing.assert_array_equal(of.num_words, whole.num_words)
+    assert len(asked) == 2 and not {*first} & {*asked[1]}, "all others at once, and none again"
+    np.testing.assert_array_equal(of.similarity, whole.similarity)
+    assert len(asked) == 2
+
+
+def test_what_a_metric_needs_is_found_by_giving_it_no_units() -> None:
+    assert columns_of(METRICS["asr"].value) == {"status"}
+    assert columns_of(lambda of: of.seconds[of.status == "failed"][0]) == {"seconds", "status"}, "though it raises"
