@@ -8,20 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rbench.api.runs import made, results_of
+from rbench.api.runs import results_of
 from rbench.errors import RbenchError, ResourceError, StoreError
 from rbench.load.claims import file_of, read_claims
-from rbench.load.ground import of_plan
-from rbench.load.measures import find_measure
 from rbench.load.metrics import Metric, Metrics
 from rbench.load.registry import Registry
-from rbench.spec import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction, TableSpec
+from rbench.spec import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction
 from rbench.spec.unlisted import known_as
 from rbench.storage.runs import Store
 from rbench.storage.runs.files import make_folder_of
 from rbench.storage.runs.store import folder_path
 from rbench.storage.standing import standing
-from rbench.tables import Results, Table
+from rbench.tables import Results
 from rbench.tables.formats import render
 from rbench.tables.results import plan_of
 from rbench.tasks import Bundle, open_contrast
@@ -54,16 +52,16 @@ def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Pa
         StoreError: the folder is not a RUN, its suite or the folder `file` has no claims, or outcomes are damaged.
         SuiteError: the file is no YAML, or one of its claims does not fit the RUN; with file, line and column.
     """
-    registry = Registry(include)
     results = results_of(run, include)
-    ground = of_plan(results.plan, registry)
-    asked = results.plan.suite.claims if file is None else read_claims(_claims_file(folder_path(file), results), ground)
+    cells = Cells(results)
+    found = None if file is None else _claims_file(folder_path(file), results)
+    asked = results.plan.suite.claims if found is None else read_claims(found, cells.ground)
     if not asked:
         raise StoreError(
             f"{results.root}: its suite {results.plan.suite.name} had no claims when the RUN was made. Write `claims:` "
             "into the suite and run it again, which repeats no finished job; or name a file: --claims FILE"
         )
-    return judge_claims(asked, ground, cells_of(results, registry))
+    return judge_claims(asked, cells.ground, cells)
 
 
 def _claims_file(given: Path, results: Results) -> Path:
@@ -76,18 +74,6 @@ def _claims_file(given: Path, results: Results) -> Path:
     return file
 
 
-def cells_of(results: Results, registry: Registry) -> Cells:
-    """Return the cells of a RUN; tables of measures are made when a claim asks for them."""
-
-    def table_of(metric: str) -> Table:
-        of = (table for table in results.plan.suite.tables if table.metric == metric)
-        # Not what the suite's table picks or how it is laid out: a claim is about every cell.
-        wanted = next(of, TableSpec(metric=metric)).model_copy(update={"pick": None, "layout": "paper"})
-        return made(results, wanted, find_measure(metric, registry))
-
-    return Cells(results, table_of)
-
-
 def claims_table(found: Sequence[JudgedClaim], fmt: str = "markdown") -> str:
     """Render verdicts on claims. Raises StoreError for an unknown format."""
     return render(on_claims.table(found), fmt, intervals=False)
@@ -95,10 +81,10 @@ def claims_table(found: Sequence[JudgedClaim], fmt: str = "markdown") -> str:
 
 def summary(results: Results, registry: Registry) -> list[str]:
     """Return what a run says of its claims, a line each, and which differences it could have shown."""
-    ground, cells = of_plan(results.plan, registry), cells_of(results, registry)
+    cells = Cells(results)
     try:
-        found = on_claims.lines(judge_claims(results.plan.suite.claims, ground, cells))
-        could = on_claims.detectable(ground, cells)
+        found = on_claims.lines(judge_claims(results.plan.suite.claims, cells.ground, cells))
+        could = on_claims.detectable(cells.ground, cells)
     except RbenchError as error:
         return [f"claims are not judged: {error}"]
     return [*found, *([could] if could is not None else [])]

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from rbench.api.judging import cells_of
 from rbench.api.runs import Runs, compared, of_suite, paths, results_of
 from rbench.errors import RbenchError, StoreError, SuiteError
 from rbench.figures import style
@@ -20,7 +19,6 @@ from rbench.load.catalogue import said
 from rbench.load.check import check
 from rbench.load.claims import file_of, read_claims
 from rbench.load.code import Module, checked, find
-from rbench.load.ground import of_plan
 from rbench.load.positions import Positioned, Problems, parse
 from rbench.load.registry import Registry, unknown
 from rbench.report import collect, html, page
@@ -35,6 +33,7 @@ from rbench.storage.runs.packed import name_of, opened
 from rbench.system.below import Below
 from rbench.tables import Results, results_frame
 from rbench.tables.titles import titles
+from rbench.verdicts.cells import Cells
 from rbench.verdicts.claims import JudgedClaim, judge_claims
 from rbench.verdicts.papers import tables as printed
 from rbench.verdicts.papers.claims import printed_in
@@ -103,7 +102,8 @@ def write(
     judged: list[JudgedClaim] = []
 
     def judge() -> list[JudgedClaim]:
-        judged.extend(judge_claims(asked, of_plan(results.plan, registry), cells_of(results, registry)))
+        cells = Cells(results)
+        judged.extend(judge_claims(asked, cells.ground, cells))
         return judged
 
     drawn = shown_figures(results, registry, texts=texts)
@@ -253,7 +253,7 @@ def _opened(
             left_out.append(Fact(name=folder.name, value=str(error)))
             continue
         file = file_of(folder, claims) if claims is not None else None
-        own = read_claims(file, of_plan(results.plan, registry)) if file is not None and file.is_file() else None
+        own = read_claims(file, Cells(results).ground) if file is not None and file.is_file() else None
         read.append(_Read(results, stem, own))
     if not read:
         raise StoreError("no RUN can be read:\n" + "\n".join(f"  {one.name}: {one.value}" for one in left_out))
@@ -276,8 +276,7 @@ def _add_run(one: _Read, target: Path, registry: Registry, made: Site, *, texts:
         made.lineup.setdefault(label, []).append(run)
     made.points += contents.points_of(results, run)
     reproduced = _reproduced(results)
-    ground = of_plan(results.plan, registry)
-    made.judged += contents.judgements(written.judged, run, results, ground, reproduced)
+    made.judged += contents.judgements(written.judged, run, results, Cells(results).ground, reproduced)
     named = (printed_in(judged.claim.source) for judged in written.judged)
     for table in dict.fromkeys((reproduced, *named)):
         if table is None:

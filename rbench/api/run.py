@@ -21,7 +21,7 @@ from rbench.load.registry import Registry
 from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
-from rbench.spec import CONTRAST, TABLES, AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
+from rbench.spec import CONTRAST, AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
 from rbench.storage import texts, timeouts
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, errored, standing
@@ -308,8 +308,7 @@ def _write_tables(prepared: Prepared, store: Store, results: Results, progress: 
     suite = prepared.plan.suite
     asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.sets_of(CONTRAST), "positives": suite.build}
     asked["advsts"] = suite.attacks if any(prepared.loaded.tasks[name].kind == "sts" for name in suite.tasks) else ()
-    metrics = results.metrics
-    measures = {wanted.metric for wanted in suite.tables if wanted.metric not in metrics} - {*TABLES}
+    measures = {wanted.metric for wanted in suite.tables if wanted.metric not in results.metrics} - asked.keys()
     wanted_tables = [one for one in suite.tables if one.metric in measures or asked.get(one.metric, suite.attacks)]
     if not prepared.plan.texts:
         wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]
@@ -318,8 +317,7 @@ def _write_tables(prepared: Prepared, store: Store, results: Results, progress: 
     shown: list[str] = []
     for wanted in wanted_tables:
         try:
-            measure = prepared.loaded.modules["measures", wanted.metric] if wanted.metric in measures else None
-            table = made(results, wanted, measure)
+            table = made(results, wanted)
         except StoreError as error:
             if wanted.metric not in measures:
                 raise

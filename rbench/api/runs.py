@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
 
-from rbench.errors import RbenchError, StoreError, SuiteError
-from rbench.load.code import Module
-from rbench.load.measures import find_measure, refused
+from rbench.errors import StoreError, SuiteError
+from rbench.load.measures import refused
 from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
 from rbench.plan.union import union
@@ -22,7 +21,6 @@ from rbench.storage.joined import Joined, Part
 from rbench.storage.runs import Reader, Store
 from rbench.storage.runs.store import folder_path
 from rbench.storage.team import check_still
-from rbench.system.own_code import told
 from rbench.tables import Results, Table, build, latex, results_frame
 from rbench.tables.brief import briefed
 from rbench.tables.formats import render, unknown
@@ -138,41 +136,18 @@ def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Seq
     Raises SuiteError for an unknown metric, wrong options, or what cannot be honoured, and StoreError where the RUN has
     nothing to show.
     """
-    registry = Registry(include)
-    measure = find_measure(wanted.metric, registry)
-    check(wanted, registry)
+    check(wanted, Registry(include))
     look.check(fmt, wanted)
     results = results_of(run, include)
-    if measure is not None and not wanted.options:
+    if wanted.metric not in results.metrics and not wanted.options:
         asked = (table for table in results.plan.suite.tables if table.metric == wanted.metric)
         wanted = wanted.model_copy(update={"options": next(asked, wanted).options})
-    return rendered(made(results, wanted, measure), results, wanted, fmt, look)
+    return rendered(made(results, wanted), results, wanted, fmt, look)
 
 
-def made(results: Results, wanted: TableSpec, measure: Module | None) -> Table:
-    """Make one table; `measure` is None for a metric, and for a table that is neither.
-
-    Raises as `of_run` does, and StoreError where a user's own measure raises an exception or returns no table.
-    """
-    if measure is None:
-        return build(results, wanted.metric, wanted.layout, wanted.pick, wanted.aggregation)
-    module: Any = measure.open()
-    try:
-        options = module.Options.model_validate(wanted.options)
-    except ValueError as error:  # those of an old plan may not fit the measure as it is now
-        raise StoreError(f"the options of the measure do not fit it: {error}") from error
-    try:
-        table: Table = module.table(options, results)
-    except RbenchError:
-        raise
-    except Exception as error:
-        if measure.bundled:
-            raise
-        raise StoreError(f"the measure {wanted.metric} raised {told(error, measure.path.parent)}") from error
-    if not isinstance(table, Table):
-        found = type(table).__name__
-        raise StoreError(f"{measure.path}: `table` returned {found}, and a measure returns rbench.tables.Table")
-    return table
+def made(results: Results, wanted: TableSpec) -> Table:
+    """Make one table. Raises as `rbench.tables.build` does."""
+    return build(results, wanted.metric, wanted.layout, wanted.pick, wanted.aggregation, wanted.options)
 
 
 def check(wanted: TableSpec, registry: Registry) -> None:
@@ -342,8 +317,7 @@ def compared(results: Results, name: str, table: PrintedTable, registry: Registr
 
     def table_of(wanted: str) -> Table:
         of = (one for one in results.plan.suite.tables if one.metric == wanted)
-        found = find_measure(wanted, registry)
-        return made(results, TableSpec(metric=wanted, options=next(of, TableSpec()).options), found)
+        return made(results, TableSpec(metric=wanted, options=next(of, TableSpec()).options))
 
     return beside.compare(name, table, results, table_of)
 

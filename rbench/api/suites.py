@@ -17,7 +17,7 @@ from rbench.api.results import RunResult
 from rbench.api.run import check_attacks, run_prepared
 from rbench.errors import PlanError, RbenchError, StoreError, SuiteError
 from rbench.load.claims import missing
-from rbench.load.ground import of_plan
+from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
 from rbench.load.victims import FUNCTION, named_by_file
 from rbench.plan import machines
@@ -39,8 +39,9 @@ from rbench.storage.standing import Standing, standing
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system import scratch, speed
 from rbench.system.capacity import cores
-from rbench.tables.results import plan_of
+from rbench.tables.results import Results, plan_of
 from rbench.tasks.adversarial import Only
+from rbench.verdicts.cells import Cells
 
 if TYPE_CHECKING:
     from rbench.verdicts.fail_if import Condition
@@ -130,7 +131,7 @@ def check_conditions(
     if not wanted:
         return
     options = options or Options()
-    ground = of_plan(plan(suite, options).plan, Registry(options.include))
+    ground = Cells(Results.planned(plan(suite, options).plan, Metrics(Registry(options.include)))).ground
     for one in wanted:
         if (why := missing(one.metric.name, ground)) is not None:
             raise SuiteError(f"--fail-if {str(one)!r}: {why}")

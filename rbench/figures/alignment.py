@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rbench.errors import StoreError
 from rbench.figures import style
-from rbench.measures.alignment import NAME, collected
+from rbench.measures.alignment import NAME, cells
 from rbench.spec import Strict
 from rbench.tables import Results
 
@@ -33,7 +33,7 @@ def draw(options: Options, results: Results) -> Figure:
     """Draw a panel for each task. Raises StoreError where no encoder has both numbers."""
     from matplotlib.ticker import MaxNLocator
 
-    found = collected(results)
+    found = cells(results, planned=False)
     rows = [row for row in found.rows if not options.encoders or row[0] in options.encoders]
     both = {
         (task, row): (found.number(row, task, "uniformity"), found.number(row, task, "alignment"))

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from rbench.errors import StoreError
 from rbench.figures import style
-from rbench.measures.transfer import Matrix, matrices
+from rbench.measures.transfer import NAME, Matrix, matrices
 from rbench.spec import Strict
 from rbench.tables import Results
-from rbench.tables.flags import Flags
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,19 +50,18 @@ def draw(options: Options, results: Results) -> Figure:
             f"{results.root} has no transferability for task {options.task or 'any'} and attack "
             f"{options.attack or 'any'}; `rbench table RUN --metric transfer` shows what it has."
         )
-    flags = results.flags
     height = max(2.0, 0.55 + 0.34 * max(len(matrix.victims) for matrix in found))
     figure, panels = style.panels([""] * len(found), columns=COLUMNS, height=height)
     for axes, matrix in zip(panels, found, strict=True):
-        _panel(axes, matrix, options.among, flags)
+        _panel(axes, matrix, NAME if options.among == "all" else "right")
     return figure
 
 
-def _panel(axes: Axes, matrix: Matrix, among: str, flags: Flags) -> None:
+def _panel(axes: Axes, matrix: Matrix, name: str) -> None:
     """Draw one matrix. Shades go from white to blue, which all readers tell apart and which prints in grey."""
     several = len({finetune for _, finetune in matrix.victims}) > 1
     names = [f"{encoder}\n{finetune}" if several else encoder for encoder, finetune in matrix.victims]
-    numbers = [[matrix.number(maker, judge, among, flags) for judge in matrix.victims] for maker in matrix.victims]
+    numbers = [[matrix.pairs[maker, judge].number(name) for judge in matrix.victims] for maker in matrix.victims]
     shares = [[math.nan if one is None or one.value is None else one.value for one in row] for row in numbers]
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for i, row in enumerate(numbers):

@@ -13,7 +13,7 @@ from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.printed import is_quoted, with_quoted
 from rbench.load.registry import unknown
 from rbench.spec import CLEAN, COSINE
-from rbench.spec.claimed import AXES, SCORES, Ground, chains, comparisons
+from rbench.spec.claimed import AXES, Ground, chains, comparisons
 from rbench.spec.claims import Axis, Claim, Subject
 from rbench.spec.unlisted import known_as
 
@@ -132,8 +132,8 @@ def missing(metric: str, ground: Ground) -> str | None:
         return None
     if metric not in ground.known:
         return unknown("metric of a claim", metric, ground.known)
-    table = SCORES.get(metric, metric)
-    needs = ground.metrics.get(metric) or _NEEDS.get(table, f"`evaluate: [{table}]` or a table of it")
+    measure = ground.measured.get(metric, metric)
+    needs = ground.metrics.get(metric) or _NEEDS.get(measure, f"`evaluate: [{measure}]`")
     return f"this suite does not produce the metric {metric}: it needs {needs}"
 
 

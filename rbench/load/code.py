@@ -21,7 +21,7 @@ from rbench.load import versions
 from rbench.load.check import check
 from rbench.load.positions import Positioned, Problems, shown
 from rbench.load.registry import KINDS, Kind, Registry, load_module, read_source, unknown
-from rbench.spec import RESOURCE_KINDS, EvaluationMetric, ResourceKind, Serves
+from rbench.spec import RESOURCE_KINDS, ResourceKind, Serves
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,12 @@ class Modules:
 
 
 def _exports(found: Module, module: ModuleType) -> tuple[str, ...]:
-    """Return the names that a module must define. Tables of metrics are in `rbench.tables`, and what is made of a
-    training is looked at without one."""
+    """Return the names that a module must define. A measure may have a table for each of its LAYOUTS, and what is made
+    of a training may have none."""
     if found.kind == "measures" and getattr(module, "OF", "") == "trainings":
         return ("Options", "OBJECTIVES", "run")
-    if found.kind == "measures" and found.name in get_args(EvaluationMetric):
-        return ("Options", "run")
+    if found.kind == "measures" and hasattr(module, "LAYOUTS"):
+        return ("Options",)
     return EXPORTS[found.kind]
 
 
@@ -233,6 +233,11 @@ CALLS: dict[Kind, tuple[Call, ...]] = {
             "value",
             ("of",),
             "Write `def value(of)`, and return an array with a number for each unit; see docs/guide-add-a-metric.md.",
+        ),
+        Call(
+            "units",
+            ("of",),
+            "Write `def units(of)`, and return whether each unit is in the set; see docs/guide-add-a-metric.md.",
         ),
         Call(
             "counted",

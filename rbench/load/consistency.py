@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import get_args
 
 from pydantic import ValidationError
 
@@ -16,7 +15,7 @@ from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, items, measured_names
 from rbench.load.positions import Positioned, Problems, describe
 from rbench.load.registry import unknown
-from rbench.spec import ADVERSARIAL, CONTRAST, Evaluation, EvaluationMetric, Suite, Training
+from rbench.spec import ADVERSARIAL, CONTRAST, Evaluation, Suite, Training
 
 
 def check_purpose(merged: Positioned, problems: Problems, of_encoders: Collection[str] = ()) -> None:
@@ -41,9 +40,8 @@ def check_purpose(merged: Positioned, problems: Problems, of_encoders: Collectio
     there = {"sts": asked - {CONTRAST, ADVERSARIAL}, CONTRAST: asked & {CONTRAST}}
     needs = {"sts": "`evaluate`, a list of STS tasks", CONTRAST: f"`evaluate: [{CONTRAST}]`"}
     there[ADVERSARIAL], needs[ADVERSARIAL] = asked & {ADVERSARIAL}, f"`evaluate: [{{{ADVERSARIAL}: DIR}}]`"
-    for name in (metric for metric in get_args(EvaluationMetric) if metric not in there):
-        there[name] = {choice.name for choice in choices(merged, "build")} & {name}
-        needs[name] = f"`build: [{name}]`"
+    there["positives"] = {choice.name for choice in choices(merged, "build")} & {"positives"}
+    needs["positives"] = "`build: [positives]`"
     for i, table in enumerate(merged.data["tables"] if isinstance(merged.data.get("tables"), list) else ()):
         metric = table.get("metric") if isinstance(table, dict) else table
         if isinstance(metric, str) and metric in needs and not there[metric] and evaluate != []:

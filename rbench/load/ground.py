@@ -1,9 +1,9 @@
-"""Says which cells a suite has, or a stored plan, so that claims can be checked against them."""
+"""Says which cells a suite has, so that claims can be checked against them; those of a RUN are `verdicts.cells`."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pydantic import BaseModel
 
@@ -11,28 +11,22 @@ from rbench.errors import RbenchError
 from rbench.load.code import find
 from rbench.load.entries import Entries
 from rbench.load.metrics import Metric, Metrics
-from rbench.load.registry import Registry
 from rbench.spec import (
     ADVERSARIAL,
     AS_IS,
     CONTRAST,
     STS,
-    TABLES,
     AskedSet,
     Choice,
     MeasureNeeds,
     Plan,
     Suite,
-    TaskSpec,
     TrainSpec,
     bases,
 )
-from rbench.spec.claimed import SCORES, CellOf, Ground, Trained, measured_cells
+from rbench.spec.claimed import CellOf, Ground, Trained, tested
 
 Cells = Sequence[CellOf]
-ATTACKED, VALID, PARTS = "attacked", "valid", "parts"
-"""Kinds of cells beside those of `sts`, `contrast` and `adversarial`: those of attacks, of attacks on tasks with an
-oracle, and of the parts of a task."""
 
 
 def of_suite(
@@ -56,7 +50,8 @@ def of_suite(
         for choice in tuning.get(task, ())
     ] + [(name, task, AS_IS) for name in suite.victims for task in suite.tasks]
     attacked = [CellOf(e, task, attack.label, f) for e, task, f in victims for attack in suite.attacks]
-    oracles = {name for name in suite.tasks if name in entries.tasks.found and entries.tasks.found[name].has_oracle}
+    tasks = {name: task for name in suite.tasks if (task := entries.tasks.found.get(name)) is not None}
+    oracles = {name for name, task in tasks.items() if task.has_oracle}
     sets = {(task, one.set.name) for task, own in asked.items() for one in own if one.needs.what.name == CONTRAST}
     named = {choice.name for choice in suite.evaluate}
     trained = {}
@@ -67,89 +62,46 @@ def of_suite(
         if train is not None:
             trained[label] = trained_as(train, entries.modules.options_of("objectives", train.objective))
     cells = {
-        ATTACKED: attacked,
-        VALID: [cell for cell in attacked if cell.task in oracles],
         STS: [CellOf(encoder, of.label) for encoder in suite.encoders for of in suite.evaluations],
         CONTRAST: _contrast(victims, sets),
         ADVERSARIAL: [CellOf(e, task, None, f) for e, task, f in victims] if ADVERSARIAL in named else [],
-        PARTS: [CellOf(e, part, None, f) for e, t, f in victims for part in _parts(entries.tasks.found.get(t))],
+        "parts": [CellOf(e, part, None, f) for e, t, f in victims for part in tested(tasks.get(t))],
+        "advsts": [cell for cell in attacked if cell.task in tasks and tasks[cell.task].kind == "sts"],
     }
-    measured = {
-        one.what.name: [cell for e in suite.encoders for cell in measured_cells(one.what.name, e, [*one.tasks])]
-        for one in measures
-        if one.tasks
-    }
-    return _ground(cells, measured, suite, trained, entries.modules.registry)
+    for one in measures:
+        module = entries.modules.found["measures", one.what.name].open()
+        of = getattr(module, "WAYS", one.tasks) if len(one.tasks) == 1 else one.tasks
+        own = [CellOf(encoder, task) for encoder in suite.encoders for task in of] if one.tasks else attacked
+        cells[one.what.name] = list(dict.fromkeys((*cells.get(one.what.name, ()), *own)))
+    cells = dict.fromkeys((table.metric for table in suite.tables), attacked) | cells
+    return ground_of(attacked, oracles, cells, trained, Metrics(entries.modules.registry))
 
 
-def of_plan(plan: Plan, registry: Registry) -> Ground:
-    """Return what claims on a RUN with this plan may speak of."""
-    cells: dict[str, list[CellOf]] = {kind: [] for kind in (ATTACKED, VALID, STS, ADVERSARIAL, PARTS)}
-    victims: dict[tuple[str, str, str], None] = {}
-    sets: dict[tuple[str, str], None] = {}
-    measured: dict[tuple[str, str], dict[str, None]] = {}
-    attacks = {job.key for job in plan.attacks}
-    for job in plan.jobs:
-        if job.pretraining is not None:
-            continue
-        encoder, *parts = plan.draw(job.parts[0]).encoder, *job.parts[1:]
-        if job.attacking is not None:
-            if job.key in attacks and encoder in plan.suite.lineup:
-                kinds = (ATTACKED, VALID) if job.attacking.task.has_oracle else (ATTACKED,)
-                for kind in kinds:
-                    cells[kind].append(CellOf(encoder, parts[0], parts[2], parts[1]))
-        elif job.victim is not None:
-            cells[PARTS] += [CellOf(encoder, part, None, parts[1]) for part in _parts(job.victim.task)]
-        elif job.what == STS:
-            cells[STS].append(CellOf(encoder, parts[0]))
-        elif job.what == CONTRAST:
-            victims[encoder, parts[0], parts[1]] = None
-            sets[parts[0], parts[2]] = None
-        elif job.what == ADVERSARIAL:
-            cells[ADVERSARIAL].append(CellOf(encoder, parts[0], None, parts[1]))
-        elif job.measuring is not None and job.untuned:
-            measured.setdefault((job.measuring.what.name, encoder), {})[job.measuring.task.name] = None
-    by_measure: dict[str, list[CellOf]] = {}
-    for (name, encoder), tasks in measured.items():
-        by_measure.setdefault(name, []).extend(measured_cells(name, encoder, [*tasks]))
-    cells[CONTRAST] = _contrast(victims, sets)
-    return _ground(cells, by_measure, plan.suite, _trained_by(plan), registry)
-
-
-def _ground(
-    found: Mapping[str, Cells],
+def ground_of(
+    attacked: Cells,
+    oracles: Collection[str],
     measured: Mapping[str, Cells],
-    suite: Suite,
     trained: Mapping[str, Trained],
-    registry: Registry,
+    metrics: Metrics,
 ) -> Ground:
     """Return what may be spoken of, by metric.
 
     Args:
-        found: the cells of attacks, those of them that have an oracle, and of each table; a cell may stand there twice.
-        measured: those of measures of encoders, by the measure's name.
+        attacked: the cells of attacks.
+        oracles: the tasks with an oracle.
+        measured: the cells of each measure.
+        trained: how encoders are trained.
     """
-    metrics = Metrics(registry)
-    of = {kind: [*dict.fromkeys(own)] for kind, own in found.items()}
-    cells = {one.name: _where(one, of[VALID] if one.oracle else of[ATTACKED]) for one in metrics.all()}
-    tabled = {table.metric for table in suite.tables if table.metric not in metrics and table.metric not in TABLES}
-    measures = dict.fromkeys({*suite.measured, *tabled} - {ADVERSARIAL}, of[ATTACKED])
-    cells |= measures | {name: list(dict.fromkeys(own)) for name, own in measured.items()}
-    tables = {STS: of[STS], CONTRAST: of[CONTRAST], **measures, PARTS: of[PARTS]}
-    cells |= {name: tables[table] for name, table in SCORES.items() if table in tables}
-    cells[ADVERSARIAL] = of[ADVERSARIAL]
+    valid = [cell for cell in attacked if cell.task in oracles]
+    cells = {one.name: _where(one, valid if one.oracle else attacked) for one in metrics.all()}
+    cells |= {name: measured.get(one.measure, ()) for name, one in metrics.measured.items()}
     return Ground(
         {metric: tuple(own) for metric, own in cells.items() if own},
         trained,
         {one.name: _needed(one) for one in metrics.all()},
-        tuple(registry.names("measures")),
-        tuple(registry.names("objectives")),
+        {name: one.measure for name, one in metrics.measured.items()},
+        tuple(metrics.registry.names("objectives")),
     )
-
-
-def _parts(task: TaskSpec | None) -> list[str]:
-    """Return the parts of a task's test split, such as the rounds of ANLI; none for a task of one source."""
-    return list(dict.fromkeys(part.name for part in task.parts if part.split == "test")) if task else []
 
 
 def trained_as(train: TrainSpec, options: type[BaseModel] | None) -> Trained:
@@ -159,7 +111,7 @@ def trained_as(train: TrainSpec, options: type[BaseModel] | None) -> Trained:
     return Trained(train.objective, {**own, **made})
 
 
-def _trained_by(plan: Plan) -> dict[str, Trained]:
+def trained_by(plan: Plan) -> dict[str, Trained]:
     """Return how the encoders of a plan were trained: each itself, or the nearest of its bases that was."""
     jobs = {job.key: job for job in plan.jobs}
     found: dict[str, Trained] = {}

@@ -1,6 +1,6 @@
 """Finds the measures behind `tables:` and `rbench table --metric NAME`, and checks their options.
 
-A table's metric is one of `rbench.metrics`, one of `spec.TABLES`, or the name of a measure. The first hides the others.
+A table's metric is one of `rbench.metrics`, or the name of a measure. A metric hides a measure of its name.
 """
 
 from __future__ import annotations
@@ -11,67 +11,58 @@ from pydantic import BaseModel
 
 from rbench.errors import SuiteError
 from rbench.load.choices import Chosen, choices, items, measured_names
-from rbench.load.code import Module, Modules, checked, find
+from rbench.load.code import Modules
 from rbench.load.entries import Entries
 from rbench.load.metrics import HEADLINE, Metrics
 from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry, unknown
-from rbench.spec import ADVERSARIAL, TABLES, Choice, MeasureNeeds, Suite, TableSpec
-
-
-def find_measure(metric: str, registry: Registry) -> Module | None:
-    """Return the measure of this name, or None for a metric, or a table of rbench that is neither.
-
-    Raises SuiteError where there is none of these, with the nearest names, or where the module is wrong.
-    """
-    if metric in TABLES or metric in registry.names("metrics"):
-        return None
-    names = registry.names("measures")
-    if metric not in names:
-        raise SuiteError(_unknown(metric, registry))
-    found = find("measures", metric, registry)
-    if not hasattr(checked(found), "table"):
-        raise SuiteError(_tableless(metric))
-    return found
-
-
-def _tableless(metric: str) -> str:
-    return f"{metric} has no table: what it makes is in the RUN, beside its records"
-
-
-def _unknown(metric: str, registry: Registry) -> str:
-    every = {*TABLES, *registry.names("metrics"), *registry.names("measures")}
-    return unknown("metric", metric, every)
+from rbench.spec import ADVERSARIAL, CONTRAST, STS, Choice, MeasureNeeds, Suite, TableSpec
 
 
 def refused(wanted: TableSpec, metrics: Metrics) -> tuple[str, str] | None:
     """Return what a table cannot honour, and why with the remedy; None where it can honour everything.
 
-    Raises SuiteError where the file of its metric is wrong.
+    Raises SuiteError where there is no such metric or measure, or its file is wrong.
     """
     name, paper = wanted.metric, "or ask for the layout paper"
     metric = metrics.get(name)
-    if metric is None and name not in TABLES:
-        wrong = wanted.layout != "paper"
-        return ("layout", f"the measure {name} has one layout; leave `layout` out") if wrong else None
+    if metric is None:
+        return _refused_of_measure(wanted, metrics.measure(name).open())
     if wanted.options:
         keys = ", ".join(wanted.options)
         return next(iter(wanted.options)), f"`options` are for measures; the metric {name} has none, such as {keys}"
-    if wanted.layout == "by-task" and metric is None:
-        return "layout", f"the layout by-task shows attacks; {name} has the layouts paper and full"
-    if metric is not None and wanted.layout == "full" and name != HEADLINE:
+    if wanted.layout == "full" and name != HEADLINE:
         all_of = "every metric of attacks"
         all_of = all_of if metric.about.repeatable else f"{all_of} but {name}"
         return "metric", f"the layout full shows {all_of}, so it has no {name}; leave the metric out, {paper}"
     if wanted.layout == "by-task" and name != HEADLINE:
         shown = "clean accuracy, ASR and words perturbed"
         return "metric", f"the layout by-task shows {shown} whatever the metric; leave {name} out, {paper}"
-    if wanted.bold is not None and (wanted.layout == "full" or name == "positives"):
+    if wanted.bold is not None and wanted.layout == "full":
         return "bold", "this table has no bold entries; leave bold out"
-    tested = metric.about.repeatable if metric is not None else name == "advsts"
-    if wanted.bold == "significant" and not tested:
-        return "bold", f"entries of {name} are not tested; leave bold out, or ask for best or none"
+    if wanted.bold == "significant" and not metric.about.repeatable:
+        return "bold", _untested(name)
     return None
+
+
+def _refused_of_measure(wanted: TableSpec, module: Any) -> tuple[str, str] | None:
+    name, layouts = wanted.metric, getattr(module, "LAYOUTS", ())
+    if not layouts:
+        wrong = wanted.layout != "paper"
+        return ("layout", f"the measure {name} has one layout; leave `layout` out") if wrong else None
+    if wanted.options:
+        return next(iter(wanted.options)), f"the table of {name} has no options, such as {', '.join(wanted.options)}"
+    if wanted.layout not in layouts:
+        return "layout", f"the layout {wanted.layout} shows attacks; {name} has the layouts {' and '.join(layouts)}"
+    if wanted.bold is not None and (wanted.layout == "full" or not getattr(module, "BOLD", True)):
+        return "bold", "this table has no bold entries; leave bold out"
+    if wanted.bold == "significant" and not getattr(module, "TESTED", False):
+        return "bold", _untested(name)
+    return None
+
+
+def _untested(name: str) -> str:
+    return f"entries of {name} are not tested; leave bold out, or ask for best or none"
 
 
 def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> None:
@@ -83,8 +74,8 @@ def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> No
         if not isinstance(metric, str):
             continue
         place = table.at(("metric",))
-        if metric not in names and metric not in metrics and metric not in TABLES:
-            problems.add(place, _unknown(metric, registry))
+        if metric not in names and metric not in metrics:
+            problems.add(place, unknown("metric", metric, {*registry.names("metrics"), *names}))
             continue
         own = {*table.data} - {*TableSpec.model_fields} if isinstance(table.data, dict) else set()
         if metric in metrics and own:
@@ -92,7 +83,7 @@ def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> No
                 problems.add(table.key_at((key,)), unknown("key", key, TableSpec.model_fields))
             continue
         _check_honoured(table, metrics, problems)
-        if metric in TABLES or metric in metrics:
+        if metric in metrics or hasattr(metrics.measure(metric).open(), "LAYOUTS"):
             continue
         if not isinstance(table.data, dict):
             modules.check("measures", metric, place, Positioned({}, {(): place}))
@@ -100,9 +91,6 @@ def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> No
             modules.check("measures", metric, place, table.sub("options"))
         else:
             modules.check("measures", metric, place, table.only(own))
-        found = modules.found.get(("measures", metric))
-        if found is not None and not hasattr(found.open(), "table"):
-            problems.add(place, _tableless(metric))
 
 
 def _check_honoured(table: Positioned, metrics: Metrics, problems: Problems) -> None:
@@ -128,7 +116,7 @@ def name_measured(merged: Positioned, registry: Registry, problems: Problems) ->
         problems.raise_any()
     tasks, measures = registry.names("tasks"), registry.names("measures")
     named = dict.fromkeys(choice.name for choice in choices(merged, "evaluate"))
-    found = [name for name in named if name in measures and name not in {*tasks, *TABLES, ADVERSARIAL}]
+    found = [name for name in named if name in measures and name not in {*tasks, STS, CONTRAST, ADVERSARIAL}]
     return merged.put(("measured",), Positioned(found, {(): merged.at(("evaluate",))})) if found else merged
 
 
@@ -213,7 +201,7 @@ def check_asked(merged: Positioned, modules: Modules, problems: Problems) -> Non
     for table in items(merged, "tables"):
         metric = table.data.get("metric") if isinstance(table.data, dict) else table.data
         found = modules.found.get(("measures", str(metric)))
-        loaded_otherwise = metric in TABLES or metric == ADVERSARIAL  # `check_purpose` knows what their tables need
+        loaded_otherwise = metric in (STS, CONTRAST, ADVERSARIAL)  # `check_purpose` knows what their tables need
         if found is not None and not loaded_otherwise and metric not in asked and hasattr(found.open(), "run"):
             place = table.at(("metric",))
             problems.add(place, f"a table of {metric} needs `evaluate: [{metric}]`, which this suite lacks")

@@ -7,12 +7,14 @@ it does not know: an unknown name is an error that lists the nearest names.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, get_args
 
 from rbench.errors import SuiteError
-from rbench.load.code import checked, find
+from rbench.load.code import Module, checked, find
 from rbench.load.positions import shown
 from rbench.load.registry import KINDS, Registry, unknown
 from rbench.spec import Meaning
@@ -34,7 +36,10 @@ class Metric:
     share: bool
     """Whether the value of a unit is 0 or 1, so that the metric is a count over a count."""
     value: Callable[[Any], Any]
-    """Returns the value of each unit of some `rbench.metrics.Observations`; NaN where it is in no denominator."""
+    """Returns the value of each unit of some `rbench.metrics.Observations`; NaN where it is in no denominator. With
+    `units` one number for all units that it is given; NaN where it is not defined."""
+    units: Callable[[Any], Any] | None = None
+    """Of a metric of a set, such as a correlation: returns whether each unit is in the set."""
     counted: Callable[[Any], Any] | None = None
     """Returns the metric of the counts in a record (`score.Tally`), so that no outcome has to be read."""
     bounds: tuple[float, float] = (0.0, math.inf)
@@ -57,20 +62,29 @@ class Metric:
         return self.share and self.about.best == "lowest"
 
 
+class Measured(NamedTuple):
+    """A number of a measure: one of the METRICS of its file, or without these the one that has the measure's name."""
+
+    measure: str
+    about: Meaning
+    cells: Callable[[Any], Any]
+    """Returns the measure's cells in some `tables.Results`, done or not."""
+
+
 class Metrics:
     """The metrics that there are. Each file is opened when its name is first asked for."""
 
     def __init__(self, registry: Registry | None = None) -> None:
-        self._registry = registry if registry is not None else Registry()
+        self.registry = registry if registry is not None else Registry()
         self._known: dict[str, Metric] = {}
 
     def __contains__(self, name: object) -> bool:
-        return name in self._registry.names("metrics")
+        return name in self.registry.names("metrics")
 
     def __getitem__(self, name: str) -> Metric:
         """Return a metric. Raises SuiteError where there is none of this name, or its file is wrong."""
         if name not in self._known:
-            self._known[name] = _metric(name, self._registry)
+            self._known[name] = _metric(name, self.registry)
         return self._known[name]
 
     def get(self, name: str) -> Metric | None:
@@ -79,10 +93,36 @@ class Metrics:
             return None
         return self[name]
 
+    @cached_property
+    def measured(self) -> Mapping[str, Measured]:
+        """The numbers that measures have for cells, by name. A file that is wrong has none."""
+        found: dict[str, Measured] = {}
+        for name in self.registry.names("measures"):
+            with suppress(SuiteError):
+                module: Any = find("measures", name, self.registry).open()
+                if hasattr(module, "cells"):
+                    numbers = getattr(module, "METRICS", None) or {name: module.ABOUT}
+                    found |= {number: Measured(name, about, module.cells) for number, about in numbers.items()}
+        return found
+
+    def measure(self, name: str) -> Module:
+        """Return the file of a measure that has a table.
+
+        Raises SuiteError where there is none, with the nearest names, or where the file is wrong.
+        """
+        known = self.registry.names("measures")
+        if name not in known:
+            raise SuiteError(unknown("metric", name, {*self.registry.names("metrics"), *known}))
+        found = find("measures", name, self.registry)
+        module = checked(found)
+        if not hasattr(module, "table") and not hasattr(module, "LAYOUTS"):
+            raise SuiteError(f"{name} has no table: what it makes is in the RUN, beside its records")
+        return found
+
     @property
     def names(self) -> tuple[str, ...]:
         """All names, in the order of their places. Raises SuiteError where a file is wrong."""
-        return tuple(sorted(self._registry.names("metrics"), key=lambda name: (self[name].place, name)))
+        return tuple(sorted(self.registry.names("metrics"), key=lambda name: (self[name].place, name)))
 
     def all(self, *of: Condition) -> list[Metric]:
         """Return the metrics of some conditions, in the order of their places; without any, all."""
@@ -105,4 +145,7 @@ def _metric(name: str, registry: Registry) -> Metric:
     more = {name: getattr(module, name.upper()) for name in names if hasattr(module, name.upper())}
     if module.SHARE:
         more.setdefault("bounds", (0.0, 1.0))
-    return Metric(name, module.ABOUT, module.OF, module.SHARE, module.value, getattr(module, "counted", None), **more)
+    functions = {name: getattr(module, name) for name in ("units", "counted") if hasattr(module, name)}
+    if module.SHARE and "units" in functions:
+        raise SuiteError(f"{place}: a metric of a set, which exports `units`, is no share: write SHARE = False")
+    return Metric(name, module.ABOUT, module.OF, module.SHARE, module.value, **functions, **more)

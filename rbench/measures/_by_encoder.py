@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from pydantic import BaseModel
 
-from rbench.measures._stored import MeasuredJob, jobs, measured
-from rbench.spec import Job, Meaning, Score
+from rbench.measures._stored import MeasuredJob, chosen, jobs, read_rows
+from rbench.score import unpacked
+from rbench.spec import Job, Meaning, MeasuredRow, Score
 from rbench.tables import Results
-from rbench.tables.cells import Grid, Measured, Reading, gathered, mean_of
+from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, mean_of
 from rbench.tables.draws import COVERED
 from rbench.tables.draws import notes as draw_notes
-from rbench.tables.notes import missing, selected_steps
+from rbench.tables.levels import Values
+from rbench.tables.notes import missing, selected_steps, variants
 from rbench.tables.results import Run
 from rbench.tables.table import Number
-from rbench.tables.variants import notes as variant_notes
 
 Row = tuple[str, str]
 """Encoder, as the suite names it, and the measure's label."""
@@ -29,8 +30,8 @@ class ByEncoder(Grid[Measured]):
 
     asked: tuple[Job, ...] = ()
     """All jobs, done or not, and with whatever options."""
-    stored: Mapping[str, MeasuredJob] = field(default_factory=dict)
-    """The jobs that are done, by key."""
+    stored: Callable[[Job], MeasuredJob] = field(kw_only=True)
+    """Reads a job that is done."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -58,7 +59,7 @@ class ByEncoder(Grid[Measured]):
     def of(self, row: Row, task: str) -> list[MeasuredJob]:
         """Return the complete jobs of a row on a task."""
         cell = self.cell(row, task)
-        return [self.stored[run.job.key] for run in cell.done] if cell is not None else []
+        return [self.stored(run.job) for run in cell.done] if cell is not None else []
 
     def number(self, row: Row, task: str, name: str) -> Number | None:
         """Return the mean of a number over trainings; None where no job is done."""
@@ -72,7 +73,7 @@ class ByEncoder(Grid[Measured]):
             *([f"Classifiers that exist have no frozen vectors and are not measured: {existing}."] if existing else []),
             *self.plan.suite.notes,
             *draw_notes(self.plan, self.asked),
-            *variant_notes(self.plan, self.flags.behind(self.asked)),
+            *variants(self.plan, self.flags.behind(self.asked)),
             *selected_steps(self.plan),
             *self.flags.notes(self.asked),
             *missing("jobs", self.asked, self.standing),
@@ -91,6 +92,10 @@ def by_encoder(
     options: BaseModel | None,
     read: tuple[Meaning, Callable[[MeasuredJob, str], Score]],
     tasks: Sequence[str] = (),
+    *,
+    hits: Callable[[MeasuredJob, str], MeasuredRow | None] | None = None,
+    spoken: Callable[[Measured], Iterable[tuple[str, str | None]]] = lambda cell: [(cell.task, None)],
+    planned: bool = False,
 ) -> ByEncoder:
     """Collect the jobs of a measure of encoders.
 
@@ -99,27 +104,39 @@ def by_encoder(
         read: the scale of its numbers, and what reads one of a job by name. Trainings are of the same texts, so the
             limits of their mean are means, too.
         tasks: the tasks in the order in which they are shown; others come after them, as the plan has them.
+        hits: returns the row that says of each text whether it is a hit, for numbers that are shares of hits.
+        spoken: as in `Grid`.
+        planned: whether no job need be done.
 
     Raises StoreError as `measured` does.
     """
-    plan, asked = results.plan, tuple(jobs(results, name))
-    stored = {one.job.key: one for one in measured(results, name, options)}
-    about, score = read
+    plan, asked, (about, score) = results.plan, tuple(jobs(results, name)), read
+    shown = asked if planned else chosen(results, name, options)
+    stored: dict[str, MeasuredJob] = {}
 
-    def scored(run: Run, number: str) -> Score | None:
-        return score(stored[run.job.key], number) if run.job.key in stored else None
+    def of(job: Job) -> MeasuredJob:
+        return stored.get(job.key) or stored.setdefault(job.key, read_rows(results, job))
 
-    reading = Reading(about, scored, mean_of)
+    def values(run: Run, number: str) -> Values | None:
+        return by_place(results, run.job, lambda: _hits(hits(of(run.job), number))) if hits is not None else None
+
+    reading = Reading(
+        about, lambda run, number: score(of(run.job), number), mean_of, values, shares=hits is not None, levels=False
+    )
     named = [(job, _names(job, plan.draw(job.parts[0]).encoder)) for job in asked]
     orders = {"label": dict.fromkeys(job.parts[1] for job in asked), "encoder": plan.suite.encoders, "task": tasks}
     cells, axes = gathered(results, named, orders, partial(Measured, read=reading))
     if options is not None:
-        there = {
-            (cell.label, cell.encoder) for cell in cells.values() if stored.keys() & {job.key for job in cell.jobs}
-        }
+        there = {(of["label"], of["encoder"]) for job, of in named if job in shown}
         cells = {key: cell for key, cell in cells.items() if key[:2] in there}
-    return ByEncoder(results, cells, **axes, asked=asked, stored=stored)
+    return ByEncoder(results, cells, **axes, asked=asked, stored=of, spoken=spoken)
 
 
 def _names(job: Job, encoder: str) -> dict[str, str]:
     return {"encoder": encoder, "label": job.parts[1], "task": job.parts[2]}
+
+
+def _hits(row: MeasuredRow | None) -> Iterable[float] | None:
+    if row is None or (packed := row.names.get("hits")) is None:
+        return None
+    return unpacked(packed, int(row.numbers["n"] or 0))

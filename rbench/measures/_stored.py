@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -55,21 +56,28 @@ def jobs(results: Results, name: str) -> list[Job]:
     return found
 
 
+def chosen(results: Results, name: str, options: BaseModel | None = None) -> list[Job]:
+    """Return the complete jobs of a measure, in the plan's order. Arguments and errors are those of `measured`."""
+    wanted = options.model_dump(mode="json", exclude_unset=True) if options is not None else {}
+    asked = (MeasuredJob(job, ()) for job in jobs(results, name) if job.key in results.standing.done)
+    found = [one.job for one in asked if wanted.items() <= one.options.items()]
+    if not found:
+        chosen = f" with {', '.join(f'{key}={value}' for key, value in wanted.items())}" if wanted else ""
+        raise StoreError(f"no job of {name}{chosen} is done in {results.root}; the same rbench run does them.")
+    return found
+
+
 def measured(results: Results, name: str, options: BaseModel | None = None) -> Iterator[MeasuredJob]:
-    """Yield the complete jobs of a measure, in the plan's order.
+    """Yield the complete jobs of a measure with their rows, in the plan's order.
 
     Args:
         options: those that are set here, and not left at their defaults, choose among jobs with several options.
 
     Raises StoreError where the suite does not ask for the measure, none of its jobs is done, or a file is damaged.
     """
-    wanted = options.model_dump(mode="json", exclude_unset=True) if options is not None else {}
-    found = 0
-    for job in jobs(results, name):
-        one = MeasuredJob(job, ())
-        if job.key in results.standing.done and wanted.items() <= one.options.items():
-            found += 1
-            yield MeasuredJob(job, tuple(results.store.rows(job)))
-    if not found:
-        chosen = f" with {', '.join(f'{key}={value}' for key, value in wanted.items())}" if wanted else ""
-        raise StoreError(f"no job of {name}{chosen} is done in {results.root}; the same rbench run does them.")
+    return map(partial(read_rows, results), chosen(results, name, options))
+
+
+def read_rows(results: Results, job: Job) -> MeasuredJob:
+    """Read what a complete job stored. Raises StoreError where it is damaged."""
+    return MeasuredJob(job, tuple(results.store.rows(job)))

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rbench.measures._context import Measured, VictimContext
+from rbench.measures._options import Plain
 from rbench.measures._predicted import asked, unlike_predictions
-from rbench.score import adversarial_scores, judged
+from rbench.score import adversarial_scores, adversarial_values, judged
 from rbench.score.adversarial import SET_SCORES
-from rbench.spec import ADVERSARIAL, AdversarialSet, Job, Plan, Prediction, Record, Strict
+from rbench.spec import AdversarialSet, Job, Plan, Prediction, Record
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured as Cell
 from rbench.tables.columns import mark_best
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 TITLE = "Adversarial sets: accuracy on texts that an attack made against one victim"
 VERSION = 1
 OF = "victims"
+NAME = "adversarial"
 STORES = "predictions"
 USES = ("encoders.classify", "score.adversarial")
 REQUIRED = SET_SCORES
@@ -58,11 +60,10 @@ INTERVAL = (
 )
 
 
-class Options(Strict):
-    """The table has no options."""
+Options = Plain
 
 
-def run(options: Options, context: VictimContext) -> Measured:
+def run(options: Plain, context: VictimContext) -> Measured:
     """Classify every original once, and every changed text.
 
     `texts_cut` counts the texts that are longer than the victim's input. `changed_read_as_original` counts the changed
@@ -116,9 +117,9 @@ def unlike(record: Record, lines: Sequence[Prediction]) -> Iterator[str]:
     return unlike_predictions(record, lines, adversarial_scores, ("rows", "changed"))
 
 
-def table(options: Options, results: Results) -> Table:
+def table(options: Plain, results: Results) -> Table:
     """Make the table of a RUN. Raises StoreError where its suite has no `evaluate: [adversarial]`."""
-    found = _found(results)
+    found = cells(results)
     several = found.several
     marked = mark_best(found.rows([*_SHOWN]), [SCALE] * (len(found.sets) * len(_SHOWN)))
     rows: list[tuple[Entry, ...]] = [
@@ -145,10 +146,11 @@ def table(options: Options, results: Results) -> Table:
     )
 
 
-def _found(results: Results) -> OnSets:
+def cells(results: Results) -> OnSets:
     suite = results.plan.suite.name
     remedy = "under `evaluate`, such as `evaluate: [{adversarial: DIR}]`."
-    return on_sets(results, ADVERSARIAL, f"adversarial sets: suite {suite} has none {remedy}")
+    missing = f"adversarial sets: suite {suite} has none {remedy}"
+    return on_sets(results, NAME, missing, lambda rows, name: adversarial_values(rows) if name == NAME else None)
 
 
 def _attacked(job: Job, plan: Plan) -> bool:

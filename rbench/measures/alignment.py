@@ -8,6 +8,8 @@ they take the whole of STS-B, so that is the default here.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rbench.measures import EncoderContext, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
@@ -22,7 +24,6 @@ OF = "encoders"
 USES = ("encoders.sentence",)
 NAME = "alignment"
 BY_TASK = ("task",)
-NUMBERS = ("alignment", "uniformity")
 ABOUT = Meaning(
     "Alignment and uniformity",
     "mean squared distance of pairs that mean the same, and logarithm of the mean of exp(-2 d^2) over pairs of "
@@ -34,6 +35,12 @@ ABOUT = Meaning(
     good="better",
     among="of each column",
 )
+
+
+METRICS = {
+    "alignment": replace(ABOUT, title="Alignment"),
+    "uniformity": replace(ABOUT, title="Uniformity"),
+}
 
 
 class Options(Strict):
@@ -97,9 +104,9 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
     return [MeasuredRow(names={}, numbers=numbers)]
 
 
-def collected(results: Results, options: Options | None = None) -> ByEncoder:
-    """Return the NUMBERS of all encoders and tasks. Raises StoreError as `measured` does."""
-    return by_encoder(results, NAME, options, (ABOUT, _score))
+def cells(results: Results, options: Options | None = None, *, planned: bool = True) -> ByEncoder:
+    """Return the METRICS of all encoders and tasks. Raises StoreError as `by_encoder` does."""
+    return by_encoder(results, NAME, options, (ABOUT, _score), planned=planned)
 
 
 def _score(one: MeasuredJob, name: str) -> Score:
@@ -111,9 +118,9 @@ def _score(one: MeasuredJob, name: str) -> Score:
 
 def table(options: Options, results: Results) -> Table:
     """Make one row for each task and encoder."""
-    found = collected(results, options if options.model_fields_set else None)
+    found = cells(results, options if options.model_fields_set else None, planned=False)
     shown = [(task, row) for task in found.tasks for row in found.rows]
-    columns = [[found.number(row, task, name) for task, row in shown] for name in NUMBERS]
+    columns = [[found.number(row, task, name) for task, row in shown] for name in METRICS]
     if len(found.tasks) == 1:  # numbers of different tasks do not compete
         columns = [best_of(column, "lowest") for column in columns]
     rows: list[tuple[Entry, ...]] = []
@@ -124,14 +131,7 @@ def table(options: Options, results: Results) -> Table:
     return Table(
         metric=NAME,
         layout="paper",
-        header=(
-            "Task",
-            *found.named,
-            "Pairs",
-            "Alignment",
-            "Texts",
-            "Uniformity",
-        ),
+        header=("Task", *found.named, "Pairs", "Alignment", "Texts", "Uniformity"),
         rows=tuple(rows),
         groups=frozenset(),
         cells=tuple(_cell(found, row, task) for task, row in shown if found.of(row, task)),
@@ -152,7 +152,8 @@ def table(options: Options, results: Results) -> Table:
 
 
 def _bounds(found: ByEncoder) -> str:
-    return " or ".join(dict.fromkeys(f"{one.options['positive']:g}" for one in found.stored.values()))
+    done = (one for row in found.rows for task in found.tasks for one in found.of(row, task))
+    return " or ".join(dict.fromkeys(f"{one.options['positive']:g}" for one in done))
 
 
 def _left_out(found: ByEncoder) -> list[str]:
@@ -167,7 +168,7 @@ def _left_out(found: ByEncoder) -> list[str]:
 def _cell(found: ByEncoder, row: Row, task: str) -> dict[str, object]:
     of = found.cells[row[1], row[0], task]
     cell: dict[str, object] = {"encoder": row[0], "task": task, "evaluation": row[1]}
-    for name in NUMBERS:
+    for name in METRICS:
         told = of.told(name)
         n = told.pop("n")
         cell |= {name: told.pop("value"), **{f"{name}_{key}": value for key, value in told.items()}}

@@ -91,7 +91,7 @@ def table(options: Plain, results: Results) -> Table:
 def _differences(asked: Grid, results: Results) -> list[list[Difference]]:
     """Return the rows of each pair of victims. Only cells whose jobs are all done are compared."""
     done = {place for place, cell in asked.cells.items() if len(cell.tallies) == len(cell.runs)}
-    numbers = Cells(results, _no_table)
+    numbers = Cells(results)
     found = []
     for task in asked.tasks:
         there = {Victim(encoder, finetune) for _, encoder, finetune, of in done if of == task}
@@ -107,10 +107,6 @@ def _differences(asked: Grid, results: Results) -> list[list[Difference]]:
                     rows.append(Difference(task, one, other, name, judged, hiding))
             found += [rows] if rows else []
     return found
-
-
-def _no_table(metric: str) -> Table:
-    raise AssertionError(f"success rates are read from attacks, and no table of {metric} is asked for")
 
 
 def _comparisons(results: Results, there: set[Victim]) -> list[tuple[Victim, Victim]]:

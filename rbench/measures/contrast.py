@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rbench.measures._context import Measured, VictimContext
 from rbench.measures._options import Plain
 from rbench.measures._predicted import asked, unlike_predictions
 from rbench.score import SCORES, contrast_scores, judged
-from rbench.spec import Prediction, Record
+from rbench.spec import Prediction, Record, TableSpec
+from rbench.tables import Results, Table
+from rbench.tables.contrast import METRICS as METRICS
+from rbench.tables.contrast import contrasts, full, paper
+from rbench.tables.picked import picked
 
 if TYPE_CHECKING:
     from rbench.encoders.classify import Classified
@@ -24,7 +28,11 @@ REQUIRED = SCORES
 """The scores of every complete record."""
 TOLD = "to classify: {:,} texts of contrast sets"
 
-Options = Plain
+Options, cells = Plain, contrasts
+LAYOUTS: dict[str, Callable[[Results, TableSpec], Table]] = {
+    "paper": lambda results, wanted: paper(picked(contrasts(results), wanted.pick)),
+    "full": lambda results, wanted: full(contrasts(results)),
+}
 
 
 def run(options: Plain, context: VictimContext) -> Measured:

@@ -16,6 +16,7 @@ from rbench.measures._stored import MeasuredJob
 from rbench.score import wilson
 from rbench.spec import Count, Positive, ResourceKind, Score, Strict, TaskSpec
 from rbench.tables import Results, Table
+from rbench.tables.cells import Measured
 from rbench.tables.columns import best_of
 from rbench.tables.table import Entry, Meaning
 
@@ -27,6 +28,8 @@ NEEDS: tuple[ResourceKind, ...] = ("synonyms", "pos_tagger")
 NAME = "hits"
 BY_TASK = ("task",)
 PARTS = {"cls": "CLS", "mean": "MEAN", "bertscore": "BS"}
+WAYS = tuple(PARTS)
+"""What stands for tasks in claims where there is one task, as in the paper's table."""
 ABOUT = Meaning(
     "Semantic sensitivity",
     "share of triplets in which the text with a synonym is nearer to the original than the text with an antonym, by "
@@ -103,6 +106,19 @@ def _score(one: MeasuredJob, part: str) -> Score:
     return Score(name=part, value=count / n, n=n, low=low, high=high)
 
 
+def cells(results: Results, options: Options | None = None, *, planned: bool = True) -> ByEncoder:
+    """Return the share of hits by part, of all encoders and tasks. Raises StoreError as `by_encoder` does."""
+
+    def spoken(cell: Measured) -> list[tuple[str, str]]:
+        return [(part if len(found.tasks) == 1 else cell.task, part) for part in PARTS]
+
+    read = (ABOUT, _score)
+    found = by_encoder(
+        results, NAME, options, read, hits=lambda one, part: best(part, one), spoken=spoken, planned=planned
+    )
+    return found
+
+
 def layers(found: ByEncoder, row: Row, task: str, part: str) -> str:
     """Return the best layers of an encoder's trainings: `5`, `5, 6`, or nothing."""
     rows = [best(part, one) for one in found.of(row, task)]
@@ -111,7 +127,7 @@ def layers(found: ByEncoder, row: Row, task: str, part: str) -> str:
 
 def table(options: Options, results: Results) -> Table:
     """Make one row for each task and encoder."""
-    found = by_encoder(results, NAME, options if options.model_fields_set else None, (ABOUT, _score))
+    found = cells(results, options if options.model_fields_set else None, planned=False)
     shown = [(task, row) for task in found.tasks for row in found.rows]
     columns = [[found.number(row, task, part) for task, row in shown] for part in PARTS]
     if len(found.tasks) == 1:  # shares of different tasks do not compete

@@ -15,6 +15,7 @@ from rbench.errors import StoreError
 from rbench.measures._options import Plain
 from rbench.score import wilson
 from rbench.spec import PART_ACCURACY, PART_ROWS, Score, TaskSpec
+from rbench.spec.claimed import tested
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Measured, Reading, gathered
 from rbench.tables.draws import notes as draw_notes
@@ -29,6 +30,7 @@ Options = Plain
 
 
 ABOUT = Meaning("Accuracy by part", "right / all rows of the part", "highest", undefined="no row in the part")
+METRICS = {"accuracy": ABOUT}
 
 
 def _score(run: Run, part: str) -> Score | None:
@@ -45,7 +47,7 @@ def _joined(scores: Sequence[Score]) -> Score:
 
 def table(options: Plain, results: Results) -> Table:
     """Make the table: a row for each victim. Raises StoreError where the suite has no task that is made of several."""
-    found = _victims(results)
+    found = cells(results)
     victims, jobs = list(found.cells.values()), found.jobs
     if not victims:
         raise StoreError(
@@ -84,8 +86,12 @@ def table(options: Plain, results: Results) -> Table:
     )
 
 
-def _victims(results: Results) -> Grid[Measured]:
+def cells(results: Results) -> Grid[Measured]:
     """Return the victims of tasks with parts, task by task, in the suite's order."""
+
+    def spoken(cell: Measured) -> list[tuple[str, str]]:
+        return [(part, part) for task in _specs([cell]) for part in tested(task)]
+
     plan, suite = results.plan, results.plan.suite
     named = [
         (job, {"task": spec.task.name, "encoder": plan.draw(job.parts[0]).encoder, "finetune": job.parts[2]})
@@ -95,7 +101,7 @@ def _victims(results: Results) -> Grid[Measured]:
     tuned = dict.fromkeys(names["finetune"] for _, names in named)
     orders = {"task": suite.tasks, "encoder": suite.lineup, "finetune": tuned}
     cells, axes = gathered(results, named, orders, partial(Measured, read=Reading(ABOUT, _score, _joined)))
-    return Grid(results, cells, **axes)
+    return Grid(results, cells, **axes, spoken=spoken)
 
 
 def _specs(victims: Sequence[Measured]) -> list[TaskSpec]:
@@ -105,7 +111,7 @@ def _specs(victims: Sequence[Measured]) -> list[TaskSpec]:
 
 def _shown(victims: list[Measured]) -> list[str]:
     """Return the parts that have a column: those that some victim was scored on, or all before any is done."""
-    every = dict.fromkeys(part.name for task in _specs(victims) for part in task.parts if part.split == "test")
+    every = dict.fromkeys(part for task in _specs(victims) for part in tested(task))
     there = [name for name in every if any(victim.scores(name) for victim in victims)]
     return there or list(every)
 

@@ -8,13 +8,25 @@ unfavourable to this encoder, whose vectors are far apart where it was fooled. S
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from pydantic import BaseModel
+from scipy.special import ndtri
+
 from rbench.errors import JobError
-from rbench.measures import Asked, MeasureContext, MeasuredRow
-from rbench.spec import Count, Outcome, Positive, Strict, Suite
+from rbench.measures import Asked, MeasureContext
+from rbench.measures._stored import attacks_behind, jobs
+from rbench.measures._stored import chosen as chosen_jobs
+from rbench.spec import Count, Job, MeasuredRow, Outcome, Positive, Score, Strict, Suite
 from rbench.tables import Results, Table
+from rbench.tables.cells import Grid, Whole, in_order
+from rbench.tables.notes import missing
+from rbench.tables.results import Run
+from rbench.tables.table import Entry, Meaning
 
 if TYPE_CHECKING:
     from rbench.measures._vectors import Array
@@ -25,7 +37,13 @@ USES = ("encoders.sentence",)
 NAME = "space"
 VECTORS = True
 NUMBERS = ("d_pos", "d_neg", "delta", "ratio", "less")
-"""Names of the numbers of a victim. `less`: its ratio less that of the first encoder with the same strategy."""
+ABOUT = Meaning(
+    "Vector space",
+    "distances of texts to their adversarial texts (d_pos) and to other texts (d_neg), delta = d_neg - d_pos",
+    percent=False,
+    undefined="fewer than 2 such texts, or the encoder with which the others are compared",
+)
+METRICS = {name: replace(ABOUT, title=name, digits=3) for name in NUMBERS[:3]}
 
 
 class Options(Strict):
@@ -132,8 +150,139 @@ def _placed(of: Asked, texts: Sequence[Text], places: Array) -> list[MeasuredRow
     ]
 
 
-def table(options: Options, results: Results) -> Table:
-    """Make one row for each task, attack, choice of texts and victim."""
-    from rbench.measures._space_table import made
+@dataclass(frozen=True)
+class Space(Whole):
+    """One victim's distances for one task, attack and choice of texts, which is its label. Its runs are the jobs."""
 
-    return made(options, results)
+    attacks: tuple[Job, ...] = ()
+    """The attacks on the victim, one a run."""
+
+    @property
+    def jobs(self) -> list[Job]:
+        return list(self.attacks)
+
+    @cached_property
+    def rows(self) -> list[tuple[int, MeasuredRow]]:
+        """The distances, each with its fine-tuning seed. Several trainings have a row each for a seed."""
+        wanted = {"kind": "distances", "encoder": self.encoder, "finetune": self.finetune}
+        return [
+            (run.seed, row)
+            for run in self.done
+            for row in self.results.store.rows(run.job)
+            if wanted.items() <= row.names.items()
+        ]
+
+    @property
+    def n(self) -> int:
+        """Texts of all seeds."""
+        return sum(int(row.numbers["n"] or 0) for _, row in self.rows)
+
+    def sampled(self, name: str) -> Score:
+        """Return the mean over seeds, with an interval.
+
+        Each seed has victims of its own, so it has a vector space of its own. With one seed the interval is the
+        percentile interval of its bootstrap. With several it is the normal interval of the mean, from the bootstraps'
+        standard errors, which are independent. Trainings share the texts of a seed, so their errors are not: they are
+        averaged.
+        """
+        there = [(seed, row.numbers) for seed, row in self.rows if row.numbers.get(name) is not None]
+        if not there:
+            return Score(name=name, value=None, n=0)
+        value = math.fsum(numbers[name] or 0 for _, numbers in there) / len(there)
+        low, high = there[0][1][f"{name}_low"], there[0][1][f"{name}_high"]
+        if len(there) > 1:
+            errors = [(seed, numbers[f"{name}_error"]) for seed, numbers in there]
+            by_seed: dict[int, float] = {}
+            for seed, error in errors:
+                by_seed[seed] = by_seed.get(seed, 0.0) + (error or 0.0)
+            half = float(ndtri(0.975)) * math.hypot(*by_seed.values()) / len(there)
+            known = all(error is not None for _, error in errors)
+            low, high = (value - half, value + half) if known else (None, None)
+        return Score(name=name, value=value, n=self.n, low=low, high=high)
+
+    def meaning(self, name: str) -> Meaning:
+        return METRICS["delta"]
+
+    def _of_the_attack(self, name: str) -> bool:
+        return False
+
+
+def cells(results: Results, options: BaseModel | None = None, *, planned: bool = True) -> Grid[Space]:
+    """Return all victims' spaces by task, attack, choice of texts, strategy and encoder.
+
+    Args:
+        planned: whether those are there, too, of which no job is done.
+
+    Raises StoreError as `measured` does.
+    """
+    plan, suite = results.plan, results.plan.suite
+    found: dict[tuple[str, ...], list[tuple[Run, Job | None]]] = {}
+    for job in jobs(results, NAME) if planned else chosen_jobs(results, NAME, options):
+        spec = job.measuring
+        assert spec is not None
+        run = Run.of(job, results.standing.records.get(job.key), None)
+        behind = attacks_behind(plan, job)
+        told = [row.names for row in results.store.rows(job) if row.names["kind"] == "distances"] if not planned else ()
+        for encoder, finetune in dict.fromkeys((one["encoder"], one["finetune"]) for one in told) or behind:
+            of = spec.task.name, spec.attack or "", str(spec.what.options["fooled"])
+            found.setdefault((*of, finetune, encoder), []).append((run, behind.get((encoder, finetune))))
+    tunings, attacks = ([choice.label for choice in asked] for asked in (suite.finetune, suite.attacks))
+    wanted = (suite.tasks, attacks, [key[2] for key in found], tunings, suite.encoders)
+    orders = [in_order(own, (key[i] for key in found)) for i, own in enumerate(wanted)]
+    spaces = {}
+    for key in sorted(found, key=lambda key: [own.index(name) for own, name in zip(orders, key, strict=True)]):
+        task, attack_label, fooled, finetune, encoder = key
+        runs, attacked = zip(*found[key], strict=True)
+        on = tuple(attack for attack in attacked if attack is not None)
+        spaces[key] = Space(encoder, task, runs, results, False, finetune, attack_label, fooled, attacks=on)
+    return Grid(results, spaces)
+
+
+def table(options: BaseModel, results: Results) -> Table:
+    """Make one row for each task, attack, choice of texts and victim."""
+    found = list(cells(results, options, planned=False).cells.values())
+    asked = jobs(results, NAME)
+    flags = results.flags
+    rows: list[tuple[Entry, ...]] = []
+    groups = set()
+    for i, space in enumerate(found):
+        of = space.task, space.attack, space.label
+        if i and of != (found[i - 1].task, found[i - 1].attack, found[i - 1].label):
+            groups.add(len(rows))
+        rows.append((*of, space.encoder, space.finetune, space.n, *map(space.number, NUMBERS)))
+    return Table(
+        metric=NAME,
+        layout="paper",
+        header=(*("Task", "Attack", "Fooled", "Encoder", "Fine-tuning"), "n", *NUMBERS[:3], "d_pos/d_neg", "less"),
+        rows=tuple(rows),
+        groups=frozenset(groups),
+        cells=tuple(map(_described, found)),
+        notes=(
+            "Distances are Euclidean (the paper names none), between vectors that the classifier's head reads. less: "
+            f"d_pos/d_neg less that of {results.plan.suite.encoders[0]} with the same fine-tuning, paired by text.",
+            "Fooled: the texts are those on which the attack fooled either (any) or both (all) encoders, or the one "
+            f"named, fine-tuned {results.plan.suite.finetune[0].label}. They are the same in all rows of a group.",
+            *results.plan.suite.notes,
+            *flags.notes(asked),
+            *missing("jobs", asked, results.standing),
+        ),
+        interval="95% intervals of a bootstrap over texts (percentile; of several seeds, whose mean is shown, normal "
+        "with the bootstraps' standard errors). They cover the choice of texts, not differences between trainings.",
+        flags=flags.listed(asked),
+        about=ABOUT,
+    )
+
+
+def _described(space: Space) -> dict[str, object]:
+    cell: dict[str, object] = {
+        "task": space.task,
+        "attack": space.attack,
+        "fooled": space.label,
+        "encoder": space.encoder,
+        "finetune": space.finetune,
+        "n": space.n,
+    }
+    for name in NUMBERS:
+        told = space.told(name)
+        cell |= {name: told["value"], f"{name}_low": told["low"], f"{name}_high": told["high"]}
+    return cell

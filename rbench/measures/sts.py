@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from rbench import score
 from rbench.measures._context import EncoderContext, Measured
 from rbench.score.subsets import MISSING
-from rbench.spec import EvaluationOptions, MeasuredRow, Record, Score, Split, TaskSpec
+from rbench.spec import EvaluationOptions, MeasuredRow, Record, Score, Split, TableSpec, TaskSpec
 from rbench.storage.verify import unequal
+from rbench.tables import Results, Table
+from rbench.tables.evaluations import ABOUT as ABOUT
+from rbench.tables.evaluations import evaluated, full, paper
 
 TITLE = "Similarity: correlation of cosines with human scores of sentence pairs"
 VERSION = 1
@@ -26,7 +29,11 @@ ROUNDED = 2e-4
 """Absolute tolerance of correlations that are computed again. Rows keep cosines and gold scores with 32 bits, so gold
 scores that differ by less than these hold become ties."""
 
-Options = EvaluationOptions
+Options, cells = EvaluationOptions, evaluated
+LAYOUTS: dict[str, Callable[[Results, TableSpec], Table]] = {
+    "paper": lambda results, wanted: paper(evaluated(results, wanted.aggregation)),
+    "full": lambda results, wanted: full(evaluated(results, wanted.aggregation)),
+}
 
 
 def run(options: EvaluationOptions, context: EncoderContext) -> Measured:

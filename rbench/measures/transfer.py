@@ -9,18 +9,21 @@ on A; beside it the share among the texts whose original B classifies correctly)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
 
 from rbench.measures import Asked, MeasureContext, MeasuredRow
 from rbench.measures._options import Plain
-from rbench.measures._stored import attacks_behind, jobs, measured
-from rbench.score import wilson
-from rbench.spec import AS_IS, Job, Outcome
+from rbench.measures._stored import attacks_behind, chosen, jobs, read_rows
+from rbench.score import Share, scored
+from rbench.spec import AS_IS, Job, Outcome, Score
 from rbench.tables import Results, Table
-from rbench.tables.cells import in_order
-from rbench.tables.flags import Flags
+from rbench.tables.cells import Grid, Whole, in_order
 from rbench.tables.notes import missing
+from rbench.tables.results import Run
 from rbench.tables.table import Entry, Meaning, Number
 
 TITLE = "Transferability: texts made against one victim, judged by every other (ADCL, Table 3)"
@@ -36,26 +39,8 @@ ABOUT = Meaning(
 Options = Plain
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Counts of one ordered pair of victims, over the seeds that are done."""
-
-    n: int
-    """Texts that fooled the victim against which they were made."""
-    fooled: int
-    """How many of them fool the judge."""
-    right: int
-    """How many have an original that the judge classifies correctly."""
-    fooled_right: int
-    """How many of `right` fool the judge."""
-    repeats: float = 1
-    """How many victims share each example, on average."""
-
-    def number(self, among: str) -> Number:
-        """Return the share `among` "all" texts, or those with an original that the judge got "right"."""
-        count, n = (self.fooled, self.n) if among == "all" else (self.fooled_right, self.right)
-        low, high = wilson(count / self.repeats, n / self.repeats) or (None, None)
-        return Number(count / n if n else None, percent=True, n=n, low=low, high=high)
+Victim = tuple[str, str]
+"""Encoder, as the suite names it, and strategy."""
 
 
 # --------------------------------------------------------------------------------------------------------------- run
@@ -70,12 +55,12 @@ def run(options: Plain, context: MeasureContext) -> list[MeasuredRow]:
         known = {one.example_id: one.original_prediction for one in context.outcomes[judge]}
         for maker in context.victims:
             counts = _own(made[maker]) if maker == judge else _judged(made[maker], judge, known, context)
-            rows.append(MeasuredRow(names=_names(maker, judge), numbers={**counts}))
+            rows.append(MeasuredRow(names=_names(maker[1:], judge[1:]), numbers={**counts}))
     return rows
 
 
-def _names(maker: Asked, judge: Asked) -> dict[str, str]:
-    return {**maker.names, "judge": judge.encoder, "judge_finetune": judge.finetune}
+def _names(maker: Victim, judge: Victim) -> dict[str, str]:
+    return {"encoder": maker[0], "finetune": maker[1], "judge": judge[0], "judge_finetune": judge[1]}
 
 
 def _own(made: Sequence[Outcome]) -> dict[str, float]:
@@ -114,135 +99,153 @@ def _judged(
 
 
 @dataclass(frozen=True)
-class Matrix:
+class Pair(Whole):
+    """What one victim says of the texts that fooled another, whose names the cell has. Its runs are the jobs.
+
+    It has two numbers: the share among all texts, `transfer`, and among those whose original the judge gets `right`.
+    """
+
+    judge: Victim = ("", "")
+    attacks: tuple[Job, ...] = ()
+    """The attacks on the victim against which the texts were made, one a run that is done."""
+    attacks_on_judge: tuple[Job, ...] = ()
+    rows: Callable[[Job], tuple[MeasuredRow, ...]] = field(kw_only=True, compare=False, repr=False)
+    """Reads what a job stored."""
+
+    @property
+    def maker(self) -> Victim:
+        return self.encoder, self.finetune
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [*self.attacks, *self.attacks_on_judge]
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """`n` texts fooled the victim, and `fooled` of them the judge; it gets the originals of `right` right, of which
+        `fooled_right` fool it. Seeds are added up."""
+        wanted, found = _names(self.maker, self.judge), Counter[str]()
+        for row in (row for run in self.done for row in self.rows(run.job) if row.names == wanted):
+            found.update({name: int(value or 0) for name, value in row.numbers.items()})
+        return found
+
+    def sampled(self, name: str) -> Score:
+        count, n = ("fooled_right", "right") if name == "right" else ("fooled", "n")
+        found = Share(self.counts[count], self.counts[n])
+        return scored(name, found, self.results.repeats(self.attacks)) if found.n else scored(name, found)
+
+    def meaning(self, name: str) -> Meaning:
+        return ABOUT
+
+    def number(self, name: str) -> Number | None:
+        """Return a share. It is withheld for flags of the attack, and of the judge as a victim."""
+        flags = self.results.flags
+        raised = (*flags.hiding(self.attacks), *flags.hiding(self.attacks_on_judge, attacks=False))
+        return Number.of(self.sampled(name), ABOUT, partial=self.partial).hidden(tuple(dict.fromkeys(raised)))
+
+
+def cells(results: Results) -> Grid[Pair]:
+    """Return all ordered pairs of victims, by task, attack, maker and judge. Raises StoreError as `jobs` does."""
+    suite, plan = results.plan.suite, results.plan
+    stored: dict[str, tuple[MeasuredRow, ...]] = {}
+
+    def rows(job: Job) -> tuple[MeasuredRow, ...]:
+        return stored.get(job.key) or stored.setdefault(job.key, read_rows(results, job).rows)
+
+    places: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs(results, NAME):
+        assert job.measuring is not None
+        places.setdefault((job.measuring.task.name, job.measuring.attack or ""), []).append(job)
+    tasks = in_order(suite.tasks, (task for task, _ in places))
+    attacks = in_order((choice.label for choice in suite.attacks), (attack for _, attack in places))
+    order = [(e, s.label) for e in suite.encoders for s in suite.finetune] + [(name, AS_IS) for name in suite.victims]
+    found: dict[tuple[str, ...], Pair] = {}
+    for task, attack in sorted(places, key=lambda of: (tasks.index(of[0]), attacks.index(of[1]))):
+        asked = places[task, attack]
+        runs = tuple(Run.of(job, results.standing.records.get(job.key), None) for job in asked)
+        done = [attacks_behind(plan, run.job) for run in runs if run.done]
+        there = dict.fromkeys(victim for job in asked for victim in attacks_behind(plan, job))
+        told = (row.names for run in runs if run.done for row in rows(run.job))
+        there = dict.fromkeys((names["judge"], names["judge_finetune"]) for names in told) or there
+        victims = sorted(there, key=lambda of: order.index(of) if of in order else len(order))
+        on = {victim: tuple(own[victim] for own in done if victim in own) for victim in victims}
+        for judge, maker in product(victims, victims):
+            pair = Pair(maker[0], task, runs, results, False, maker[1], attack, attacks=on[maker], rows=rows)
+            found[task, attack, *maker, *judge] = replace(pair, judge=judge, attacks_on_judge=on[judge])
+    return Grid(results, found)
+
+
+class Matrix(NamedTuple):
     """All ordered pairs of victims for one task and attack."""
 
     task: str
     attack: str
-    victims: tuple[tuple[str, str], ...]
-    """Encoder and strategy, in the suite's order."""
-    pairs: dict[tuple[tuple[str, str], tuple[str, str]], Pair]
+    pairs: dict[tuple[Victim, Victim], Pair]
     """By the victim against which texts were made, and the victim that judges."""
-    attacks: dict[tuple[str, str], list[Job]]
-    """The attacks on each victim, one a seed."""
-    partial: bool = False
-    """Whether some seeds or trainings are done and some are not."""
 
-    def number(self, maker: tuple[str, str], judge: tuple[str, str], among: str, flags: Flags) -> Number | None:
-        """Return the share of a pair, withheld where the suite requires it; None where the pair is not there."""
-        if (maker, judge) not in self.pairs:
-            return None
-        raised = (*flags.hiding(self.attacks.get(maker, ())), *flags.hiding(self.attacks.get(judge, ()), attacks=False))
-        number = replace(self.pairs[maker, judge].number(among), partial=self.partial)
-        return number.hidden(tuple(dict.fromkeys(raised)))
+    @property
+    def victims(self) -> list[Victim]:
+        """In the suite's order."""
+        return list(dict.fromkeys(maker for maker, _ in self.pairs))
 
 
-def matrices(results: Results, options: Plain | None = None) -> list[Matrix]:
-    """Return the pairs, seeds pooled, by task and attack in the suite's order. Raises StoreError as `measured` does."""
-    suite = results.plan.suite
-    sums: dict[tuple[str, str], dict[tuple[tuple[str, str], tuple[str, str]], list[dict[str, int]]]] = {}
-    attacked: dict[tuple[str, str], dict[tuple[str, str], list[Job]]] = {}
-    left = Counter(_place(job) for job in jobs(results, NAME))
-    for one in measured(results, NAME, options):
-        left[_place(one.job)] -= 1
-        behind = attacked.setdefault(_place(one.job), {})
-        for victim, job in attacks_behind(results.plan, one.job).items():
-            behind.setdefault(victim, []).append(job)
-        cell = sums.setdefault(_place(one.job), {})
-        for row in one.rows:
-            key = ((row.names["encoder"], row.names["finetune"]), (row.names["judge"], row.names["judge_finetune"]))
-            counts = {name: int(value or 0) for name, value in row.numbers.items()}
-            cell.setdefault(key, []).append(counts)
-    tasks = in_order(suite.tasks, (task for task, _ in sums))
-    attacks = in_order((choice.label for choice in suite.attacks), (attack for _, attack in sums))
-    found = []
-    for task in tasks:
-        for attack in (attack for attack in attacks if (task, attack) in sums):
-            cell = sums[task, attack]
-            there = dict.fromkeys(judge for _, judge in cell)
-            order = [(e, s.label) for e in suite.encoders for s in suite.finetune]
-            order += [(name, AS_IS) for name in suite.victims]
-            victims = tuple(sorted(there, key=lambda of: order.index(of) if of in order else len(order)))
-            behind = attacked[task, attack]
-            pairs = {pair: _pooled(counts, results.repeats(behind.get(pair[0], ()))) for pair, counts in cell.items()}
-            found.append(Matrix(task, attack, victims, pairs, behind, partial=left[task, attack] > 0))
-    return found
-
-
-def _place(job: Job) -> tuple[str, str]:
-    """Return the task and the attack of a job of this measure."""
-    assert job.measuring is not None
-    return job.measuring.task.name, job.measuring.attack or ""
-
-
-def _pooled(counts: Sequence[dict[str, int]], repeats: float) -> Pair:
-    total = {name: sum(one[name] for one in counts) for name in ("n", "fooled", "right", "fooled_right")}
-    return Pair(**total, repeats=repeats)
+def matrices(results: Results) -> list[Matrix]:
+    """Return what is done, by task and attack. Raises StoreError as `measured` does."""
+    chosen(results, NAME)
+    found: dict[tuple[str, str], Matrix] = {}
+    for cell in (cell for cell in cells(results).cells.values() if cell.present):
+        matrix = found.setdefault((cell.task, cell.attack), Matrix(cell.task, cell.attack, {}))
+        matrix.pairs[cell.maker, cell.judge] = cell
+    return list(found.values())
 
 
 def table(options: Plain, results: Results) -> Table:
     """Make the matrix of each task and attack: makers in rows, judges in columns."""
-    found = matrices(results, options)
+    found = matrices(results)
     victims = list(dict.fromkeys(victim for matrix in found for victim in matrix.victims))
     several = len({finetune for _, finetune in victims}) > 1
     shown = [f"{encoder}, {finetune}" if several else encoder for encoder, finetune in victims]
     asked = jobs(results, NAME)
-    flags = results.flags
     rows: list[tuple[Entry, ...]] = []
     groups = set()
-    for matrix in found:
+    for task, attack, pairs in found:
         groups.add(len(rows))
-        for maker, name in zip(victims, shown, strict=True):
-            if maker in matrix.victims:
-                rows += _rows(matrix, maker, name, victims, flags)
+        for maker, heading in zip(victims, shown, strict=True):
+            for name, among in ((NAME, "all"), ("right", "right")) if (maker, maker) in pairs else ():
+                n = pairs[maker, maker].counts["n"] if among == "all" else ""
+                judged = [pairs.get((maker, judge)) for judge in victims]
+                rows.append((task, attack, heading, among, n, *(one.number(name) if one else None for one in judged)))
     return Table(
         metric=NAME,
         layout="paper",
         header=("Task", "Attack", "Made against", "Among", "n", *shown),
         rows=tuple(rows),
         groups=frozenset(groups - {0}),
-        cells=tuple(_described(found, flags)),
+        cells=tuple(_described(pair) for matrix in found for pair in matrix.pairs.values()),
         notes=(
             "all: of all texts that fooled the victim of the row, n of them; the diagonal is 100% by definition. "
             "right: of those whose original the judge classifies correctly, which differ between judges.",
             *results.plan.suite.notes,
-            *flags.notes(asked),
+            *results.flags.notes(asked),
             *missing("jobs", asked, results.standing),
         ),
         interval="Wilson 95% intervals, seeds pooled. They cover the choice of texts, not differences between seeds.",
-        flags=flags.listed(asked),
+        flags=results.flags.listed(asked),
         about=ABOUT,
     )
 
 
-def _rows(
-    matrix: Matrix, maker: tuple[str, str], name: str, victims: Sequence[tuple[str, str]], flags: Flags
-) -> Iterator[tuple[Entry, ...]]:
-    own = matrix.pairs[maker, maker]
-    for among in ("all", "right"):
-        numbers = [matrix.number(maker, judge, among, flags) for judge in victims]
-        yield (matrix.task, matrix.attack, name, among, own.n if among == "all" else "", *numbers)
-
-
-def _described(found: Sequence[Matrix], flags: Flags) -> Iterator[dict[str, object]]:
-    """Yield every pair for programs."""
-    for matrix in found:
-        for (maker, judge), pair in matrix.pairs.items():
-            every, right = (matrix.number(maker, judge, among, flags) for among in ("all", "right"))
-            assert every is not None and right is not None
-            yield {
-                "task": matrix.task,
-                "attack": matrix.attack,
-                "encoder": maker[0],
-                "finetune": maker[1],
-                "judge": judge[0],
-                "judge_finetune": judge[1],
-                "n": pair.n,
-                "value": every.value,
-                "low": every.low,
-                "high": every.high,
-                "right_n": pair.right,
-                "right_value": right.value,
-                "right_low": right.low,
-                "right_high": right.high,
-            }
+def _described(pair: Pair) -> dict[str, object]:
+    every, right = (pair.told(name) for name in (NAME, "right"))
+    return {
+        "task": pair.task,
+        "attack": pair.attack,
+        "encoder": pair.encoder,
+        "finetune": pair.finetune,
+        "judge": pair.judge[0],
+        "judge_finetune": pair.judge[1],
+        "n": pair.counts["n"],
+        **{each: every[each] for each in ("value", "low", "high")},
+        "right_n": pair.counts["right"],
+        **{f"right_{each}": right[each] for each in ("value", "low", "high")},
+    }

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rbench.errors import StoreError
+from rbench.measures._options import Plain
 from rbench.metrics import Observations
 from rbench.score import Fallen, wilson
-from rbench.spec.common import Strict
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Grid, grid
 from rbench.tables.any_attack import paired
@@ -24,11 +24,10 @@ from rbench.tables.table import Entry, Meaning, Number
 TITLE = "Texts that fell to one attack alone, to any, and to all"
 
 
-class Options(Strict):
-    """There is nothing to set."""
+Options = Plain
 
 
-def table(options: Options, results: Results) -> Table:
+def table(options: Plain, results: Results) -> Table:
     """Make the table: one row for each task, encoder and strategy.
 
     Raises StoreError where the suite has one attack, or outcomes are missing or damaged.

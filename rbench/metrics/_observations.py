@@ -111,9 +111,10 @@ class Observations:
         if places.keys() != set(other.unit):
             raise ValueError("the attacks have different examples")
         order = np.fromiter((places[unit] for unit in other.unit), dtype=np.int64, count=len(other))
-        return self._at(order)
+        return self.at(order)
 
-    def _at(self, places: NDArray[Any]) -> Self:
+    def at(self, places: NDArray[Any]) -> Self:
+        """Return the units at some places, in their order."""
         return type(self)(_Lazy(lambda name: {name: self.columns[name][places]}), self.has_oracle)
 
     def __len__(self) -> int:
@@ -190,16 +191,17 @@ class _Lazy(dict[str, NDArray[Any]]):
         return self[name]
 
 
-def columns_of(value: Callable[[Observations], Any]) -> set[str]:
-    """Return the columns that a metric's `value` asks for, found by giving it no units."""
+def columns_of(*functions: Callable[[Observations], Any] | None) -> set[str]:
+    """Return the columns that the functions of a metric ask for, found by giving them no units."""
     asked: set[str] = set()
 
     def empty(name: str) -> dict[str, NDArray[Any]]:
         asked.add(name)
         return {name: np.empty(0, dtype=COLUMNS[name])}
 
-    with suppress(Exception), warnings.catch_warnings(action="ignore"):  # what is wrong is told of real units
-        value(Observations(_Lazy(empty)))
+    for function in (one for one in functions if one is not None):
+        with suppress(Exception), warnings.catch_warnings(action="ignore"):  # what is wrong is told of real units
+            function(Observations(_Lazy(empty)))
     return asked
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -13,13 +14,13 @@ from rbench.score import Sample, Share
 
 
 def values(metric: Metric, of: Observations) -> Values:
-    """Return the value of each unit; NaN where it is in no denominator.
+    """Return the value of each unit; NaN where it is in no denominator. That of a set is the mean of its units' values.
 
     Raises SuiteError where the metric's file is wrong: it raises an exception, returns other than a number for each
     unit, or values that it says there cannot be.
     """
     try:
-        found = np.asarray(metric.value(of), dtype=np.float64)
+        found = np.asarray(metric.value(of) if metric.units is None else _of_set(metric, of), dtype=np.float64)
     except RbenchError:
         raise
     except Exception as error:  # whatever a user's file may raise
@@ -31,8 +32,24 @@ def values(metric: Metric, of: Observations) -> Values:
     low, high = metric.bounds
     if metric.share and not np.isin(there, (0.0, 1.0)).all():
         raise SuiteError(f"the metric {metric.name} has SHARE = True, and values other than 0 and 1")
-    if len(there) and not (low <= there.min() and there.max() <= high):
+    told = there if metric.units is None or not len(there) else there.mean(keepdims=True)
+    if len(told) and not (low <= told.min() and told.max() <= high):
         raise SuiteError(f"the metric {metric.name} has values outside its BOUNDS, {low:g} to {high:g}")
+    return found
+
+
+def _of_set(metric: Metric, of: Observations) -> Values:
+    """Return what each unit adds to the value of the set, by the jackknife: pseudo-values (Tukey 1958), moved so that
+    their mean is the value. Their standard deviation over the root of n is the value's standard error."""
+    assert metric.units is not None
+    inside = np.flatnonzero(metric.units(of))
+    found = np.full(len(of), np.nan)
+    whole = float(metric.value(of.at(inside))) if len(inside) else math.nan
+    if not math.isnan(whole):
+        several = range(len(inside)) if len(inside) > 1 else ()
+        without = np.array([metric.value(of.at(np.delete(inside, i))) for i in several] or [whole])
+        added = (len(inside) - 1) * (whole - np.where(np.isnan(without), whole, without))
+        found[inside] = whole + added - added.mean()
     return found
 
 

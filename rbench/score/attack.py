@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -274,11 +274,9 @@ class Fallen:
         )
 
 
-ErrorName = Literal["error_before", "error_after", "attacked_error_before", "attacked_error_after"]
-CorrelationName = Literal["spearman_before", "spearman_after"]
-ERRORS: tuple[ErrorName, ...] = ("error_before", "error_after", "attacked_error_before", "attacked_error_after")
-CORRELATIONS: tuple[CorrelationName, ...] = ("spearman_before", "spearman_after")
-DEVIATIONS: tuple[ErrorName | CorrelationName, ...] = (*ERRORS, *CORRELATIONS)
+ERRORS: tuple[str, ...] = ("error_before", "error_after", "attacked_error_before", "attacked_error_after")
+CORRELATIONS: tuple[str, ...] = ("spearman_before", "spearman_after")
+DEVIATIONS: tuple[str, ...] = (*ERRORS, *CORRELATIONS)
 """The names of the scores, as records have them."""
 
 
@@ -301,8 +299,8 @@ class Deviations:
     Means have Student's t 95% intervals. Correlations have those of `rbench.score.sts`.
     """
 
-    errors: Mapping[ErrorName, Sample]
-    correlations: Mapping[CorrelationName, tuple[Score, ...]]
+    errors: Mapping[str, Sample]
+    correlations: Mapping[str, tuple[Score, ...]]
     """For each sample one correlation."""
 
     @classmethod
@@ -311,13 +309,13 @@ class Deviations:
         pairs = [pair for outcome in outcomes if (pair := _pair(outcome)) is not None]
         gold = [pair.gold for pair in pairs]
         attacked = [pair for pair in pairs if pair.attacked]
-        errors: dict[ErrorName, Sample] = {
+        errors: dict[str, Sample] = {
             "error_before": Sample.of(abs(pair.before - pair.gold) for pair in pairs),
             "error_after": Sample.of(abs(pair.after - pair.gold) for pair in pairs),
             "attacked_error_before": Sample.of(abs(pair.before - pair.gold) for pair in attacked),
             "attacked_error_after": Sample.of(abs(pair.after - pair.gold) for pair in attacked),
         }
-        correlations: dict[CorrelationName, tuple[Score, ...]] = {
+        correlations: dict[str, tuple[Score, ...]] = {
             "spearman_before": sts_scores([pair.before for pair in pairs], gold)[:1],
             "spearman_after": sts_scores([pair.after for pair in pairs], gold)[:1],
         }
@@ -347,7 +345,7 @@ class Deviations:
             {name: tuple(score for one in several for score in one.correlations[name]) for name in CORRELATIONS},
         )
 
-    def score(self, name: ErrorName | CorrelationName, repeats: float = 1) -> Score:
+    def score(self, name: str, repeats: float = 1) -> Score:
         """Return one score with its n and 95% interval.
 
         The correlation of several samples is their mean, weighted by n: pairs of several seeds have scores of several
@@ -357,7 +355,7 @@ class Deviations:
             name: one of DEVIATIONS.
             repeats: how many victims scored each pair, as in `Tally.score`.
         """
-        if name == "spearman_before" or name == "spearman_after":
+        if name in CORRELATIONS:
             return pooled_spearman(self.correlations[name], repeats).model_copy(update={"name": name})
         return scored(name, self.errors[name], repeats)
 

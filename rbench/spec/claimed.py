@@ -8,22 +8,9 @@ from itertools import pairwise, product
 from typing import Any, Literal, NamedTuple, get_args
 
 from rbench.spec.claims import Axis, Claim, Subject
-from rbench.spec.suite import ADVERSARIAL
+from rbench.spec.entries import TaskSpec
 
 AXES: tuple[Axis, ...] = get_args(Axis)
-SCORES: Mapping[str, str] = {
-    "sts": "sts",
-    "ori": "contrast",
-    "rev": "contrast",
-    "con": "contrast",
-    "d_pos": "space",
-    "d_neg": "space",
-    "delta": "space",
-    "accuracy": "parts",
-}
-"""Numbers that a claim may speak of beside `rbench.metrics`, with the table that has them; and names of measures."""
-WAYS: Mapping[str, tuple[str, ...]] = {"hits": ("cls", "mean", "bertscore")}
-"""The parts of a measure's rows that stand for tasks in its claims, as they do in the papers' tables."""
 
 
 class CellOf(NamedTuple):
@@ -38,9 +25,9 @@ class CellOf(NamedTuple):
         return "/".join(name for name in self if name is not None)
 
 
-def measured_cells(measure: str, encoder: str, tasks: Sequence[str]) -> list[CellOf]:
-    """Return the cells of a measure of an encoder: one for each task, or for each of its ways on the only task."""
-    return [CellOf(encoder, name) for name in (WAYS.get(measure, tasks) if len(tasks) == 1 else tasks)]
+def tested(task: TaskSpec | None) -> list[str]:
+    """Return the parts of a task's test split, such as the rounds of ANLI; none for a task of one source."""
+    return list(dict.fromkeys(part.name for part in task.parts if part.split == "test")) if task else []
 
 
 class Trained(NamedTuple):
@@ -61,15 +48,15 @@ class Ground:
     """By encoder; encoders that rbench does not train are not in it."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """Names of all metrics that there are, each with what a suite needs to have it."""
-    measures: tuple[str, ...] = ()
-    """Names of all measures that there are, whether or not the suite asks for them."""
+    measured: Mapping[str, str] = field(default_factory=dict)
+    """Names of all numbers of measures that there are, each with its measure."""
     objectives: tuple[str, ...] = ()
     """Names of all objectives that there are."""
 
     @property
     def known(self) -> frozenset[str]:
         """All that a claim may have as its metric, whether or not the suite has it."""
-        return frozenset((*self.metrics, *SCORES, ADVERSARIAL, *self.measures))
+        return frozenset((*self.metrics, *self.measured))
 
     def names(self, axis: Axis, metric: str) -> tuple[str, ...]:
         """Return the names on an axis among the cells of a metric, in their order."""

@@ -27,9 +27,6 @@ Status = Literal["succeeded", "failed", "skipped", "errored"]
 ResourceKind = Literal["word_vectors", "synonyms", "masked_lm", "sentence_encoder", "pos_tagger", "stopwords"]
 RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
 Split = Literal["train", "validation", "test"]
-EvaluationMetric = Literal["sts", "contrast", "positives"]
-SimilarityMetric = Literal["advsts"]
-TABLES: tuple[str, ...] = (*get_args(EvaluationMetric), *get_args(SimilarityMetric))
 """Tables of rbench that are neither of a metric (`rbench.metrics`) nor of a measure (`rbench.measures`)."""
 Serves = Literal["classification", "similarity"]
 """What a strategy or an attack is for: tasks with classes, or tasks with similarity scores (kind `sts`)."""

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from rbench.spec.claims import Claim
 from rbench.spec.common import (
-    TABLES,
     Aggregation,
     Bold,
     Count,
-    EvaluationMetric,
     MeasureOf,
     NumExamples,
     Pick,
@@ -216,7 +214,7 @@ class TableSpec(Strict):
     """
 
     metric: str = "asr"
-    """A metric, one of TABLES, or the name of a measure."""
+    """A metric, or the name of a measure."""
     layout: Literal["paper", "by-task", "full"] = "paper"
     pick: Pick | None = None
     """For tables of contrast sets: of strategies that differ only in their learning rate, show the best by this score.
@@ -234,7 +232,7 @@ class TableSpec(Strict):
     def _options_stand_beside(cls, value: Any) -> Any:
         if isinstance(value, str):
             return {"metric": value}
-        if not isinstance(value, Mapping) or "options" in value or value.get("metric", "asr") in TABLES:
+        if not isinstance(value, Mapping) or "options" in value:
             return value
         own = {key: value[key] for key in value if key in cls.model_fields}
         return {**own, "options": {key: value[key] for key in value if key not in own}}
@@ -340,7 +338,7 @@ class Suite(Strict):
             asked -= set(measured)
             shown: dict[str, Any] = {"asr": value.get("attacks"), "sts": asked - {CONTRAST, ADVERSARIAL}}
             shown |= {name: asked & {name} for name in (CONTRAST, ADVERSARIAL)} | {name: [name] for name in measured}
-            shown |= {name: [name] for name in sorted(_names(value.get("build")) & {*get_args(EvaluationMetric)})}
+            shown |= {name: [name] for name in sorted(_names(value.get("build")) & {"positives"})}
             value["tables"] = [{"metric": metric} for metric, there in shown.items() if there]
         return value
 

@@ -14,9 +14,9 @@ from rbench.errors import StoreError
 from rbench.metrics import Sample, Share, Tally, pooled, pooled_values
 from rbench.score import scored
 from rbench.spec import CONTRAST, Meaning, Score
-from rbench.tables import cells, levels
+from rbench.tables import cells
 from rbench.tables.cells import gathered, levelled
-from rbench.tables.levels import Observed
+from rbench.tables.levels import Values
 from rbench.tables.results import Results, Run
 from rbench.tables.table import CellKey
 
@@ -58,20 +58,8 @@ class Cell(cells.Cell):
             return metric.together or metric.of != "attacks"
         return metric.of != "all attacks"
 
-    def score(self, name: str) -> Score:
-        """The metric on the pooled examples. Seeds and trainings, where there are several, are levels of its interval.
-
-        The outcomes of several are read for that. Where they are missing or damaged, the score is that of `sampled`.
-        """
-        if (found := self.limits(name)) is None:
-            return self.sampled(name)
-        return levelled(scored(name, self.pooled_as(name)), found)
-
     def sampled(self, name: str) -> Score:
-        """The metric on the pooled examples. Its interval covers the choice of examples alone.
-
-        It counts an example once, however many victims share it.
-        """
+        """The metric on the pooled examples. Its interval counts an example once, however many victims share it."""
         return scored(name, self.pooled_as(name), self.repeats)
 
     def lost(self, name: str) -> bool:
@@ -112,21 +100,24 @@ class Cell(cells.Cell):
     def by_seed(self, name: str) -> list[tuple[int | None, float | None]]:
         return [(run.train_seed, found.mean if found is not None else None) for run, found in self.found(name)]
 
-    def observed(self, name: str) -> tuple[Observed, ...] | None:
-        metric = self.results.metrics[name]
+    def score(self, name: str) -> Score:
+        return levelled(self.sampled(name), self.limits(name))
+
+    def values(self, run: Run, name: str) -> Values | None:
+        return self.results.values(run, self.results.metrics[name])
+
+    def limits(self, name: str) -> tuple[float, float] | None:
         if self.pooled_as(name).mean is None:
             return None
         try:
-            return levels.observed(
-                (run.job.seed, run.train_seed, self.results.values(run, metric)) for run in self.done
-            )
-        except StoreError:
-            return None
+            return super().limits(name)
+        except StoreError:  # outcomes are missing or damaged
+            return self.results.limits.setdefault(self.known_as(name), None)
 
-    def _shares(self, name: str) -> bool:
+    def shares(self, name: str) -> bool:
         return self.results.metrics[name].share
 
-    def _about(self, name: str) -> Meaning:
+    def meaning(self, name: str) -> Meaning:
         return self.results.metrics[name].about
 
     def _of_the_attack(self, name: str) -> bool:

@@ -7,9 +7,8 @@ notes, one bullet each, are `Table.notes`; JSON always has them.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import get_args
 
-from rbench.spec import STS, EvaluationMetric, Job, Plan
+from rbench.spec import Job, Plan
 from rbench.storage.standing import Standing
 from rbench.tables import draws
 from rbench.tables.about import of_table
@@ -19,9 +18,6 @@ from rbench.tables.results import Results
 from rbench.tables.table import Table
 from rbench.tables.titles import shown_parts, titles
 
-_MEASURED = get_args(EvaluationMetric)
-"""The tables of jobs of a measure; all others show attacks."""
-
 
 def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
     """Return the table with its notes in short, and with what its numbers are of.
@@ -30,8 +26,8 @@ def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
         names: whether flagged jobs are named as in commands instead of by titles.
     """
     plan = results.plan
-    shown = table.metric if table.metric in _MEASURED else None
-    jobs = [job for job in plan.jobs if (job.what == shown if shown else job.attacking is not None)]
+    own = [job for job in plan.jobs if job.what == table.metric] if table.shows is not None else []
+    jobs = own or [job for job in plan.jobs if job.attacking is not None]
     said = (
         *_sizes(table),
         *_seeds(plan, jobs),
@@ -59,9 +55,9 @@ def _seeds(plan: Plan, jobs: list[Job]) -> list[str]:
     if plan.draws:
         trained = dict.fromkeys(plan.draw(job.parts[0]).train_seed for job in jobs)
         said = [f"Training seeds {', '.join(str(seed) for seed in trained if seed is not None)}."]
-        tuned = "" if jobs[0].what == STS else f"Fine-tuning: {seeds(jobs)[0].lower()}{seeds(jobs)[1:]}"
+        tuned = "" if jobs[0].untuned else f"Fine-tuning: {seeds(jobs)[0].lower()}{seeds(jobs)[1:]}"
         return [*said, *([tuned] if tuned else []), draws.notes(plan, jobs)[-1]]
-    return [] if jobs[0].what == STS else [seeds(jobs)]
+    return [] if jobs[0].untuned else [seeds(jobs)]
 
 
 def _resources(jobs: list[Job]) -> list[str]:

@@ -62,6 +62,7 @@ def by_task(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
         flags=grid.flags.listed(run.job for run in grid.runs),
         shows=grid.metrics[metric].about,
         contests=tuple(contests),
+        best="the most robust, that is the highest accuracy, the lowest ASR and the most words,",
     )
 
 

@@ -94,27 +94,37 @@ class Cell(ABC):
         return replace(self, runs=(run,), drawn=False, provisional=False)
 
     @abstractmethod
+    def sampled(self, name: str) -> Score | None:
+        """The number over all seeds that are done; None where there is none. Its interval covers the choice of units
+        alone."""
+
     def score(self, name: str) -> Score | None:
-        """The number over all seeds that are done, with its interval; None where there is none."""
+        """The number over all seeds that are done. Seeds, where there are several, are levels of its interval."""
+        found = self.sampled(name)
+        return found and levelled(found, self.limits(name))
 
     @abstractmethod
     def by_seed(self, name: str) -> list[tuple[int | None, float | None]]:
         """The training seed and the number of each seed that is done."""
 
     @abstractmethod
+    def values(self, run: Run, name: str) -> Values | None:
+        """By unit, the values of which the number of a run is the mean; None where there are none."""
+
     def observed(self, name: str) -> tuple[Observed, ...] | None:
-        """What each of several seeds adds to the number, unit by unit; None where that is not known."""
+        """What each seed that is done adds to the number, unit by unit; None where that is not known of one."""
+        return levels.observed((run.seed, run.train_seed, self.values(run, name)) for run in self.done)
 
     @abstractmethod
-    def _shares(self, name: str) -> bool:
-        """Whether the number is a share of units."""
+    def shares(self, name: str) -> bool:
+        """Whether the number is a share of units, so that the value of each may be 0 or 1."""
 
     def limits(self, name: str) -> tuple[float, float] | None:
         """Return the interval with seeds as levels; None for one seed, and where units do not give it."""
         known, key = self.results.limits, self.known_as(name)
         if key not in known:
             found = self.observed(name) if len(self.done) > 1 else None
-            known[key] = levels.limits([found], shares=self._shares(name))
+            known[key] = levels.limits([found], shares=self.shares(name))
         return known[key]
 
     def known_as(self, name: str) -> Hashable:
@@ -126,7 +136,7 @@ class Cell(ABC):
         return self.limits(name) is not None
 
     @abstractmethod
-    def _about(self, name: str) -> Meaning:
+    def meaning(self, name: str) -> Meaning:
         """The scale of the number."""
 
     def lost(self, name: str) -> bool:
@@ -142,12 +152,12 @@ class Cell(ABC):
         score = self.score(name) if self.present else None
         if score is None:
             return None
-        number = Number.of(score, self._about(name), lost=self.lost(name), **self.spread(self.by_seed(name)))
+        number = Number.of(score, self.meaning(name), lost=self.lost(name), **self.spread(self.by_seed(name)))
         return self.results.flags.on(number, self.jobs, attacks=self._of_the_attack(name))
 
     def told(self, name: str, *more: str) -> dict[str, Any]:
         """Return the number for programs: PLAIN, then `more` of its fields and `seeds`, and the spread of trainings."""
-        number = self.number(name) or Number(None, self._about(name).percent, n=0, draws=self.draws(name))
+        number = self.number(name) or Number(None, self.meaning(name).percent, n=0, draws=self.draws(name))
         fields = {**vars(number), "seeds": self.seeds}
         return {each: fields[each] for each in (*PLAIN, *more)} | plain(number.draws)
 
@@ -164,6 +174,26 @@ class Cell(ABC):
         several = len({run.job.seed for run in self.runs}) > 1
         draws = Draws(means(values), several) if self.drawn else None
         return {"seed_sd": within(values), "draws": draws, "partial": self.provisional or len(values) < len(self.runs)}
+
+
+class Whole(Cell):
+    """A cell whose interval has the seeds already, so that nothing is said of their spread. Units give no values."""
+
+    @property
+    def seeds(self) -> int:
+        return 1
+
+    def by_seed(self, name: str) -> list[tuple[int | None, float | None]]:
+        return []
+
+    def spread(self, values: list[tuple[int | None, float | None]]) -> Spread:
+        return {"seed_sd": None, "draws": None, "partial": self.partial}
+
+    def values(self, run: Run, name: str) -> Values | None:
+        return None
+
+    def shares(self, name: str) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -194,21 +224,23 @@ class Measured(Cell):
         """Return the number of each seed that has one."""
         return [(run, score) for run in self.done if (score := self.read.score(run, name)) is not None]
 
-    def score(self, name: str) -> Score | None:
-        if not (found := [score for _, score in self.scores(name)]):
-            return None
-        return levelled(self.read.joined(found), self.limits(name) if self.read.levels else None)
+    def sampled(self, name: str) -> Score | None:
+        found = [score for _, score in self.scores(name)]
+        return self.read.joined(found) if found else None
 
     def by_seed(self, name: str) -> list[tuple[int | None, float | None]]:
         return [(run.train_seed, score.value) for run, score in self.scores(name)]
 
-    def observed(self, name: str) -> tuple[Observed, ...] | None:
-        return levels.observed((run.job.seed, run.train_seed, self.read.values(run, name)) for run in self.done)
+    def values(self, run: Run, name: str) -> Values | None:
+        return self.read.values(run, name)
 
-    def _shares(self, name: str) -> bool:
+    def score(self, name: str) -> Score | None:
+        return super().score(name) if self.read.levels else self.sampled(name)
+
+    def shares(self, name: str) -> bool:
         return self.read.shares
 
-    def _about(self, name: str) -> Meaning:
+    def meaning(self, name: str) -> Meaning:
         return self.read.about
 
 
@@ -229,6 +261,9 @@ class Grid(Generic[C]):
     labels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """Notes on cells of the plan that were left out."""
+    spoken: Callable[[C], Iterable[tuple[str, str | None]]] = lambda cell: [(cell.task, None)]
+    """What a claim names as the task of a cell, such as a set or a part, and the number that it means there; None: that
+    of the name of the metric. A cell may have several such names."""
 
     @property
     def victims(self) -> tuple[tuple[str, str], ...]:
@@ -270,7 +305,7 @@ def gathered(
     jobs: Iterable[tuple[Job, Mapping[str, str]]],
     orders: Mapping[str, Iterable[str]],
     make: Callable[..., C],
-) -> tuple[dict[tuple[str, ...], C], dict[str, tuple[str, ...]]]:
+) -> tuple[dict[tuple[str, ...], C], dict[str, Any]]:
     """Make the cells of some jobs, and return them with the names that a `Grid` has: `encoders`, `tasks` and so on.
 
     Args:
@@ -289,6 +324,16 @@ def gathered(
         names, runs = found[key]
         cells[key] = make(**names, runs=tuple(runs), results=results, drawn=bool(plan.draws))
     return cells, {f"{axis}s": own for axis, own in there.items()}
+
+
+def by_place(results: Results, job: Job, read: Callable[[], Iterable[float] | None]) -> Values | None:
+    """Return numbers of a job by their place. Raises StoreError where what is stored of it cannot be read."""
+    try:
+        found = read()
+    except (KeyError, ValueError) as error:
+        said = f"what is stored beside its record cannot be read ({error})"
+        raise StoreError(f"{results.store.folder(job)}: {said}; delete the folder and run again") from None
+    return None if found is None else {str(i): float(value) for i, value in enumerate(found)}
 
 
 def levelled(score: Score, ends: tuple[float, float] | None) -> Score:

@@ -11,26 +11,24 @@ victims of several seeds, for their intervals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.score import mean_score
-from rbench.spec import ContrastSpec, EvaluationMetric, Score
-from rbench.tables import variants
-from rbench.tables.cells import Grid, Measured, Reading, gathered, score_of
+from rbench.score import Judged, contrast_values, judged, mean_score
+from rbench.spec import CONTRAST, ContrastSpec, Score
+from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, score_of
 from rbench.tables.columns import mark_best
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.levels import Values
-from rbench.tables.notes import missing, seeds, selected_steps, spanned
+from rbench.tables.notes import missing, seeds, selected_steps, spanned, variants
 from rbench.tables.results import Results, Run
 from rbench.tables.table import Entry, Meaning, Number, Table
-from rbench.tables.unit_values import unit_values
 
-METRIC: EvaluationMetric = "contrast"
+METRIC = CONTRAST
 ABOUT = Meaning(
     "Contrast sets",
     "accuracy of fine-tuned encoders on test examples and on small edits of them that mostly change the label",
@@ -42,7 +40,8 @@ ABOUT = Meaning(
 """The scale and direction of accuracies on any set."""
 Set = tuple[str, str]
 """Task and name of a set."""
-_PAPER = {"ori": "Ori", "rev": "Rev", "con": "Con"}
+METRICS = {name: replace(ABOUT, title=name.capitalize()) for name in ("ori", "rev", "con")}
+_PAPER = {name: about.title for name, about in METRICS.items()}
 _FULL = {
     **_PAPER,
     "con_pairs": "Con of pairs",
@@ -88,11 +87,17 @@ class OnSets(Grid[Measured]):
         return [[cell.number(name) if cell else None for cell in row for name in shown] for row in found]
 
 
-def on_sets(results: Results, measure: str, missing: str) -> OnSets:
+def on_sets(
+    results: Results,
+    measure: str,
+    missing: str,
+    values_of: Callable[[Sequence[Judged], str], Iterable[float] | None],
+) -> OnSets:
     """Collect the evaluations on sets in a RUN, which are the jobs of a measure. Raises StoreError where it has none.
 
     Args:
         missing: what the error says of a suite that has none.
+        values_of: returns the values of the units of a set of which a number is the mean; None where it has none.
     """
     plan, suite = results.plan, results.plan.suite
     jobs = []
@@ -107,7 +112,7 @@ def on_sets(results: Results, measure: str, missing: str) -> OnSets:
         return score_of(run.record, name) if run.record is not None else None
 
     def values(run: Run, name: str) -> Values | None:
-        return unit_values(results.store, run.job, name)
+        return by_place(results, run.job, lambda: values_of(judged(results.store.predictions(run.job)), name))
 
     read = Reading(ABOUT, score, lambda scores: mean_score(scores)[0], values, shares=True)
     orders = {
@@ -123,7 +128,8 @@ def on_sets(results: Results, measure: str, missing: str) -> OnSets:
 def contrasts(results: Results) -> OnSets:
     """Collect the evaluations on contrast sets in a RUN. Raises StoreError where its plan has none."""
     missing = f"contrast sets: suite {results.plan.suite.name} has no `evaluate: [contrast]`."
-    return on_sets(results, METRIC, missing)
+    found = on_sets(results, METRIC, missing, contrast_values)
+    return replace(found, spoken=lambda cell: [(_column(found, (cell.task, cell.label)), None)])
 
 
 def paper(found: OnSets) -> Table:
@@ -237,7 +243,7 @@ def _notes(found: OnSets) -> tuple[str, ...]:
         *(note for of in found.sets for note in _set_notes(found, of)),
         *found.notes,
         *(draw_notes(found.plan, jobs) or [seeds(jobs)]),
-        *variants.notes(found.plan, found.flags.behind(found.jobs)),
+        *variants(found.plan, found.flags.behind(found.jobs)),
         *selected_steps(found.plan),
         *found.flags.notes(found.jobs),
         *missing("evaluations on contrast sets", jobs, found.standing),

@@ -12,27 +12,25 @@ trainings, for their intervals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from rbench.errors import StoreError
 from rbench.score import average as average_of
-from rbench.score import mean_correlation, over_trainings
+from rbench.score import mean_correlation, over_trainings, spearman_values, unpacked_numbers
 from rbench.score.sts import FEWEST
-from rbench.spec import STS, Aggregation, Record, Score
-from rbench.tables import variants
-from rbench.tables.cells import Grid, Measured, Reading, gathered, levelled, score_of
+from rbench.spec import STS, Aggregation, MeasuredRow, Record, Score
+from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, levelled, score_of
 from rbench.tables.columns import average, mark_best
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.levels import Values, limits
-from rbench.tables.notes import missing, selected_steps
+from rbench.tables.notes import missing, selected_steps, variants
 from rbench.tables.results import Results, Run
 from rbench.tables.sts_sets import MARK, Sets, has_subsets, left_out, subset_scores
 from rbench.tables.table import Entry, Meaning, Number, Table
-from rbench.tables.unit_values import unit_values
 
 ABOUT = Meaning(
     "Semantic textual similarity",
@@ -99,7 +97,7 @@ class Evaluated(Grid[Measured]):
             return average_of(scores)
         known, key = self.results.limits, tuple(cell.known_as(SCORE) for cell in own)
         if key not in known:
-            known[key] = limits([cell.observed(SCORE) for cell in own])
+            known[key] = limits([cell.observed(SCORE) if len(cell.done) > 1 else None for cell in own])
         return levelled(average_of(scores), known[key])
 
 
@@ -128,7 +126,7 @@ def evaluated(results: Results, aggregation: Aggregation = "all") -> Evaluated:
         return mean_correlation(scores).model_copy(update={"sd": over_trainings(scores).sd})
 
     def values(run: Run, name: str) -> Values | None:
-        return unit_values(results.store, run.job, STS) if name == SCORE else None
+        return by_place(results, run.job, lambda: _values(results.store.rows(run.job))) if name == SCORE else None
 
     divided = aggregation != "all"
     whole = Reading(ABOUT, score, joined, values)
@@ -139,7 +137,15 @@ def evaluated(results: Results, aggregation: Aggregation = "all") -> Evaluated:
 
     orders = {"encoder": suite.encoders, "label": (evaluation.label for evaluation in suite.evaluations)}
     cells, names = gathered(results, jobs, orders, made)
-    return Evaluated(results, cells, **names, aggregation=aggregation)
+    return Evaluated(results, cells, **names, aggregation=aggregation, spoken=lambda cell: [(cell.label, SCORE)])
+
+
+def _values(rows: Iterable[MeasuredRow]) -> Iterable[float] | None:
+    """Return the values of the pairs of a job, of which Spearman's correlation is the mean; None where it has none."""
+    if (row := next(iter(rows), None)) is None:
+        return None
+    n = int(row.numbers["n"] or 0)
+    return spearman_values(*(unpacked_numbers(row.names[name], n) for name in ("cosines", "gold")))
 
 
 def _score(record: Record, name: str, aggregation: Aggregation) -> Score:
@@ -263,7 +269,7 @@ def _notes(found: Evaluated) -> tuple[str, ...]:
         *_without_interval(found),
         *draw_notes(found.plan, found.jobs),
         *(f"{name}: {note}" for name, task in tasks.items() for note in task.notes),
-        *variants.notes(found.plan, found.flags.behind(found.jobs)),
+        *variants(found.plan, found.flags.behind(found.jobs)),
         *selected_steps(found.plan),
         *found.flags.notes(found.jobs),
         *missing("evaluations", found.jobs, found.standing),

@@ -161,16 +161,16 @@ def _said(table: Table) -> str:
     if table.layout == "full" and table.about is None:
         return "Every metric of every attack job; shares in %"
     bold = any(number.best for number in _numbers(table))
-    if table.metric == "advsts":
-        return f"{meaning.title}: {meaning.definition}" + (f"; {_bold(table, 'the most robust')}" if bold else "")
     if table.about is not None:
         unit = f", {meaning.unit}" if meaning.percent else ""
         arrow = f" {meaning.arrow}" if meaning.best else ""
         said = f"; {_bold(table, f'the {meaning.best}')}" if bold and meaning.best else ""
         return f"{meaning.title}{unit}{arrow}: {meaning.definition}{said}"
     if table.layout == "by-task":
-        said = f" ({_bold(table, BEST_BY_TASK)})" if bold else ""
+        said = f" ({_bold(table, table.best)})" if bold else ""
         return f"Clean accuracy, attack success rate (ASR) and words perturbed, by task, %{said}"
+    if table.best:
+        return f"{meaning.title}: {meaning.definition}" + (f"; {_bold(table, table.best)}" if bold else "")
     unit = f", {meaning.unit}" if meaning.percent else ""
     if meaning.best is None:
         return f"{meaning.title}{unit}: {meaning.definition}"
@@ -183,10 +183,6 @@ def _bold(table: Table, best: str) -> str:
     """Say what is bold in this very table."""
     among = "of each task and column" if table.layout == "by-task" else table.meaning.among
     return f"bold: {best} {among}{table.bold}"
-
-
-BEST_BY_TASK = "the most robust, that is the highest accuracy, the lowest ASR and the most words,"
-"""What is the best entry in columns of the layout by-task, which differ in what is good."""
 
 
 def _numbers(table: Table) -> list[Number]:

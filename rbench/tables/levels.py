@@ -45,14 +45,14 @@ def part(rows: Rows, weight: float, task: str, encoder: str) -> Part:
 
 
 def observed(jobs: Iterable[tuple[int, int | None, Values | None]]) -> tuple[Observed, ...] | None:
-    """Return what the jobs of a cell add to a metric; None for a single job, and where the values of one are lost.
+    """Return what the jobs of a cell add to a metric; None where there are none, and where the values of one are lost.
 
     Args:
         jobs: of each job its fine-tuning seed, its training seed (None where its encoder has none), and its values.
     """
     found = list(jobs)
     known = tuple(Observed(seed, training or 0, values) for seed, training, values in found if values is not None)
-    return known if len(known) == len(found) > 1 else None
+    return known if 0 < len(known) == len(found) else None
 
 
 def limits(cells: Sequence[Sequence[Observed] | None], *, shares: bool = False) -> tuple[float, float] | None:

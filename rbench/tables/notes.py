@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from rbench.spec import Job, Plan, ResourceKind, Source
+from rbench.spec import AttackJob, AttackSpec, EncoderSpec, Job, Plan, ResourceKind, Source, TaskSpec
 from rbench.storage.standing import Standing
-from rbench.tables import draws, variants
+from rbench.tables import draws
 from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.formats import listed
-from rbench.tables.similarity import rules
 
 _KINDS: dict[ResourceKind, str] = {
     "word_vectors": "word vectors",
@@ -37,7 +36,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
         *timed_out(grid, tasks),
         *_resources(grid),
         *_attacks(grid),
-        *variants.notes(grid.plan, grid.flags.behind(shown)),
+        *variants(grid.plan, grid.flags.behind(shown)),
         *_precision(grid),
         *selected_steps(grid.plan),
         *grid.flags.notes(shown),
@@ -217,3 +216,72 @@ def _name(job: Job) -> str:
 def named(jobs: Iterable[Job]) -> str:
     """List the first names of some jobs, and the number of the others."""
     return listed([_name(job) for job in jobs])
+
+
+def variants(plan: Plan, behind: Iterable[Job]) -> list[str]:
+    """Return a note for each variant of a method and its source, with the encoders and attacks that have it.
+
+    Args:
+        plan: the plan, which says what encoder a draw is of.
+        behind: the jobs of a table and all that they stand on.
+    """
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for job in behind:
+        of: EncoderSpec | AttackSpec
+        if job.pretraining is not None and (train := job.pretraining.encoder.train) is not None:
+            of, options = job.pretraining.encoder, train.options
+            name = plan.draw(of.name).encoder
+        elif job.attacking is not None:
+            name, of, options = job.parts[3], job.attacking.attack, job.attacking.attack.parameters
+        else:
+            continue
+        if of.variant_source is not None and "variant" in options:
+            found.setdefault((options["variant"], of.variant_source), {})[name] = None
+    return [f"Variant {variant}, from {source}: {', '.join(names)}." for (variant, source), names in found.items()]
+
+
+_MEANT = (
+    "For STS pairs AUA is the share of all pairs that are not skipped and that the attack could not move by the "
+    "threshold, and clean accuracy is the share whose error was below it before the attack."
+)
+_SCORERS = {
+    "cosine": "cosine: the cosine of the encoder's two vectors, mapped to the scale by a monotone fit on validation",
+    "regression": "regression: a head on the encoder's two vectors, fine-tuned on the training split",
+}
+
+
+def rules(jobs: Iterable[AttackJob]) -> list[str]:
+    """Return notes on the rule of success, its thresholds and scales, and the scorers, of attacks on STS tasks.
+
+    There are none without such an attack.
+    """
+    scored = [job for job in jobs if job.task.kind == "sts"]
+    if not scored:
+        return []
+    scales = dict.fromkeys(f"{job.task.name} {_scale(job.task)}" for job in scored)
+    changes = dict.fromkeys(_rule(job) for job in scored)
+    scorers = dict.fromkeys(_SCORERS.get(job.strategy.name, job.strategy.label) for job in scored)
+    return [
+        "An attack on an STS pair succeeds where the absolute error of the score grows by at least a share of the "
+        f"width of the task's scale: {'; '.join(changes)}. The rule is ours: the paper prints none. A pair whose error "
+        "is past the threshold before any change is skipped.",
+        f"Scales: {'; '.join(scales)}.",
+        _MEANT,
+        f"Scorers: {'; '.join(scorers)}.",
+    ]
+
+
+def _scale(task: TaskSpec) -> str:
+    if task.scale is None:
+        return "not stated"
+    low, high = task.scale
+    return f"{low:g} to {high:g}"
+
+
+def _rule(job: AttackJob) -> str:
+    """Describe the threshold in an attack's options, which side may change, and whether it goes on after a success."""
+    rule, scale = job.attack.similarity, job.task.scale
+    points = "" if scale is None else f" ({rule.threshold * (scale[1] - scale[0]):.3g} points of {job.task.name})"
+    side = "" if rule.side == "both" else f", only the {rule.side} sentence may change"
+    on = ", searched on to the largest error" if rule.maximise else ""
+    return f"{rule.threshold:g}{points}{side}{on}"

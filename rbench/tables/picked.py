@@ -29,12 +29,16 @@ _HOW: dict[Pick, str] = {
 }
 
 
-def picked(found: OnSets, by: Pick) -> OnSets:
+def picked(found: OnSets, by: Pick | None) -> OnSets:
     """Replace the cells that differ only in the learning rate by the best one, and add a note that names it.
 
-    With `by` validation, a job is left out and named in a note where no record has its victim's validation accuracy.
+    Without `by` nothing is picked. With validation, a job is left out and named in a note where no record has its
+    victim's validation accuracy.
+
     Raises StoreError where the suite has no strategies that differ in their learning rate.
     """
+    if by is None:
+        return found
     bases = {choice.label: _base(choice) for choice in found.plan.suite.finetune}
     rates = {choice.label: choice.options[RATE] for choice in found.plan.suite.finetune if RATE in choice.options}
     if len(rates) < 2:

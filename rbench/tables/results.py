@@ -12,7 +12,7 @@ from typing import Self
 from rbench.errors import StoreError, SuiteError
 from rbench.metrics import Metric, Metrics, Observations, Sample, Share, Tally, by_unit, columns_of
 from rbench.spec import AttackJob, Job, Plan, Record
-from rbench.storage.runs import Reader
+from rbench.storage.runs import Reader, Store
 from rbench.storage.standing import Standing, standing
 from rbench.tables.flags import Flags
 from rbench.tables.levels import Values
@@ -46,6 +46,11 @@ class Results:
         plan = plan_of(store)
         return cls(store, plan, standing(store, plan), metrics or Metrics())
 
+    @classmethod
+    def planned(cls, plan: Plan, metrics: Metrics) -> Self:
+        """Return the results of a plan of which nothing is done, for what depends on the plan alone."""
+        return cls(Store(Path()), plan, Standing({}, {}), metrics)
+
     @property
     def root(self) -> Path:
         """The RUN's folder."""
@@ -71,7 +76,8 @@ class Results:
     def _columns(self) -> frozenset[str]:
         """The columns of outcomes that some metric needs, and the ids by which examples are paired."""
         try:
-            return frozenset({"example_id"}.union(*(columns_of(metric.value) for metric in self.metrics.all())))
+            needed = (columns_of(metric.value, metric.units) for metric in self.metrics.all())
+            return frozenset({"example_id"}.union(*needed))
         except SuiteError:  # a file that is wrong is told where its metric is asked for
             return frozenset({"example_id", "status"})
 

@@ -126,7 +126,7 @@ class Table:
     """A table: `rows` for people, `cells` with the same numbers and more for programs."""
 
     metric: str
-    """A metric, one of `spec.TABLES`, or the name of a measure."""
+    """A metric, or the name of a measure."""
     layout: Layout
     header: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
@@ -148,6 +148,8 @@ class Table:
     """What may be tested to tell which entries are bold. Empty for tables without examples that all entries share."""
     of: str = ""
     """What its numbers are of, for the caption: these weights, or these methods."""
+    best: str = ""
+    """What is bold, in words, where columns differ in what is good; empty: it follows from the meaning."""
     bold: str = ""
     """Who shares the bold with the best entries, for the caption: begins with a comma."""
     brief: tuple[str, ...] = ()

@@ -167,16 +167,12 @@ def _caption(table: Table, tested: set[int], how_tested: str) -> str:
     return f", and{where} all that are not significantly worse ({how_tested})"
 
 
-_COUNTED = {"by-task": "of each task", "advsts": "of each attack and task"}
-"""How contests are counted by layout or metric; in others by attack."""
-
-
 def _undecided(table: Table, shared: Mapping[Contest, Collection[int]], how_tested: str) -> list[str]:
     """Say in how many contests nothing is bold because nothing there is significantly worse than the best."""
     even = sum(not rows for rows in shared.values())
     if not even:
         return []
-    of = _COUNTED.get(table.metric, _COUNTED.get(table.layout, "of each attack"))
+    of = "of each task" if table.layout == "by-task" else table.meaning.among.removesuffix(" and column")
     where = "No column has bold" if even == len(shared) == 1 else f"{even} of {len(shared)} columns {of} have no bold"
     tested = f" ({how_tested})" if even == len(shared) else ""
     return [f"{where}: no entry there is significantly worse than the best{tested}."]

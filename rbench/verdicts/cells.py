@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 
-from rbench.errors import RbenchError, StoreError
+from rbench.errors import StoreError
+from rbench.load.ground import ground_of, trained_by
 from rbench.metrics import Condition, Metric
-from rbench.score import SCORES as CONTRAST_SCORES
 from rbench.score.paired import Stated
-from rbench.spec import Job
-from rbench.spec.claimed import SCORES, WAYS, CellOf
-from rbench.spec.suite import ADVERSARIAL
-from rbench.tables import Results, Table
+from rbench.spec.claimed import CellOf, Ground
+from rbench.tables import Results
+from rbench.tables import cells as tabled
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.any_attack import AnyAttack, any_attack, paired
-from rbench.tables.flags import Flags
 from rbench.tables.levels import Observed
-from rbench.tables.unit_values import of_metric, unit_values
 
-_LEVELLED = ("sts", *CONTRAST_SCORES, ADVERSARIAL)
-"""Metrics, beside those of attacks, whose tables have seeds as levels of their intervals."""
-_ONE = {"train_seeds": None, "train_sd": None, "seeds": None, "seed_sd": None}
-"""The spreads of a number whose interval has them already."""
-TableOf = Callable[[str], Table]
-"""Makes the table of a metric or measure of the RUN."""
+C = TypeVar("C", bound=tabled.Cell)
+Named = Mapping[CellOf, list[tuple[tabled.Cell, str | None]]]
+"""By name all cells that have it, and which number of each is meant; None: the one that the metric is called."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +28,17 @@ class Cells:
     """All cells of a RUN, read when they are asked for."""
 
     results: Results
-    table_of: TableOf
     _read: dict[tuple[CellOf, str], tuple[Observed, ...] | None] = field(default_factory=dict, repr=False)
-    _tables: dict[str, Table | str] = field(default_factory=dict, repr=False)
+    _measured: dict[str, Named] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def ground(self) -> Ground:
+        """Return what claims on the RUN may speak of, whatever is done."""
+        plan = self.results.plan
+        attacked = [cell for cell in self._attacked if cell.encoder in plan.suite.lineup]
+        oracles = {job.attacking.task.name for job in plan.attacks if job.attacking and job.attacking.task.has_oracle}
+        measured = {one.measure: [*self._of_measure(name)] for name, one in self.results.metrics.measured.items()}
+        return ground_of(attacked, oracles, measured, trained_by(plan), self.results.metrics)
 
     @cached_property
     def _attacks(self) -> Grid:
@@ -47,24 +49,42 @@ class Cells:
         return any_attack(self.results, self._attacks)
 
     @cached_property
-    def _grid(self) -> Mapping[CellOf, Cell]:
-        found = self._attacks.cells.values()
-        return {CellOf(cell.encoder, cell.task, cell.attack, cell.finetune): cell for cell in found}
+    def _attacked(self) -> Named:
+        return self._named(self._attacks) if self.results.plan.attacks else {}
 
     @cached_property
-    def _flags(self) -> Flags:
-        return self.results.flags
+    def _places(self) -> Mapping[str, int]:
+        return {job.key: place for place, job in enumerate(self.results.plan.jobs)}
 
-    @cached_property
-    def _jobs(self) -> Mapping[CellOf, list[Job]]:
-        found: dict[CellOf, list[Job]] = {}
-        attacks = {job.key for job in self.results.plan.attacks}
-        for job in self.results.plan.jobs:
-            if job.attacking is not None and job.key not in attacks:
-                continue
-            for name in _names(job, self.results.plan.draw(job.parts[0]).encoder):
-                found.setdefault(name, []).append(job)
-        return found
+    def _named(self, found: tabled.Grid[C]) -> Named:
+        """Return the cells of a grid by their names, in the order of the plan."""
+        named: dict[CellOf, list[tuple[tabled.Cell, str | None]]] = {}
+        there = found.cells.values()
+        for cell in sorted(there, key=lambda cell: min((self._places[job.key] for job in cell.jobs), default=0)):
+            for task, number in found.spoken(cell):
+                of = CellOf(cell.encoder, task, cell.attack or None, cell.finetune or None)
+                named.setdefault(of, []).append((cell, number))
+        return named
+
+    def _of_measure(self, metric: str) -> Named:
+        """Return the cells of a number of a measure; none where the RUN has none."""
+        measure, _, cells = self.results.metrics.measured[metric]
+        if measure not in self._measured:
+            try:
+                self._measured[measure] = self._named(cells(self.results))
+            except StoreError:
+                self._measured[measure] = {}
+        return self._measured[measure]
+
+    def _of(self, metric: str) -> Condition | None:
+        """Return what a metric of attacks has numbers for; None for a number of a measure."""
+        found = self.results.metrics.get(metric)
+        return found.of if found is not None else None
+
+    def _there(self, name: CellOf, metric: str) -> list[tuple[tabled.Cell, str]]:
+        """Return the cells that have a name, and which number of each is meant."""
+        named = self._attacked if self._of(metric) is not None else self._of_measure(metric)
+        return [(cell, number or metric) for cell, number in named.get(name, ())]
 
     def obstacle(self, cell: CellOf, metric: str, *, trainings: bool = True) -> str | None:
         """Say why a cell decides nothing: it is not done, or carries a health flag; None where it may decide.
@@ -73,50 +93,51 @@ class Cells:
             trainings: whether a flag of its encoder's training is an obstacle.
         """
         of = self._of(metric)
-        jobs = self._of_all_attacks(cell) if of == "all attacks" else self._jobs.get(cell, [])
+        several = self._of_all_attacks(cell) if of == "all attacks" else self._there(cell, metric)
+        jobs = [job for one, _ in several for job in one.jobs]
         done = sum(job.key in self.results.standing.done for job in jobs)
         if done < len(jobs) or not jobs:
             return f"{cell} is not done ({done} of {len(jobs)} jobs)" if len(jobs) > 1 else f"{cell} is not done"
-        flags = self._flags.against(jobs, of != "victims", trainings)
+        flags = self.results.flags.against(jobs, of != "victims", trainings)
         return f"{cell} is flagged {', '.join(flags)}" if flags else None
 
-    def _of(self, metric: str) -> Condition | None:
-        """Return what a metric has numbers for; None for what tables and measures have."""
-        found = self.results.metrics.get(metric)
-        return found.of if found is not None else None
-
     def metric(self, name: str) -> Metric | None:
-        """Return a metric of attacks; None for the name of another number, which a table has."""
+        """Return a metric of attacks; None for the name of another number, which a measure has."""
         return self.results.metrics.get(name)
 
     def cell(self, name: CellOf) -> Cell:
         """Return the cell of an attack by its name."""
-        return self._grid[name]
+        return self._attacks.cells[name.attack or "", name.encoder, name.finetune or "", name.task or ""]
+
+    def units(self, name: CellOf, metric: str) -> object:
+        """Return what is the same for cells whose numbers are of the same units, such as the texts of a task."""
+        return next(((cell.task, cell.label) for cell, _ in self._there(name, metric)), name.task)
 
     def observed(self, cell: CellOf, metric: str) -> tuple[Observed, ...] | None:
-        """Return the values of each example, job by job; None where the metric has none, or the RUN keeps none.
+        """Return the values of each unit, job by job; None where the metric has none, or the RUN keeps none.
 
         None also where a measure has several numbers for a cell, because the suite asks for it with several options.
         """
         if (cell, metric) not in self._read:
-            of = self.results.metrics.get(metric)
-            if of is None:
-                found = list(self._of_encoders(cell, metric))
+            of, there = self.results.metrics.get(metric), self._there(cell, metric)
+            if of is not None and of.of == "all attacks":
+                found = list(self._together_of(cell, of))
+                known = tuple(one for one in found if one is not None)
+                self._read[cell, metric] = known if len(known) == len(found) else None
             else:
-                found = list(self._together_of(cell, of) if of.of == "all attacks" else self._of_attacks(cell, of))
-            known = [one for one in found if one is not None]
-            single = len({(one.training, one.seed) for one in known}) == len(known) == len(found)
-            self._read[cell, metric] = tuple(known) if single else None
+                self._read[cell, metric] = there[0][0].observed(there[0][1]) if len(there) == 1 else None
         return self._read[cell, metric] or None
 
     def shares(self, metric: str) -> bool:
-        """Whether a metric counts examples, so that each one's value may be 0 or 1."""
+        """Whether a metric counts units, so that each one's value may be 0 or 1."""
         of = self.results.metrics.get(metric)
-        return of.share if of is not None else SCORES.get(metric) in (None, "contrast")
+        if of is not None:
+            return of.share
+        return any(cell.shares(number or metric) for own in self._of_measure(metric).values() for cell, number in own)
 
-    def _of_all_attacks(self, cell: CellOf) -> list[Job]:
-        """Return the jobs of all attacks on a victim, which `cell` names without an attack."""
-        return [job for name, one in self._grid.items() if name._replace(attack=None) == cell for job in one.jobs]
+    def _of_all_attacks(self, cell: CellOf) -> Iterable[tuple[tabled.Cell, str | None]]:
+        """Return the cells of all attacks on a victim, which `cell` names without an attack."""
+        return [one for name, own in self._attacked.items() if name._replace(attack=None) == cell for one in own]
 
     def _together_of(self, cell: CellOf, metric: Metric) -> Iterator[Observed | None]:
         """Yield for each seed of a victim the values of its texts under all attacks at once; None if unknown."""
@@ -128,94 +149,20 @@ class Cells:
                 values = None
             yield None if values is None else Observed(first.job.seed, first.train_seed or 0, values)
 
-    def _of_attacks(self, cell: CellOf, metric: Metric) -> Iterator[Observed | None]:
-        for run in self._grid[cell].runs:
-            values = self.results.values(run, metric)
-            yield None if values is None else Observed(run.job.seed, run.train_seed or 0, values)
-
-    def _of_encoders(self, cell: CellOf, metric: str) -> Iterator[Observed | None]:
-        """Yield what the jobs behind a cell of evaluations hold for each pair, text or bundle."""
-        for job in self._jobs.get(cell, []):
-            store = self.results.store
-            values_of = unit_values(store, job, metric, cell.task)
-            if values_of:
-                draw = self.results.plan.draw(job.parts[0]).train_seed or 0
-                yield Observed(job.seed, draw, values_of)
-            elif of_metric(job, metric):
-                yield None
-
     def percent(self, metric: str) -> bool:
         """Whether tables show the metric multiplied by 100."""
-        if (of := self.results.metrics.get(metric)) is not None:
-            return of.about.percent
-        table = self._table(SCORES.get(metric, metric))
-        return isinstance(table, Table) and SCORES.get(metric) != "space" and table.meaning.percent
+        of = self.results.metrics.get(metric) or self.results.metrics.measured[metric]
+        return of.about.percent
 
     def stated(self, cell: CellOf, metric: str) -> Stated | str:
-        """Return the number that a table has for a cell, or why it has none."""
-        of = self._of(metric)
-        if of == "all attacks":  # counted from outcomes alone
+        """Return the number of a cell, or why it has none."""
+        if self._of(metric) == "all attacks":  # counted from outcomes alone
             return self._together.problem or f"{cell} has no outcomes"
-        if of is not None:
-            own = self._grid[cell]
-            score, draws = own.sampled(metric), own.draws(metric)
-            more = {"seeds": len({run.job.seed for run in own.runs}), "seed_sd": own.seed_sd(metric)}
-            more |= {"trainings": len(draws.means), "train_sd": draws.sd} if draws is not None and draws.means else {}
-            return _stated(cell, score.model_dump() | more)
-        table = self._table(SCORES.get(metric, metric))
-        if isinstance(table, str):
-            return table
-        rows = [row for row in table.cells if _same(row, cell)]
-        if len(rows) != 1:
-            several = f"{len(rows)} numbers" if rows else "no number"
-            return f"the table of {table.metric} has {several} for {cell}"
-        row = rows[0]
-        scores = row.get("scores", {})
-        if metric in scores and metric in SCORES:
-            row = {"seeds": row.get("seeds"), **scores[metric]}
-        elif metric in row:
-            spreads = {name: row.get(f"{metric}_{name}") for name in ("train_seeds", "train_sd", "seed_sd")}
-            spreads["seeds"] = row.get("seeds")
-            row = {"value": row[metric], "low": row[f"{metric}_low"], "high": row[f"{metric}_high"], "n": row["n"]}
-            row |= spreads
-        levelled = metric in _LEVELLED and len(self.observed(cell, metric) or ()) > 1
-        return _stated(cell, {**row, **_ONE} if levelled else row)
-
-    def _table(self, metric: str) -> Table | str:
-        """Return a table, or why there is none."""
-        if metric not in self._tables:
-            try:
-                self._tables[metric] = self.table_of(metric)
-            except RbenchError as error:
-                self._tables[metric] = f"there is no table of {metric}: {error}"
-        return self._tables[metric]
-
-
-def _stated(cell: CellOf, row: Mapping[str, Any]) -> Stated | str:
-    value, low, high = (row.get(name) for name in ("value", "low", "high"))
-    if value is None or low is None or high is None:
-        return f"{cell} has no value with an interval"
-    trainings = row.get("trainings", row.get("train_seeds")) or 1
-    seeds = row.get("seeds") or 1
-    return Stated(value, row.get("n") or 0, low, high, trainings, row.get("train_sd"), seeds, row.get("seed_sd"))
-
-
-def _same(row: Mapping[str, Any], cell: CellOf) -> bool:
-    """Whether a row of a table for programs is of this cell."""
-    tasks = {row.get(name) for name in ("task", "evaluation", "contrast", "part")}
-    rest = (row.get("encoder"), row.get("attack"), row.get("finetune"))
-    return cell.task in tasks and rest == (cell.encoder, cell.attack, cell.finetune)
-
-
-def _names(job: Job, encoder: str) -> list[CellOf]:
-    """Return the names of the cells that a job makes; a contrast set may have its task's name or its own."""
-    parts = job.parts[1:]
-    if job.attacking is not None:
-        return [CellOf(encoder, parts[0], parts[2], parts[1])]
-    if job.measuring is not None and job.measuring.of == "victims":
-        return [CellOf(encoder, name, None, parts[1]) for name in {parts[0], parts[2]}]
-    if job.untuned:
-        return [CellOf(encoder, name) for name in (parts[-1], *WAYS.get(job.what or "", ()))]
-    if job.victim is not None:
-        return [CellOf(encoder, part.name, None, parts[1]) for part in job.victim.task.parts if part.split == "test"]
-    return []
+        if len(there := self._there(cell, metric)) != 1:
+            return f"the RUN has {f'{len(there)} numbers' if there else 'no number'} of {metric} for {cell}"
+        ((own, number),) = there
+        score, draws = own.sampled(number), own.draws(number)
+        if score is None or score.value is None or score.low is None or score.high is None:
+            return f"{cell} has no value with an interval"
+        trained = (len(draws.means), draws.sd) if draws is not None and draws.means else (1, None)
+        return Stated(score.value, score.n, score.low, score.high, *trained, own.seeds, own.seed_sd(number))

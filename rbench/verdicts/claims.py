@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 from rbench.score.combined import Part, combine
 from rbench.score.paired import Difference, combine_stated, compare, holm
 from rbench.spec import Claim
-from rbench.spec.claimed import WAYS, CellOf, Comparison, Ground, Group, comparisons
+from rbench.spec.claimed import CellOf, Comparison, Ground, Group, comparisons
 from rbench.tables import Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.levels import Observed, Rows, part
@@ -407,7 +407,7 @@ def estimate(comparison: Comparison, metric: str, bound: Bound, cells: Cells) ->
     if any(found is None for found in observed.values()):
         return _by_tables(comparison, metric, bound, cells)
     there = {cell: found for cell, found in observed.items() if found is not None}
-    parts = list(_parts(comparison.groups, bound.times, there, alike=metric in WAYS))
+    parts = list(_parts(comparison.groups, bound.times, there, lambda cell: cells.units(cell, metric)))
     if empty := next((one.part for one in parts if not one.part.values), None):
         shared = " in common" if any(group.other for group in comparison.groups) else ""
         return Found(None, why=f"{empty.encoder} on {empty.task} has no example{shared} that counts for {metric}")
@@ -451,18 +451,19 @@ def _pair(one: Part, other: Part, shares: bool, bound: float) -> Difference:
 Known = Mapping[CellOf, Sequence[Observed]]
 
 
-def _parts(groups: Sequence[Group], times: float, observed: Known, *, alike: bool) -> Iterator[Weighed]:
+def _parts(
+    groups: Sequence[Group], times: float, observed: Known, units: Callable[[CellOf], object]
+) -> Iterator[Weighed]:
     """Yield the cells with their weights: groups weigh the same, and so do the cells of one side of a group.
 
-    Two cells of one task that face each other alone are taken over the examples that count for both. So are two of
-    different names, where `alike` says that all have the same examples. In any other cell, a single training is in the
-    round of each training that another cell has, for they all stand against it.
+    Two cells that face each other alone and are of the same `units` are taken over the examples that count for both. In
+    any other cell, a single training is in the round of each training that another cell has, for they all stand against
+    it.
     """
     most = max(len({one.training for one in found}) for found in observed.values())
     for group in groups:
         share = 1 / len(groups)
-        one_each = len(group.one) == len(group.other) == 1
-        if one_each and (alike or group.one[0].task == group.other[0].task):
+        if len(group.one) == len(group.other) == 1 and units(group.one[0]) == units(group.other[0]):
             pair = (group.one[0], group.other[0])
             for side, rows in enumerate(_facing(*(observed[cell] for cell in pair))):
                 yield _weighed(pair[side], side, share, times, rows, facing=True)

@@ -9,15 +9,20 @@ import pytest
 
 from rbench.errors import SuiteError
 from rbench.load.claims import read_claims
-from rbench.load.ground import of_plan
-from rbench.load.registry import Registry
+from rbench.load.metrics import Metrics
 from rbench.plan.prepare import Options, prepare
 from rbench.spec import Plan, Suite
 from rbench.spec.claimed import Ground
+from rbench.tables import Results
+from rbench.verdicts.cells import Cells
 from tests.load.conftest import SUITE, World
 from tests.tables.conftest import make_plan, make_suite
 
 RIGHT = "{id: a, lower: trained, than: plain, for_each: [task, attack]}"
+
+
+def ground_of(plan: Plan) -> Ground:
+    return Cells(Results.planned(plan, Metrics())).ground
 
 
 def claims(world: World, *lines: str) -> None:
@@ -155,7 +160,7 @@ def test_the_claims_that_a_profile_brings_itself_must_fit_it(world: World) -> No
 
 def test_a_plan_has_the_same_ground_as_its_suite(tmp_path: Path) -> None:
     plan = prepare("quickstart", Options(out=tmp_path / "run", limit=5)).plan
-    ground = of_plan(plan, Registry())
+    ground = ground_of(plan)
     assert {"asr", "oracle_asr", "sts"} <= ground.cells.keys() and "con" not in ground.cells
     assert ground.names("encoder", "asr") == ground.names("encoder", "sts") == plan.suite.encoders
     assert len(ground.cells["asr"]) == 3 * 2 * 6
@@ -176,7 +181,7 @@ def test_what_a_papers_table_has_in_its_columns_stands_for_tasks(
     )
     prepared = prepare(suite, Options(out=tmp_path / "run", profile="mini", overrides=(claim,)))
     assert [one.id for one in prepared.plan.suite.claims] == ["a"], "the suite has such cells"
-    ground = of_plan(prepared.plan, Registry())
+    ground = ground_of(prepared.plan)
     assert set(ground.names("task", metric)) <= {*tasks} and tasks[1] in ground.names("task", metric)
     assert {cell.encoder for cell in ground.cells[metric]} == {*prepared.plan.suite.encoders}
 
@@ -184,7 +189,7 @@ def test_what_a_papers_table_has_in_its_columns_stands_for_tasks(
 @pytest.fixture
 def ground() -> Ground:
     plan: Plan = make_plan(make_suite())
-    return of_plan(plan, Registry())
+    return ground_of(plan)
 
 
 def test_claims_of_a_file_are_checked_against_the_run(tmp_path: Path, ground: Ground) -> None:

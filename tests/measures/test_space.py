@@ -14,11 +14,12 @@ from scipy.stats import bootstrap
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import StoreError
 from rbench.figures import space as figure
-from rbench.measures import Asked, MeasureContext, _space_table, space
+from rbench.measures import Asked, MeasureContext, space
 from rbench.measures._distances import Distances, estimates
-from rbench.measures._space_table import Space, spaces
 from rbench.measures._vectors import plane, vectors
+from rbench.measures.space import Space
 from rbench.spec import MeasuredRow, Outcome, Suite
+from rbench.tables.flags import Flags
 from tests.measures.conftest import MEMBERS, results
 from tests.measures.test_transfer import TUNED, job
 
@@ -183,13 +184,13 @@ def stored(context: MeasureContext, *seeds: int) -> Any:
 
 
 def test_the_table_shows_means_over_seeds_with_intervals_from_the_bootstraps(context: MeasureContext) -> None:
-    once = spaces(stored(context, 0))
-    twice = spaces(stored(context, 0, 1))
+    once = space.cells(stored(context, 0), planned=False).cells.values()
+    twice = space.cells(stored(context, 0, 1), planned=False).cells.values()
     for one, both in zip(once, twice, strict=True):
         single, pooled = one.number("d_pos"), both.number("d_pos")
         assert both.n == 2 * one.n and pooled.value == single.value
-        assert single.low == one.rows[0].numbers["d_pos_low"]
-        half = 1.959964 * (one.rows[0].numbers["d_pos_error"] or 0) / math.sqrt(2)
+        assert single.low == one.rows[0][1].numbers["d_pos_low"]
+        half = 1.959964 * (one.rows[0][1].numbers["d_pos_error"] or 0) / math.sqrt(2)
         assert pooled.low == pytest.approx(pooled.value - half) and pooled.high == pytest.approx(pooled.value + half)  # type: ignore[operator]
     shown = space.table(space.Options(), stored(context, 0))
     assert [(row[3], row[4]) for row in shown.rows] == [
@@ -215,23 +216,29 @@ def test_the_figure_joins_each_pair_in_each_space(context: MeasureContext) -> No
 def test_trainings_of_one_seed_share_its_texts_and_are_no_further_texts() -> None:
     """The same row three times, as of three trainings, says no more than once; of three seeds it does."""
     numbers = {"n": 40.0, "ratio": 0.8, "ratio_low": 0.7, "ratio_high": 0.9, "ratio_error": 0.051}
-    row = MeasuredRow(names={}, numbers=numbers)
-    of = ("mr", "pwws", "any", "a", "clean")
-    trained, tuned = (Space(*of, (row,) * 3, seeds).number("ratio") for seeds in ((0, 0, 0), (0, 1, 2)))
-    assert trained.high is not None and tuned.high is not None
+    trained = of_rows(numbers, {0: 3}).number("ratio")
+    tuned = of_rows(numbers, {0: 1, 1: 1, 2: 1}).number("ratio")
+    assert trained is not None and tuned is not None and trained.high is not None and tuned.high is not None
     assert trained.high - 0.8 == pytest.approx(1.959964 * 0.051, rel=1e-5)
     assert tuned.high - 0.8 == pytest.approx(1.959964 * 0.051 / 3**0.5, rel=1e-5)
 
 
+def of_rows(numbers: dict[str, float], rows: dict[int, int]) -> Space:
+    """The first victim's space, of jobs with so many rows of it by seed."""
+    names = {"kind": "distances", "encoder": "one", "finetune": "clean"}
+    row = MeasuredRow(names=names, numbers=numbers)
+    made = [(job("space", seed, fooled="either"), [row] * n) for seed, n in rows.items()]
+    (found,) = space.cells(results(made, finetune=TUNED, attacks=("swap",)), planned=False).cells.values()
+    return found
+
+
 @pytest.mark.parametrize(("flagged", "withheld"), [("victim", True), ("attack", False)])
 def test_a_flag_of_the_victim_withholds_its_distances_and_one_of_the_attack_does_not(
-    flagged: str, withheld: bool
+    flagged: str, withheld: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hiding(asked: Any, attacks: bool = True) -> tuple[str, ...]:
+    def hiding(flags: Any, asked: Any, attacks: bool = True) -> tuple[str, ...]:
         return ("near chance",) if flagged == "victim" or attacks else ()
 
-    numbers = {"n": 40, "ratio": 0.8, "ratio_low": 0.7, "ratio_high": 0.9}
-    one = Space("mr", "pwws", "any", "a", "clean", (MeasuredRow(names={}, numbers=numbers),), (0,))
-    flags: Any = SimpleNamespace(hiding=hiding)
-    ratio = _space_table._numbers(one, flags)[_space_table.NUMBERS.index("ratio")]
-    assert bool(ratio.withheld) is withheld and ratio.value == (None if withheld else 0.8)
+    monkeypatch.setattr(Flags, "hiding", hiding)
+    ratio = of_rows({"n": 40, "ratio": 0.8, "ratio_low": 0.7, "ratio_high": 0.9}, {0: 1}).number("ratio")
+    assert ratio is not None and bool(ratio.withheld) is withheld and ratio.value == (None if withheld else 0.8)

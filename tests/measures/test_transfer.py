@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,10 +16,14 @@ from rbench.measures import Asked, MeasureContext, MeasuredRow, transfer
 from rbench.score import wilson
 from rbench.spec import Choice, Job, MeasureJob
 from rbench.storage.standing import Standing
+from rbench.tables.flags import Flags
 from rbench.tables.table import Number
 from tests import tiny
 from tests.measures.conftest import MEMBERS, results, said
 
+EACH = {"encoder": "one", "finetune": "clean"}
+JUDGED = {"judge": "one", "judge_finetune": "clean"}
+BOTH = ("one", "two")
 TUNED = (Choice(name="clean"), Choice(name="adversarial"))
 
 
@@ -66,7 +71,7 @@ def test_the_diagonal_is_all_by_definition(context: MeasureContext) -> None:
     (matrix,) = transfer.matrices(stored(context, 0))
     for of in matrix.victims:
         pair = matrix.pairs[of, of]
-        assert pair.n > 0 and pair.number("all").value == pair.number("right").value == 1
+        assert pair.counts["n"] > 0 and pair.number("transfer").value == pair.number("right").value == 1
 
 
 def test_a_judge_that_was_not_attacked_on_a_text_is_asked_for_its_original(context: MeasureContext) -> None:
@@ -96,8 +101,11 @@ def test_the_table_pools_seeds_and_has_wilson_intervals(context: MeasureContext)
 
 
 def test_an_example_that_several_victims_share_counts_once_in_intervals() -> None:
-    counts = [{"n": 10, "fooled": 5, "right": 8, "fooled_right": 4}] * 2
-    number = transfer._pooled(counts, 2).number("all")
+    row = MeasuredRow(names={**EACH, **JUDGED}, numbers={"n": 10, "fooled": 5, "right": 8, "fooled_right": 4})
+    found = results([(job("transfer", seed), [row]) for seed in (0, 1)], finetune=TUNED, attacks=("swap",))
+    (pair,) = transfer.cells(found).cells.values()
+    on = tuple(SimpleNamespace(key=str(seed), seed=seed) for seed in (0, 1))
+    number = replace(pair, attacks=on).number("transfer")
     assert number.n == 20 and (number.low, number.high) == wilson(5, 10)
 
 
@@ -108,9 +116,9 @@ def test_texts_that_the_attacks_of_all_seeds_share_count_once_in_the_matrix(
     monkeypatch.setattr(transfer, "attacks_behind", lambda plan, job: behind)
     (matrix,) = transfer.matrices(stored(context, 0, 1))
     for (maker, _), pair in matrix.pairs.items():
-        shown = pair.number("all")
-        assert matrix.attacks[maker] == [behind[maker]] * 2, "one a seed"
-        assert (shown.low, shown.high) == pytest.approx(wilson(pair.fooled / 2, pair.n / 2))
+        shown = pair.number("transfer")
+        assert pair.attacks == (behind[maker],) * 2, "one a seed"
+        assert (shown.low, shown.high) == pytest.approx(wilson(pair.counts["fooled"] / 2, pair.counts["n"] / 2))
 
 
 def test_numbers_of_which_a_seed_is_not_done_are_marked(context: MeasureContext) -> None:
@@ -150,17 +158,22 @@ def test_the_heat_map_has_a_field_for_each_pair(context: MeasureContext) -> None
     ],
 )
 def test_a_flag_of_either_victim_or_of_the_attack_that_made_the_texts_withholds_a_pair(
-    flagged: str, hidden: set[tuple[str, str]]
+    flagged: str, hidden: set[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = ("one", "clean"), ("two", "clean")
-    pair = transfer.Pair(4, 2, 4, 2)
-    jobs: Any = {victim: [f"attack on {victim[0]}", f"victim {victim[0]}"] for victim in (one, two)}
-    matrix = transfer.Matrix("tiny", "swap", (one, two), {(a, b): pair for a in (one, two) for b in (one, two)}, jobs)
+    names = [
+        {"encoder": a, "finetune": "clean", "judge": b, "judge_finetune": "clean"} for a, b in product(*[BOTH] * 2)
+    ]
+    counts = {"n": 4, "fooled": 2, "right": 4, "fooled_right": 2}
+    found = results([(job("transfer"), [MeasuredRow(names=one, numbers=counts) for one in names])], attacks=("swap",))
+    behind = {(name, "clean"): SimpleNamespace(key=name, seed=0) for name in BOTH}
+    monkeypatch.setattr(transfer, "attacks_behind", lambda plan, job: behind)
 
-    def hiding(asked: list[str], attacks: bool = True) -> tuple[str, ...]:
-        return ("near chance",) if flagged in asked and (attacks or flagged.startswith("victim")) else ()
+    def hiding(flags: Any, asked: Any, attacks: bool = True) -> tuple[str, ...]:
+        on_one = any(job.key == "one" for job in asked)
+        return ("near chance",) if on_one and (attacks or flagged.startswith("victim")) else ()
 
-    flags: Any = SimpleNamespace(hiding=hiding)
-    shown = {(a[0], b[0]): matrix.number(a, b, "all", flags) for a in (one, two) for b in (one, two)}
-    assert {names for names, number in shown.items() if number and number.withheld} == hidden
-    assert all((number.value is None) == (names in hidden) for names, number in shown.items() if number)
+    monkeypatch.setattr(Flags, "hiding", hiding)
+    pairs = transfer.cells(found).cells.values()
+    shown = {(pair.encoder, pair.judge[0]): pair.number("transfer") for pair in pairs}
+    assert len(shown) == 4 and {each for each, number in shown.items() if number.withheld} == hidden
+    assert all((number.value is None) == (each in hidden) for each, number in shown.items())

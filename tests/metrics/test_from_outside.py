@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scipy.stats import spearmanr
 from typer.testing import CliRunner
 
 from rbench import api
@@ -56,6 +57,27 @@ SHARE = False
 def value(of):
     return np.where(of.status == "failed", of.num_queries, np.nan)
 '''
+RANK = '''\
+"""Seconds by queries: whether texts that take more queries take more time, as the value of a set."""
+
+from scipy.stats import spearmanr
+
+from rbench.metrics import Meaning
+
+ABOUT = Meaning("Seconds by queries", "Spearman's correlation over the attacked", "lowest", percent=False, digits=2)
+OF = "attacks"
+SHARE = False
+BOUNDS = (-1.0, 1.0)
+
+
+def units(of):
+    return of.attacked
+
+
+def value(of):
+    return spearmanr(of.seconds, of.num_queries).statistic
+'''
+EVERY = ("fast", "words", "rank")
 ENCODERS = ("minilm", "bert_b")
 SEEDS = (0, 1, 2)
 MakeRun = Callable[..., Store]
@@ -69,6 +91,18 @@ def words(one: Outcome) -> float | None:
     return float(one.num_queries) if one.status == "failed" else None
 
 
+def rank(outcomes: list[Outcome]) -> dict[str, float]:
+    """What each text adds to the correlation: Tukey's pseudo-values, moved to its value."""
+    of = [one for one in outcomes if one.status in ("succeeded", "failed")]
+
+    def correlation(chosen: list[Outcome]) -> float:
+        return float(spearmanr([one.seconds for one in chosen], [one.num_queries for one in chosen]).statistic)
+
+    n, whole = len(of), correlation(of)
+    pseudo = [n * whole - (n - 1) * correlation(of[:i] + of[i + 1 :]) for i in range(n)]
+    return {one.example_id: own + whole - sum(pseudo) / n for one, own in zip(of, pseudo, strict=True)}
+
+
 BY_HAND = {"fast": fast, "words": words}
 
 
@@ -78,6 +112,7 @@ def mine(tmp_path: Path) -> Path:
     (folder / "metrics").mkdir(parents=True)
     (folder / "metrics" / "fast.py").write_text(FAST)
     (folder / "metrics" / "words.py").write_text(WORDS)
+    (folder / "metrics" / "rank.py").write_text(RANK)
     return folder
 
 
@@ -93,9 +128,18 @@ def by_hand(store: Store, name: str, encoder: str, task: str = "mr", attack: str
     assert plan is not None
     for job in plan.attacks:
         if job.parts[:2] == (encoder, task) and job.parts[3] == attack:
-            values = {one.example_id: BY_HAND[name](one) for one in store.outcomes(job)}
+            outcomes = list(store.outcomes(job))
+            values = rank(outcomes) if name == "rank" else {one.example_id: BY_HAND[name](one) for one in outcomes}
             found[job.seed] = {example: value for example, value in values.items() if value is not None}
     return [found[seed] for seed in SEEDS]
+
+
+def spearman(store: Store, encoder: str, attack: str, seed: int) -> float:
+    plan = store.plan()
+    assert plan is not None
+    (job,) = (job for job in plan.attacks if job.parts == (encoder, "mr", "clean", attack) and job.seed == seed)
+    of = [one for one in store.outcomes(job) if one.status in ("succeeded", "failed")]
+    return float(spearmanr([one.seconds for one in of], [one.num_queries for one in of]).statistic)
 
 
 def invoke(*words: object) -> str:
@@ -104,7 +148,7 @@ def invoke(*words: object) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("name", ["fast", "words"])
+@pytest.mark.parametrize("name", EVERY)
 def test_the_table_has_its_values_and_intervals_with_seeds_as_levels(run: Store, mine: Path, name: str) -> None:
     cells = json.loads(invoke("table", run.root, "--metric", name, "--format", "json", "--include", mine))["cells"]
     assert len(cells) == 8
@@ -116,6 +160,9 @@ def test_the_table_has_its_values_and_intervals_with_seeds_as_levels(run: Store,
         wanted = limits([observed(zip(SEEDS, [None] * 3, seeds, strict=True))], shares=name == "fast")
         assert (cell["low"], cell["high"]) == pytest.approx(wanted)
         assert cell["low"] < cell["value"] < cell["high"], "not the interval of a value that is always the same"
+        if name == "rank":
+            whole = [spearman(run, cell["encoder"], "pwws", seed) for seed in SEEDS]
+            assert min(whole) <= cell["value"] <= max(whole), "the mean of the sets of the seeds"
     table = build(Results.of(run, Metrics(Registry([mine]))), name)
     assert table.header == ("Attack", "Encoder", "mr", "mini_nli", "Avg.")
     shown = cells[0]["value"] * (100 if name == "fast" else 1)
@@ -131,10 +178,11 @@ def test_the_layout_full_has_a_column_of_it(run: Store, mine: Path) -> None:
     own = by_hand(run, "fast", "minilm", attack=row["attack"])[1].values()
     assert row["scores"]["fast"]["value"] == pytest.approx(sum(own) / len(own))
     assert row["scores"]["words"]["n"] == len(by_hand(run, "words", "minilm", attack=row["attack"])[1])
+    assert row["scores"]["rank"]["value"] == pytest.approx(spearman(run, "minilm", row["attack"], 1))
     assert " Fast " in invoke("table", run.root, "--layout", "full", "--include", mine)
 
 
-@pytest.mark.parametrize("name", ["fast", "words"])
+@pytest.mark.parametrize("name", EVERY)
 def test_compare_pairs_its_values_example_by_example(run: Store, mine: Path, name: str) -> None:
     words = ("compare", run.root, "--between", *ENCODERS, "--metric", name, "--include", mine, "--format", "json")
     cell = next(c for c in json.loads(invoke(*words))["cells"] if (c["task"], c["attack"]) == ("mr", "pwws"))
@@ -148,7 +196,7 @@ def test_compare_pairs_its_values_example_by_example(run: Store, mine: Path, nam
         assert "Only minilm" in text and " alone: example " in text
 
 
-@pytest.mark.parametrize("name", ["fast", "words"])
+@pytest.mark.parametrize("name", EVERY)
 def test_claims_speak_of_it(run: Store, mine: Path, name: str, tmp_path: Path) -> None:
     claims = tmp_path / "claims.yaml"
     where = "where: {task: mr, attack: pwws}"
@@ -188,20 +236,21 @@ def test_a_baseline_keeps_its_values_and_a_check_judges_them(run: Store, mine: P
             ],
         )
         assert refused.exit_code == 2 and why in " ".join(refused.output.split())
-    refused = CliRunner().invoke(
-        app, ["baseline", str(run.root), "--out", str(file), "--metric", "words", "--include", str(mine)]
-    )
-    assert refused.exit_code == 2 and "words cannot be checked: a check judges shares" in " ".join(
-        refused.output.split()
-    )
+    for mean in ("words", "rank"):
+        refused = CliRunner().invoke(
+            app, ["baseline", str(run.root), "--out", str(file), "--metric", mean, "--include", str(mine)]
+        )
+        said = f"{mean} cannot be checked: a check judges shares"
+        assert refused.exit_code == 2 and said in " ".join(refused.output.split())
 
 
-@pytest.mark.parametrize("name", ["fast", "words"])
+@pytest.mark.parametrize("name", EVERY)
 def test_conditions_of_a_run_are_on_it(run: Store, mine: Path, name: str) -> None:
     seeds = by_hand(run, name, "minilm")
     values = [value for own in seeds for value in own.values()]
     scale = 100 if name == "fast" else 1
-    wanted = api.conditions([f"{name} < 60" if name == "fast" else f"{name} > 1"], [mine])
+    limits = {"fast": "< 60", "words": "> 1", "rank": "> -1"}
+    wanted = api.conditions([f"{name} {limits[name]}"], [mine])
     met = {one.cell: one for one in api.met(run.root, wanted, [mine]).met}
     assert met["minilm/mr/clean/pwws"].value == pytest.approx(sum(values) / len(values))
     assert f"{scale * sum(values) / len(values):.1f}" in str(met["minilm/mr/clean/pwws"])
@@ -212,10 +261,15 @@ def test_conditions_of_a_run_are_on_it(run: Store, mine: Path, name: str) -> Non
 def test_the_report_and_figures_show_it(run: Store, mine: Path) -> None:
     results = Results.of(run, Metrics(Registry([mine])))
     shown = {one.name: one for one in heat(results)}
-    assert next(iter(shown)) == "asr" and {"fast", "words"} <= shown.keys()
+    assert next(iter(shown)) == "asr" and {*EVERY} <= shown.keys()
     cell = next(c for c in shown["fast"].cells if c.key == ("pwws", "minilm", "clean", "mr"))
     values = [value for own in by_hand(run, "fast", "minilm") for value in own.values()]
     assert cell.value == pytest.approx(sum(values) / len(values))
+    of_set = next(c for c in shown["rank"].cells if c.key == ("pwws", "minilm", "clean", "mr"))
+    added = [value for own in by_hand(run, "rank", "minilm") for value in own.values()]
+    assert of_set.value == pytest.approx(sum(added) / len(added))
+    options = {"robustness": "rank", "quality": "words", "task": "mr", "attack": "pwws"}
+    assert api.figure(run.root, "front", options, include=[mine]).axes[0].get_xlabel() == "Seconds by queries"
     options = {"robustness": "fast", "quality": "words", "task": "mr", "attack": "pwws"}
     figure = api.figure(run.root, "front", options, include=[mine])
     (axes,) = figure.axes
@@ -257,6 +311,7 @@ WRONG = [
     ("return np.where", "return 1 #", "an array of shape"),
     ("of.fell & (of.num_queries <= 50)", "of.num_queries", "SHARE = True, and values other than 0 and 1"),
     ("of.num_queries <= 50", "of.queries <= 50", "observations have no queries; their columns are"),
+    ("def value(of):", "def units(of):\n    return of.fell\n\n\ndef value(of):", "is no share: write SHARE = False"),
 ]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from rbench.errors import StoreError
 from rbench.storage.runs import Store
-from rbench.tables import attack_table, evaluation_table
+from rbench.tables import attack_table, build
 from rbench.tables.formats import render
 from tests.tables.conftest import ATTACKS, make_outcomes
 from tests.tables.test_layouts import jobs_of, value
@@ -58,4 +58,4 @@ def test_it_is_written_in_every_format(make_run: MakeRun) -> None:
 
 def test_evaluations_have_no_such_layout(make_run: MakeRun) -> None:
     with pytest.raises(StoreError, match="by-task shows attacks"):
-        evaluation_table(make_run(), layout="by-task")
+        build(make_run(), "sts", layout="by-task")

@@ -16,7 +16,7 @@ from rbench.errors import StoreError
 from rbench.score import Judged, contrast_scores
 from rbench.spec import ContrastSpec, Job, Plan, Provenance, Record, Suite, TaskSpec
 from rbench.storage.runs import Store
-from rbench.tables import build, evaluation_table
+from rbench.tables import build
 from rbench.tables.formats import render
 from rbench.tables.table import Number
 from tests.specs import of_set
@@ -216,7 +216,7 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"no attack table.*in the table --metric contrast"):
         build(store)
     with pytest.raises(StoreError, match="by-task"):
-        evaluation_table(store, "contrast", "by-task")
+        build(store, "contrast", "by-task")
     with pytest.raises(StoreError, match=r"no table of evaluations.*no STS task"):
         build(store, "sts")
     plan = make_plan()

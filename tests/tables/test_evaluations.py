@@ -25,7 +25,7 @@ from rbench.spec import (
     TaskSpec,
 )
 from rbench.storage.runs import Store
-from rbench.tables import attack_table, build, evaluation_table
+from rbench.tables import attack_table, build
 from rbench.tables.formats import render
 from rbench.tables.notes import selected_steps
 from tests.specs import of_sts
@@ -183,7 +183,7 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match='unknown metric "st"; did you mean sts'):
         build(store, "st")
     with pytest.raises(StoreError, match="unknown layout"):
-        evaluation_table(store, layout="papers")
+        build(store, "sts", layout="papers")
     plan = make_plan()
     store.write_plan(plan.model_copy(update={"jobs": plan.jobs[:1]}))
     with pytest.raises(StoreError, match="no table of evaluations"):

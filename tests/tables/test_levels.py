@@ -17,6 +17,7 @@ from rbench.storage.runs import Store
 from rbench.tables import Results, attack_table, build, levels
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY, any_attack
+from rbench.tables.evaluations import SCORE, evaluated
 from rbench.tables.levels import Observed, limits
 from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.claims import Bound, estimate
@@ -24,10 +25,6 @@ from rbench.verdicts.fail_if import judge, parse
 from tests.tables.conftest import make_outcomes, make_plan, make_record, make_suite
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
-
-
-def table_of(metric: str) -> None:
-    raise AssertionError(f"{metric} is judged by examples")
 
 
 def judged(cells: Cells, metric: str, *named: CellOf) -> Difference:
@@ -133,7 +130,7 @@ def cells_of(store: Store) -> list[Cell]:
 
 def test_tables_and_claims_state_one_interval(store: Callable[..., Store]) -> None:
     made = store()
-    cells = Cells(Results.of(made), table_of)  # type: ignore[arg-type]
+    cells = Cells(Results.of(made))
     for metric in ("asr", "queries", "aua"):
         for row in attack_table(made, metric).cells:  # type: ignore[arg-type]
             if row["attack"] == ANY:
@@ -182,9 +179,9 @@ def test_committed_runs_with_three_trainings_have_wider_intervals_where_training
 def test_tables_of_evaluations_state_the_intervals_of_claims(metric: str) -> None:
     run, table = ("dose-response-part3-doses", "sts") if metric == "sts" else ("cline-table4-local", "contrast")
     results = Results.of(Store(REFERENCE / run))
-    cells, checked = Cells(results, table_of), 0  # type: ignore[arg-type]
+    cells, checked = Cells(results), 0
     for row in build(results, table).cells:
-        name = row["evaluation"] if metric == "sts" else row["contrast"]
+        name = row["evaluation"] if metric == "sts" else row["task"]
         if name is None or row["value"] is None:  # the mean over all sets; a set that this RUN left out
             continue
         found = judged(cells, metric, CellOf(row["encoder"], name, None, row.get("finetune")))
@@ -198,7 +195,7 @@ def test_tables_of_evaluations_state_the_intervals_of_claims(metric: str) -> Non
 def test_the_mean_over_sets_has_trainings_as_levels() -> None:
     """A training is behind all sets, so what it moves in one it moves in all."""
     results = Results.of(Store(REFERENCE / "dose-response-part3-doses"))
-    cells = Cells(results, table_of)  # type: ignore[arg-type]
+    cells = Cells(results)
     rows = build(results, "sts").cells
     sets = dict.fromkeys(row["evaluation"] for row in rows if row["evaluation"])
     means = [row for row in rows if row["evaluation"] is None]
@@ -211,7 +208,7 @@ def test_the_mean_over_sets_has_trainings_as_levels() -> None:
 def test_a_cell_is_known_if_all_of_its_jobs_are() -> None:
     one, other = {"a": 1.0}, {"a": 0.0}
     assert levels.observed([(0, None, one), (1, 2, other)]) == (Observed(0, 0, one), Observed(1, 2, other))
-    assert levels.observed([(0, None, one)]) is None, "a single job has no spread"
+    assert levels.observed([]) is None
     assert levels.observed([(0, None, one), (1, None, None), (2, None, other)]) is None
     assert limits([[Observed(0, 0, one)], None]) is None
 
@@ -230,16 +227,17 @@ def test_a_condition_is_about_the_victims_of_the_run(store: Callable[..., Store]
 
 
 def test_numbers_that_are_joined_without_examples_count_a_spread_once(store: Callable[..., Store]) -> None:
-    """Beside the spread of seeds stands the interval of texts alone; where intervals have seeds, no spread does."""
+    """Beside the spread of seeds or trainings stands the interval of texts alone, whatever tables show."""
     results = Results.of(store())
-    cells = Cells(results, table_of)  # type: ignore[arg-type]
+    cells = Cells(results)
     for cell in grid(results).cells.values():
         found = cells.stated(CellOf(cell.encoder, cell.task, cell.attack, cell.finetune), "asr")
         assert isinstance(found, Stated) and found.seed_sd is not None and found.seeds == 3
         assert (found.low, found.high) == (cell.sampled("asr").low, cell.sampled("asr").high)
     results = Results.of(Store(REFERENCE / "dose-response-part3-doses"))
-    cells = Cells(results, lambda metric: build(results, metric))  # type: ignore[arg-type]
-    for row in (row for row in build(results, "sts").cells if row["evaluation"] == "stsb"):
-        found = cells.stated(CellOf(row["encoder"], "stsb"), "sts")
-        assert isinstance(found, Stated) and (found.low, found.high) == (row["low"], row["high"])
-        assert (found.trainings, found.train_sd, found.seeds, found.seed_sd) == (1, None, 1, None)
+    cells = Cells(results)
+    for of in (of for of in evaluated(results).cells.values() if of.label == "stsb"):
+        stated, alone, draws = cells.stated(CellOf(of.encoder, "stsb"), "sts"), of.sampled(SCORE), of.draws(SCORE)
+        assert isinstance(stated, Stated) and alone is not None and draws is not None
+        assert (stated.low, stated.high) == (alone.low, alone.high) != of.limits(SCORE)
+        assert (stated.trainings, stated.train_sd, stated.seeds, stated.seed_sd) == (3, draws.sd, 1, None)

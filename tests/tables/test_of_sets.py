@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from rbench.load.ground import of_plan
-from rbench.load.registry import Registry
+from rbench.load.metrics import Metrics
 from rbench.spec import AttackJob, Choice, Job, Plan
 from rbench.spec.suite import AdversarialSet
 from rbench.storage.runs import Store
@@ -57,9 +56,8 @@ def test_an_attack_of_a_set_is_in_no_table_and_no_claim(tmp_path: Any, asked: di
         ("pwws", encoder, "clean", "mr"): 2 for encoder in SUITE.encoders
     }
     assert len(summary_frame(results)) == 4
-    claimed = set(of_plan(plan, Registry()).cells["asr"])
-    assert claimed == set(of_plan(plain, Registry()).cells["asr"])
-    assert {*Cells(results, lambda metric: pytest.fail())._grid} == claimed
+    claimed = set(Cells(results).ground.cells["asr"])
+    assert claimed == set(Cells(Results.planned(plain, Metrics())).ground.cells["asr"])
 
 
 def test_an_attack_that_the_suite_asks_for_too_stays() -> None:

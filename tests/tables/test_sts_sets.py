@@ -13,7 +13,7 @@ from rbench.errors import SuiteError
 from rbench.score import average, set_scores
 from rbench.spec import EncoderSpec, Job, Plan, Provenance, Record, Score, Suite, TaskSpec
 from rbench.storage.runs import Store
-from rbench.tables import evaluation_table
+from rbench.tables import build
 from rbench.tables.brief import briefed
 from rbench.tables.results import Results
 from rbench.tables.sts_sets import SEVEN, SHARED, Sets
@@ -66,14 +66,14 @@ def test_subsets_are_put_together_as_the_table_asks(tmp_path: Path) -> None:
     wanted = {"all": found["spearman"], "mean": (first + second) / 2, "wmean": (9 * first + 12 * second) / 21}
     assert len({round(value, 6) for value in wanted.values()}) == 3
     for how, value in wanted.items():
-        table = evaluation_table(store, aggregation=how)  # type: ignore[arg-type]
+        table = build(store, "sts", aggregation=how)  # type: ignore[arg-type]
         other = OTHER[0].value or 0
         assert values(table) == pytest.approx([value, other, (value + other) / 2])
         assert any(note.startswith(f"Aggregation {how}") for note in table.notes) == (how != "all")
 
 
 def test_the_average_has_the_interval_of_independent_sets(tmp_path: Path) -> None:
-    table = evaluation_table(make_run(tmp_path))
+    table = build(make_run(tmp_path), "sts")
     wanted = average([PARTS[0], OTHER[0]])
     shown = table.rows[0][3]
     assert (shown.value, shown.low, shown.high, shown.n) == (wanted.value, wanted.low, wanted.high, 41)  # type: ignore[union-attr]
@@ -93,7 +93,7 @@ def test_the_average_has_the_interval_of_independent_sets(tmp_path: Path) -> Non
 
 
 def test_what_is_missing_is_marked_and_named(tmp_path: Path) -> None:
-    table = evaluation_table(make_run(tmp_path))
+    table = build(make_run(tmp_path), "sts")
     assert table.header == ("Encoder", "sts12 ‡", "sickr ‡", "Avg. ‡")
     absent = "sts13, sts14, sts15, sts16, stsb"
     for note in (
@@ -108,7 +108,7 @@ def test_what_is_missing_is_marked_and_named(tmp_path: Path) -> None:
 
 
 def test_the_full_layout_has_a_row_for_each_subset(tmp_path: Path) -> None:
-    table = evaluation_table(make_run(tmp_path), layout="full")
+    table = build(make_run(tmp_path), "sts", layout="full")
     assert table.header == ("Encoder", "Evaluation", "Subset", "n", "Spearman", "Pearson")
     assert [row[1:4] for row in table.rows] == [
         ("sts12", "all", 21),
@@ -124,21 +124,21 @@ def test_the_full_layout_has_a_row_for_each_subset(tmp_path: Path) -> None:
 def test_records_without_subsets_have_no_aggregated_value_and_no_interval(tmp_path: Path) -> None:
     plain = tuple(score.model_copy(update={"sd": None}) for score in PARTS[:2])
     store = make_run(tmp_path, plain)
-    assert values(evaluation_table(store))[2] is not None
-    assert evaluation_table(store).rows[0][3].low is None  # type: ignore[union-attr]
-    assert any("Some averages have no interval" in note for note in evaluation_table(store).notes)
-    table = evaluation_table(store, aggregation="mean")
+    assert values(build(store, "sts"))[2] is not None
+    assert build(store, "sts").rows[0][3].low is None  # type: ignore[union-attr]
+    assert any("Some averages have no interval" in note for note in build(store, "sts").notes)
+    table = build(store, "sts", aggregation="mean")
     assert values(table) == [None, OTHER[0].value, None], "not the value of all pairs under another name"
     assert any("No value: sts12, whose records have no correlations of subsets" in note for note in table.notes)
 
 
 def test_an_undefined_correlation_says_why(tmp_path: Path) -> None:
     store = make_run(tmp_path, set_scores([0.5] * 20, list(range(20))))
-    table = evaluation_table(store)
+    table = build(store, "sts")
     assert values(table) == [None, OTHER[0].value, None]
     why = "minilm/sts12: the correlation is not defined, because all cosines, or all gold scores, are equal."
     assert why in table.notes
-    few = evaluation_table(make_run(tmp_path, set_scores([0.5, 0.1], [1, 2])))
+    few = build(make_run(tmp_path, set_scores([0.5, 0.1], [1, 2])), "sts")
     assert "minilm/sts12: the correlation is not defined, because it has 2 pairs, and 4 are needed." in few.notes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 
 import pytest
 
@@ -20,9 +21,12 @@ def observed(task: str, *successes: int) -> list[Observed]:
     return [Observed(0, i, {f"{task}{k}": float(k < n) for k in range(N)}) for i, n in enumerate(successes)]
 
 
+TASK = attrgetter("task")
+
+
 def difference(one: Sequence[Observed], other: Sequence[Observed], *, task: str = "imdb") -> Difference:
     cells = CellOf("A", "mr", "pwws", "clean"), CellOf("B", task, "pwws", "clean")
-    weighed = list(_parts([Group((cells[0],), (cells[1],))], 1.0, {cells[0]: one, cells[1]: other}, alike=False))
+    weighed = list(_parts([Group((cells[0],), (cells[1],))], 1.0, {cells[0]: one, cells[1]: other}, TASK))
     found = _by_examples(weighed, Bound(), shares=True).difference
     assert found is not None
     return found
@@ -43,6 +47,6 @@ def test_the_texts_of_a_single_training_vary_as_much_against_several_trainings(t
 def test_several_trainings_against_several_are_in_a_round_each() -> None:
     cells = CellOf("A", "mr", "pwws", "clean"), CellOf("B", "imdb", "pwws", "clean")
     there = {cells[0]: observed("m", 60, 61), cells[1]: observed("i", 49, 50, 51)}
-    one, other = (weighed.part for weighed in _parts([Group((cells[0],), (cells[1],))], 1.0, there, alike=False))
+    one, other = (weighed.part for weighed in _parts([Group((cells[0],), (cells[1],))], 1.0, there, TASK))
     assert (sorted({*one.rounds}), len(one.values)) == ([0, 1], 2 * N)
     assert (sorted({*other.rounds}), len(other.values)) == ([0, 1, 2], 3 * N)

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections import defaultdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,8 @@ from rbench import api
 from rbench.errors import StoreError
 from rbench.spec import Prediction
 from rbench.storage.runs import Store
-from rbench.tables.unit_values import unit_values
+from rbench.tables import Results
+from rbench.tables.contrast import contrasts
 from rbench.verdicts.claims import Judged
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
@@ -108,12 +108,10 @@ def test_a_job_whose_predictions_are_damaged_is_not_done(tmp_path: Path) -> None
     assert found.verdict == "undecided" and "is not done (2 of 3 jobs)" in found.why
 
 
-def test_a_bundle_without_its_original_is_an_error_that_names_the_folder() -> None:
-    plan = Store(CONTRAST).plan()
-    assert plan is not None
-    job = next(job for job in plan.jobs if job.what == "contrast")
+def test_a_bundle_without_its_original_is_an_error_that_names_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = Results.of(Store(CONTRAST))
+    cell = next(iter(contrasts(results).cells.values()))
     edit = Prediction(bundle="b", example_id="e", original=False, label=0, prediction=0)
-    store: Any = SimpleNamespace(predictions=lambda job: [edit], folder=lambda job: "RUN/measure/one")
-    with pytest.raises(StoreError, match="RUN/measure/one: bundle b has 0 originals"):
-        unit_values(store, job, "con")
-    assert unit_values(store, job, "sts") is None
+    monkeypatch.setattr(Store, "predictions", lambda store, job: [edit])
+    with pytest.raises(StoreError, match=r"measure/.*: what is stored .* .bundle b has 0 originals"):
+        cell.values(cell.runs[0], "con")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from scipy.stats import binomtest
 
 from rbench.errors import StoreError
-from rbench.measures.hits import PARTS
+from rbench.measures.alignment import Options as AlignmentOptions
+from rbench.measures.hits import PARTS, WAYS
 from rbench.measures.hits import Options as HitsOptions
 from rbench.measures.senteval import Options
 from rbench.score.packed import packed
-from rbench.spec import Choice, EncoderSpec, Job, MeasuredRow, MeasureJob, TaskSpec
-from rbench.spec.claimed import WAYS, CellOf, Comparison, Group, measured_cells
-from rbench.tables import Table
-from rbench.tables.unit_values import unit_values
+from rbench.spec import Choice, Draw, EncoderSpec, Job, MeasuredRow, MeasureJob, TaskSpec
+from rbench.spec.claimed import CellOf, Comparison, Group
 from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.claims import Bound, judge
 from tests.measures.conftest import results
@@ -39,7 +39,7 @@ def stored(encoder: str, hits: list[bool], rows: int = 1) -> tuple[Job, list[Mea
 
 def cells(*jobs: Any) -> Cells:
     suite = {"tasks": (), "evaluate": (Choice(name="senteval"),), "measured": ("senteval",)}
-    return Cells(results(list(jobs), **suite), lambda metric: pytest.fail(f"{metric}: no table is needed"))
+    return Cells(results(list(jobs), **suite))
 
 
 def test_a_difference_in_accuracy_is_judged_text_by_text() -> None:
@@ -56,37 +56,37 @@ def test_a_difference_in_accuracy_is_judged_text_by_text() -> None:
     assert d.p == pytest.approx(binomtest(10, 35).pvalue)
 
 
-def test_rows_that_hold_no_text_by_text_numbers_give_none() -> None:
-    job, rows = stored("one", ONE, rows=2)
-    store = results([(job, rows)], tasks=(), evaluate=(Choice(name="senteval"),), measured=("senteval",)).store
-    assert unit_values(store, job, "senteval") is None, "several rows, of which none is the cell's"
-    assert unit_values(store, job, "sts") is None
+def values(name: str, job: Job, rows: list[MeasuredRow], number: str, **store: Any) -> Any:
+    """What the texts of the only job of a measure add to one of its numbers."""
+    given = results([(job, rows)], tasks=(), evaluate=(Choice(name=name),), measured=(name,))
+    vars(given.store).update(store)
+    (cell,) = given.metrics.measured[name].cells(given).cells.values()
+    return cell.values(cell.runs[0], number)
 
 
 def test_damaged_rows_are_an_error() -> None:
     job, _ = stored("one", ONE)
     row = MeasuredRow(names={"hits": "ff"}, numbers={"n": 100})
-    store = results([(job, [row])], tasks=(), evaluate=(Choice(name="senteval"),), measured=("senteval",)).store
-    store.folder = lambda job: "RUN/measure"
-    with pytest.raises(StoreError, match=r"RUN/measure: its rows cannot be read .2 digits do not hold 100 hits."):
-        unit_values(store, job, "senteval")
+    with pytest.raises(StoreError, match=r"RUN/measure: what is stored .* .2 digits do not hold 100 hits."):
+        values("senteval", job, [row], "accuracy", folder=lambda job: "RUN/measure")
 
 
-def sensitive(encoder: str, ways: dict[str, list[list[bool]]]) -> tuple[Job, list[MeasuredRow]]:
+def sensitive(encoder: str, ways: dict[str, list[list[bool]]], task: str = "mr") -> tuple[Job, list[MeasuredRow]]:
     """Return a job of semantic sensitivity with hits of each way and layer, the first layer first."""
     job, _ = stored(encoder, [])
-    spec = job.spec.model_copy(update={"what": Choice(name="hits", options=HitsOptions().model_dump(mode="json"))})
+    asked = Choice(name="hits", options=HitsOptions().model_dump(mode="json"))
+    spec = job.spec.model_copy(update={"what": asked, "data_fingerprint": task})
     rows = [
         MeasuredRow(names={"part": way, "layer": str(i), "hits": packed(own)}, numbers={"n": 100, "hits": sum(own)})
         for way, layers in ways.items()
         for i, own in enumerate(layers)
     ]
-    return Job.make(spec, (encoder, "hits", "mr"), {}, 0), rows
+    return Job.make(spec, (encoder, "hits", task), {}, 0), rows
 
 
 def sensitivity(*jobs: Any) -> Cells:
     suite = {"tasks": (), "evaluate": (Choice(name="hits"),), "measured": ("hits",)}
-    return Cells(results(list(jobs), **suite), lambda metric: pytest.fail(f"{metric}: no table is needed"))
+    return Cells(results(list(jobs), **suite))
 
 
 FEW = [True] * 20 + [False] * 80
@@ -112,35 +112,34 @@ def test_two_ways_of_one_encoder_are_compared_triplet_by_triplet() -> None:
 
 def test_the_lowest_of_equally_good_layers_counts() -> None:
     job, rows = sensitive("one", {"cls": [ONE[::-1], ONE]})
-    store = sensitivity((job, rows)).results.store
-    values = unit_values(store, job, "hits", "cls")
-    assert values is not None and values["99"] == 1.0 and values["0"] == 0.0
-    assert unit_values(store, job, "hits", "mean") is None
+    found = values("hits", job, rows, "cls")
+    assert found["99"] == 1.0 and found["0"] == 0.0
+    assert values("hits", job, rows, "mean") is None
 
 
 def test_ways_stand_for_tasks_only_where_there_is_one_task() -> None:
-    assert WAYS["hits"] == tuple(PARTS)
-    assert [cell.task for cell in measured_cells("hits", "e", ["mr"])] == ["cls", "mean", "bertscore"]
-    assert [cell.task for cell in measured_cells("hits", "e", ["mr", "cr"])] == ["mr", "cr"]
-    assert [cell.task for cell in measured_cells("senteval", "e", ["mr"])] == ["mr"]
+    assert tuple(PARTS) == WAYS
+    one, other = sensitive("one", {"cls": [ONE]}), sensitive("one", {"cls": [ONE]}, task="cr")
+    assert [cell.task for cell in sensitivity(one).ground.cells["hits"]] == ["cls", "mean", "bertscore"]
+    assert [cell.task for cell in sensitivity(one, other).ground.cells["hits"]] == ["mr", "cr"]
 
 
 def test_the_spread_between_trainings_goes_along_with_a_measures_number() -> None:
-    job, rows = stored("one", ONE)
-    row = {"task": "stsb", "encoder": "one", "n": 30, "attack": None, "finetune": None}
-    numbers = {"": 0.3, "_low": 0.2, "_high": 0.4, "_train_seeds": 3, "_train_sd": 0.05}
-    made = Table(
-        metric="alignment",
-        layout="paper",
-        header=(),
-        rows=(),
-        groups=frozenset(),
-        cells=({**row, **{f"alignment{name}": value for name, value in numbers.items()}},),
-        notes=(),
-        interval="",
+    spec = stored("one", ONE)[0].spec.model_copy(
+        update={"what": Choice(name="alignment", options=AlignmentOptions().model_dump(mode="json"))}
     )
-    found = Cells(results([(job, rows)], tasks=()), lambda metric: made).stated(CellOf("one", "stsb"), "alignment")
-    assert found == Stated(0.3, 30, 0.2, 0.4, 3, 0.05)
+    jobs = []
+    for seed, value in enumerate((0.25, 0.3, 0.35)):
+        numbers = {"pairs": 30, "texts": 50, "alignment": value, "alignment_low": value - 0.1, "alignment_high": 0.4}
+        job = Job.make(
+            spec.model_copy(update={"encoder_fingerprint": str(seed)}), (f"one{seed}", "alignment", "mr"), {}, 0
+        )
+        jobs.append((job, [MeasuredRow(names={}, numbers=numbers)]))
+    given = results(jobs, tasks=(), evaluate=(Choice(name="alignment"),), measured=("alignment",))
+    draws = {f"one{seed}": Draw(encoder="one", train_seed=seed) for seed in range(3)}
+    cells = Cells(replace(given, plan=given.plan.model_copy(update={"draws": draws})))
+    found = cells.stated(CellOf("one", "mr"), "alignment")
+    assert found == Stated(pytest.approx(0.3), 30, pytest.approx(0.2), pytest.approx(0.4), 3, pytest.approx(0.05))
 
 
 def test_a_measure_with_two_sets_of_options_has_no_number_for_a_cell() -> None:

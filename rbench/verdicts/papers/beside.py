@@ -17,7 +17,7 @@ full    A row for each number, with our interval and n.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,15 +25,17 @@ from typing import Any, NamedTuple
 from rbench.errors import RbenchError, StoreError
 from rbench.load import load_encoder
 from rbench.load.choices import of_label
+from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
 from rbench.spec import Choice, EncoderSpec, Plan
-from rbench.spec.claimed import SCORES
 from rbench.tables import Results
 from rbench.tables.formats import listed
 from rbench.tables.notes import spanned
 from rbench.tables.table import Beside, Entry, Meaning, Number, Table
-from rbench.verdicts.cells import TableOf
 from rbench.verdicts.papers.tables import Coordinates, Found, PrintedColumn, PrintedMetric, PrintedTable
+
+TableOf = Callable[[str], Table]
+"""Makes the table of a metric or measure of the RUN."""
 
 SAME_TASK: Mapping[str, tuple[str, ...]] = {"sickr": ("sickr_heldout",)}
 """Further tasks of ours that are a paper's task: other pairs of the same data set."""
@@ -112,7 +114,7 @@ def compare(name: str, printed: PrintedTable, results: Results, table_of: TableO
         results: the RUN.
         table_of: makes the RUN's table of a metric.
     """
-    reader = _Reader(printed, partners(printed, encoders_of(results)), table_of)
+    reader = _Reader(printed, partners(printed, encoders_of(results)), table_of, results.metrics)
     columns, found = printed.columns, iter(printed.found())
     rows = tuple(_with_computed(tuple(reader.pair(next(found)) for _ in columns), columns) for _ in printed.rows)
     return Comparison(name, printed, rows, reader.partners, tuple(reader.made.values()))
@@ -125,6 +127,7 @@ class _Reader:
     printed: PrintedTable
     partners: Mapping[str, str]
     table_of: TableOf
+    metrics: Metrics
     made: dict[str, Table] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
@@ -141,7 +144,8 @@ class _Reader:
             return Pair(found, None, ("the source cannot be read", ""))
         if label is not None and label not in self.partners:
             return Pair(found, None, ("of systems that this RUN lacks", label))
-        table = self._table(SCORES.get(found.metric, found.metric))
+        measured = self.metrics.measured.get(found.metric)
+        table = self._table(found.metric if measured is None else measured.measure)
         if table is None:
             return Pair(found, None, ("of metrics that this RUN lacks", found.metric))
         encoder = self.partners[label] if label is not None else None

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from rbench.errors import StoreError
+from rbench.measures.positives import compared
 from rbench.spec import Choice, Job, Outcome, Plan, Provenance, Record, Score
 from rbench.storage.runs import Store
 from rbench.tables import build
 from rbench.tables.formats import render
-from rbench.tables.positives import compared
 from tests.specs import of_training
 from tests.tables.conftest import TASKS, make_suite
 

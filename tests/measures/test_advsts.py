@@ -31,7 +31,7 @@ from rbench.spec import (
 )
 from rbench.storage.runs import Store
 from rbench.storage.verify import verify
-from rbench.tables import Results, build, results_frame, similarity_table
+from rbench.tables import Results, build, results_frame
 from rbench.tables.any_attack import ANY
 from rbench.tables.formats import render
 from rbench.tables.table import Number, Table
@@ -217,7 +217,7 @@ def test_a_suite_of_classes_has_no_such_table_and_there_is_no_layout_by_task(tmp
     with pytest.raises(StoreError, match="no task of this suite has similarity scores"):
         build(store, "advsts")
     with pytest.raises(StoreError, match="layouts paper and full"):
-        similarity_table(store, "by-task")
+        build(store, "advsts", "by-task")
 
 
 def test_tables_of_attacks_have_columns_of_sts_tasks_beside_those_of_classes(tmp_path: Path) -> None:
