@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rbench.api import Options
     from rbench.api.attacking import attack_texts as attack
-    from rbench.api.given_victims import textattack_wrapper
+    from rbench.api.attacking import textattack_wrapper
     from rbench.api.judging import claims, compare
     from rbench.api.report import figure
     from rbench.api.results import write_textattack_csv

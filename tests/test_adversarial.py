@@ -17,12 +17,13 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from rbench import api
+from rbench.api.suites import prepared_for
 from rbench.cli import app
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
 from rbench.load import load_mapping
 from rbench.load.registry import Registry
-from rbench.plan.prepare import Options, prepare
+from rbench.plan.prepare import Options
 from rbench.spec import Job, Plan, Record
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
@@ -300,20 +301,20 @@ def test_victims_are_scored_on_a_set_in_a_folder(place: Path) -> None:
 
 def test_texts_of_a_set_are_kept_out_of_training(place: Path) -> None:
     def victim(suite: str) -> str:
-        return job_of(prepare(suite, options()).plan, "finetune/toy/films/clean/seed0").key
+        return job_of(prepared_for(suite, options()).plan, "finetune/toy/films/clean/seed0").key
 
     before = victim("suite.yaml")
     leak = next(row["text"] for row in rows_of() if row["status"] == "succeeded")
     train = [json.loads(line) for line in Path("data/films/train.jsonl").read_text().splitlines()]
     lines(place / "data/films/train.jsonl", [*train, {"text": f"{leak}!", "label": 1}])
-    assert prepare("again.yaml", options()).data["films"].dropped["train: also in flipped"] == 1
+    assert prepared_for("again.yaml", options()).data["films"].dropped["train: also in flipped"] == 1
     assert victim("again.yaml") == before, "the text is left out again"
     assert victim("suite.yaml") != before, "a suite that does not name the set trains on it"
 
 
 def test_the_key_holds_the_rows_of_a_set(place: Path) -> None:
     def key() -> str:
-        return job_of(prepare("again.yaml", options()).plan, "measure/toy/films/clean/flipped/seed0").key
+        return job_of(prepared_for("again.yaml", options()).plan, "measure/toy/films/clean/flipped/seed0").key
 
     first = key()
     write(place / "sets/flipped/README.md", "another card")
@@ -351,7 +352,7 @@ def test_a_set_that_is_damaged_or_of_another_task_is_refused_with_its_place(plac
     def refused(change: dict[str, Any]) -> str:
         Path("sets/flipped/rbench.json").write_text(json.dumps(about | change))
         with pytest.raises((SuiteError, ResourceError)) as error:
-            prepare("again.yaml", options())
+            prepared_for("again.yaml", options())
         return str(error.value)
 
     assert "again.yaml:5:19" in refused({"task": "film"}) and 'unknown task "film"' in refused({"task": "film"})
@@ -362,7 +363,7 @@ def test_a_set_that_is_damaged_or_of_another_task_is_refused_with_its_place(plac
     assert "`format`" in refused({"format": 2})
     Path("sets/flipped/rbench.json").unlink()
     with pytest.raises(SuiteError, match=r"is no adversarial set: it has no rbench\.json"):
-        prepare("again.yaml", options())
+        prepared_for("again.yaml", options())
 
 
 @pytest.mark.parametrize(
@@ -381,13 +382,13 @@ def test_a_set_that_is_damaged_or_of_another_task_is_refused_with_its_place(plac
 )
 def test_what_a_suite_may_not_ask_for(evaluate: str, message: str, ran: Path) -> None:
     with pytest.raises(SuiteError) as error:
-        prepare("suite.yaml", options(overrides=tuple(f"evaluate={evaluate}".split("\n"))))
+        prepared_for("suite.yaml", options(overrides=tuple(f"evaluate={evaluate}".split("\n"))))
     assert message in str(error.value)
 
 
 def test_more_examples_than_there_are_and_nothing_to_write_are_refused(place: Path) -> None:
     with pytest.raises(PlanError, match="num_examples is 100, but its test split has 60"):
-        prepare("suite.yaml", options(overrides=("num_examples=100",)))
+        prepared_for("suite.yaml", options(overrides=("num_examples=100",)))
     store, plan = planned()
     attack = job_of(plan, "attack/toy/films/probe/flip/seed0")
     none = [one.model_copy(update={"status": "failed"}) for one in store.outcomes(attack)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rbench import api
-from rbench.api.run import RunResult
+from rbench.api import RunResult
 from rbench.plan.prepare import Options
 from rbench.score import Deviations
 from rbench.spec import AttackJob, FinetuneJob, Health, Record

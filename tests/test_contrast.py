@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from rbench import api, mini
+from rbench.api.suites import prepared_for
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import ResourceError
-from rbench.plan.prepare import Options, prepare
+from rbench.plan.prepare import Options
 from rbench.score import contrast_scores, judged
 from rbench.spec import Job, Plan, Record
 from rbench.storage.runs import Store
@@ -124,7 +125,7 @@ def test_the_record_is_what_the_victim_says_text_by_text(place: Path) -> None:
     assert not result.failed and result.complete == 8
     (table,) = result.tables
     assert "films Con" in table and (result.run / "tables" / "contrast.tex").is_file()
-    store, plan = Store(result.run), prepare("suite.yaml", options(place)).plan
+    store, plan = Store(result.run), prepared_for("suite.yaml", options(place)).plan
     for job in plan.jobs:
         if job.stage == "measure":
             check(store, job)
@@ -169,7 +170,7 @@ def test_clusters_widen_the_intervals_and_nothing_else(place: Path) -> None:
 
     def scored() -> tuple[Record, Store, Job]:
         result = api.run("suite.yaml", options(place, overrides=quick))
-        job = prepare("suite.yaml", options(place, overrides=quick)).plan.jobs[-1]
+        job = prepared_for("suite.yaml", options(place, overrides=quick)).plan.jobs[-1]
         store = Store(result.run)
         return record_of(store, job), store, job
 
@@ -202,7 +203,7 @@ def test_the_embedded_world_has_contrast_sets(place: Path) -> None:
     quick = ("seeds=0", "training={max_train: 64, max_validation: 16}")
     result = api.run("suite.yaml", options(place, overrides=quick))
     assert not result.failed
-    job = prepare("suite.yaml", options(place, overrides=quick)).plan.jobs[-1]
+    job = prepared_for("suite.yaml", options(place, overrides=quick)).plan.jobs[-1]
     assert record_of(Store(result.run), job).counts["edits"] == len(mini.contrast_rows("mini-sentiment"))
 
 
@@ -215,7 +216,7 @@ def test_an_edit_that_is_cut_off_is_counted(place: Path) -> None:
     )
     result = api.run("suite.yaml", options(place, overrides=("training.max_length=8", "seeds=0", "finetune=probe")))
     assert not result.failed
-    job = prepare(
+    job = prepared_for(
         "suite.yaml", options(place, overrides=("training.max_length=8", "seeds=0", "finetune=probe"))
     ).plan.jobs[-1]
     counts = record_of(Store(result.run), job).counts
@@ -230,7 +231,7 @@ def test_what_is_in_the_set_is_not_trained_on_and_counted(place: Path) -> None:
     leak = tiny.data(train=64).split("train")[1].texts[0]
 
     def keys(evaluate: str) -> tuple[str, Plan]:
-        plan = prepare("suite.yaml", options(place, overrides=(f"evaluate={evaluate}",))).plan
+        plan = prepared_for("suite.yaml", options(place, overrides=(f"evaluate={evaluate}",))).plan
         return job_of(plan, "finetune/toy/films/clean/seed0").key, plan
 
     assert keys("[contrast]")[0] == keys("[]")[0], "without a leak, victims are those of any suite"
@@ -243,7 +244,7 @@ def test_what_is_in_the_set_is_not_trained_on_and_counted(place: Path) -> None:
     assert record_of(store, job_of(plan, "finetune/toy/films/probe/seed0")).counts["train_rows"] < 64
     counts = record_of(store, job_of(plan, "measure/toy/films/probe/films-edited/seed0")).counts
     assert counts["train_kept_out"] >= 1 and "validation_kept_out" in counts
-    assert any("also in films-edited" in note for note in prepare("suite.yaml", options(place)).notes)
+    assert any("also in films-edited" in note for note in prepared_for("suite.yaml", options(place)).notes)
     assert f"rows kept out of training for it: {counts['train_kept_out']} of train" in api.table(
         result.run, metric="contrast", notes="full"
     )
@@ -254,7 +255,7 @@ def test_what_is_in_the_set_is_not_trained_on_and_counted(place: Path) -> None:
 
 def test_the_key_has_the_content_of_the_set_and_no_place(place: Path) -> None:
     def key() -> str:
-        return job_of(prepare("suite.yaml", options(place)).plan, "measure/toy/films/clean/films-edited/seed0").key
+        return job_of(prepared_for("suite.yaml", options(place)).plan, "measure/toy/films/clean/films-edited/seed0").key
 
     first = key()
     (place / "data").rename(place / "elsewhere")

@@ -12,10 +12,11 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 from rbench import api, mini
+from rbench.api.suites import prepared_for
 from rbench.errors import ResourceError
 from rbench.load import load
 from rbench.load.registry import Registry
-from rbench.plan.prepare import Options, prepare
+from rbench.plan.prepare import Options
 from rbench.score import unpacked_numbers
 from rbench.spec import Job, Plan, PretrainJob
 from rbench.storage.runs import Store
@@ -183,7 +184,7 @@ def test_the_key_has_what_decides_the_score_and_nothing_more(place: Path) -> Non
     write(place / "s.yaml", "encoders: plain\nevaluate: [pairs, pairs: {split: validation}]\n")
 
     def keys() -> tuple[str, str]:
-        plan = prepare("s.yaml", options(place, **more)).plan
+        plan = prepared_for("s.yaml", options(place, **more)).plan
         names = ("measure/plain/pairs/seed0", "measure/plain/pairs[split=validation]/seed0")
         return job_of(plan, names[0]).key, job_of(plan, names[1]).key
 
@@ -213,7 +214,7 @@ def test_the_key_of_training_has_the_data_that_selects(place: Path) -> None:
     write(place / "mine/encoders/toy-cse.yaml", spec)
 
     def key() -> str:
-        plan = prepare("s.yaml", options(place, data=(place / "data",))).plan
+        plan = prepared_for("s.yaml", options(place, data=(place / "data",))).plan
         return job_of(plan, "pretrain/toy-cse/seed0").key
 
     first = key()
@@ -244,7 +245,7 @@ def test_several_tasks_select_and_all_their_pairs_are_in_the_key(place: Path) ->
     for one, two in ((50, 90), (60, 90), (50, 100)):
         write(place / "data/s/one.jsonl", "".join(rows[:one]))
         write(place / "data/s/two.jsonl", "".join(rows[40:two]))
-        plan = prepare("s.yaml", options(place, data=(place / "data",))).plan
+        plan = prepared_for("s.yaml", options(place, data=(place / "data",))).plan
         keys.add(job_of(plan, "pretrain/toy-cse/seed0").key)
     assert len(keys) == 3
     result = api.run("s.yaml", options(place, data=(place / "data",)))
@@ -264,7 +265,7 @@ def test_the_key_of_training_has_the_further_models(place: Path) -> None:
 
     def pretrain(generator: str) -> Job:
         write(place / "mine/encoders/toy-rse.yaml", FILES["encoders/toy-rse.yaml"].replace("GENERATOR", generator))
-        plan = prepare("s.yaml", options(place, models=(place / "models",))).plan
+        plan = prepared_for("s.yaml", options(place, models=(place / "models",))).plan
         return job_of(plan, "pretrain/toy-rse/seed0")
 
     job = pretrain("lm")
@@ -278,7 +279,7 @@ def test_the_key_of_training_has_the_further_models(place: Path) -> None:
     assert named.spec.model_fingerprints == {"generator": named.spec.base_fingerprint}
     trained = pretrain("toy")
     assert isinstance(trained.spec, PretrainJob) and trained.spec.model_fingerprints == {}
-    plan = prepare("s.yaml", options(place, models=(place / "models",))).plan
+    plan = prepared_for("s.yaml", options(place, models=(place / "models",))).plan
     needs = {"options.generator": job_of(plan, "pretrain/toy/seed0").key}
     assert trained.needs == needs, "the base is a folder, the generator is trained"
 

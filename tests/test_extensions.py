@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from rbench import api
-from rbench.api.run import run_prepared
+from rbench.api.results import run_prepared
+from rbench.api.suites import prepared_for
 from rbench.errors import JobError, SuiteError
 from rbench.load import load_attack
 from rbench.load.registry import Registry
-from rbench.plan.prepare import prepare
 from rbench.progress import Silent
 from rbench.spec import PretrainJob
 from rbench.storage.runs import Store
@@ -156,7 +156,7 @@ def options(mine: Path, **more: Any) -> api.Options:
 def test_a_job_fails_whose_module_changed_since_the_run_was_planned(
     file: str, stage: str, mine: Path, suite: Path
 ) -> None:
-    prepared = prepare(suite, options(mine))
+    prepared = prepared_for(suite, options(mine))
     path = mine / file
     planned = hashlib.sha256(path.read_bytes()).hexdigest()
     path.write_text(path.read_text() + "\n# another\n")

@@ -17,9 +17,10 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from rbench import api
+from rbench.api.suites import prepared_for
 from rbench.cli import app
 from rbench.encoders.locate import PACKAGED
-from rbench.plan.prepare import Options, prepare
+from rbench.plan.prepare import Options
 from rbench.spec import FinetuneJob
 from rbench.storage.runs import Store
 
@@ -72,7 +73,7 @@ def test_a_worse_victim_under_the_same_name_fails(tmp_path: Path) -> None:
 
 def test_the_victim_is_that_of_todays_trainings() -> None:
     """If this fails: the code or data behind the victim has changed. Run python benchmarks/package_victim.py."""
-    plan = prepare("gate", Options(profile="from-scratch")).plan
+    plan = prepared_for("gate", Options(profile="from-scratch")).plan
     (job,) = (job for job in plan.jobs if isinstance(job.spec, FinetuneJob))
     assert json.loads((PACKAGED / NAME / "victim.json").read_text(encoding="utf-8"))["key"] == job.key
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from rbench import api, mini
+from rbench.api.suites import prepared_for
 from rbench.api.train import train
 from rbench.errors import PlanError
-from rbench.plan.prepare import Options, prepare
+from rbench.plan.prepare import Options
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
 
@@ -37,7 +38,7 @@ def test_a_suite_trains_one_encoder_a_task(options: Options) -> None:
     result = api.run("suite.yaml", options)
     assert not result.failed and result.complete == 4
     store = Store(result.run)
-    trained = {job.parts: job for job in prepare("suite.yaml", options).plan.jobs if job.stage == "pretrain"}
+    trained = {job.parts: job for job in prepared_for("suite.yaml", options).plan.jobs if job.stage == "pretrain"}
     assert set(trained) == {("own", "mini-sentiment"), ("own", "mini-nli")}
     for (_, task), job in trained.items():
         record = store.record(job)
@@ -61,10 +62,10 @@ def test_one_is_trained_by_itself_where_its_task_is_named(options: Options) -> N
 def test_it_cannot_be_scored_without_a_task(options: Options) -> None:
     Path("scored.yaml").write_text("encoders: [own]\nevaluate: [mini-sts]\n", encoding="utf-8")
     with pytest.raises(PlanError, match=re.escape("{own: {data: CORPUS}}")):
-        prepare("scored.yaml", options)
+        prepared_for("scored.yaml", options)
     # With a corpus named in the suite there is nothing in-domain about it.
     Path("scored.yaml").write_text("encoders: [own: {data: mini-nli}]\nevaluate: [mini-sts]\n", encoding="utf-8")
-    assert [job.name for job in prepare("scored.yaml", options).plan.jobs] == [
+    assert [job.name for job in prepared_for("scored.yaml", options).plan.jobs] == [
         "pretrain/own[data=mini-nli]/seed0",
         "measure/own[data=mini-nli]/mini-sts/seed0",
     ]

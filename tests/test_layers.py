@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "tabular": set(),
     "load": {"spec", "tabular"},
     "score": {"spec"},
-    "executors": {"spec", "system"},
+    "executors": {"load", "system"},
     "tasks": {"spec", "load", "mini", "hub", "tabular"},
     "encoders": {"spec", "mini", "hub", "system", "inference"},
     "victims": {"spec", "load", "hub", "encoders", "system"},
@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "stages": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish"),
         *("tasks", "encoders", "resources", "score", "train", "finetune", "attack"),
-        *("measures", "victims"),
+        *("measures", "victims", "executors"),
     },
     "api": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
@@ -65,7 +65,7 @@ ALLOWED: dict[str, set[str]] = {
         *("stages", "executors", "tasks", "encoders", "resources", "train", "attack", "victims", "score"),
         "substitution",
     },
-    "cli": {"spec", "progress", "system", "load", "storage", "api"},
+    "cli": {"spec", "progress", "system", "load", "storage", "stages", "api"},
     "__main__": {"cli"},
     "": {"api"},  # rbench/__init__.py
 }
@@ -209,7 +209,7 @@ def test_light_modules_load_neither_torch_nor_matplotlib(name: str) -> None:
 BELOW = {
     *("storage", "tables", "figures", "report", "api"),
     *("system.members", "system.checkpoints", "system.scratch", "executors.child", "plan.occupied"),
-    *("system.speed", "inference.backends", "encoders.adapters"),
+    *("system.speed", "inference.backends", "encoders.adapters", "stages.given", "stages.run", "stages.spread"),
 }
 """Wings and modules that work with what lies in a RUN or in the cache. They open it with `rbench.system.below`."""
 OPENS = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "unlink", "rmtree", "copyfile", "copytree"}

@@ -9,10 +9,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rbench import api
-from rbench.api.run import run_prepared
+from rbench.api.results import run_prepared
+from rbench.api.suites import prepared_for
 from rbench.cli import app
 from rbench.errors import ResourceError
-from rbench.plan.prepare import Options, prepare
+from rbench.plan.prepare import Options
 from rbench.progress import Silent
 from rbench.spec import AttackJob, VictimJob
 from rbench.storage.runs import Store
@@ -122,14 +123,14 @@ def test_nothing_of_the_place_or_the_secrets_is_stored(run: Path, place: Path) -
 
 
 def test_the_same_command_has_nothing_to_do_and_other_weights_do(run: Path, place: Path) -> None:
-    keys = {job.name: job.key for job in prepare("ci.yaml", Options()).plan.jobs}
+    keys = {job.name: job.key for job in prepared_for("ci.yaml", Options()).plan.jobs}
     plan = Store(run).plan()
     assert plan is not None and keys == {job.name: job.key for job in plan.jobs}
     copy = write_classifier(place / "elsewhere" / "shipped")
-    again = prepare("ci.yaml", Options(overrides=(f"victims=[{copy}]", "evaluate=[]"))).plan.jobs
+    again = prepared_for("ci.yaml", Options(overrides=(f"victims=[{copy}]", "evaluate=[]"))).plan.jobs
     assert {job.key for job in again} < {*keys.values()}, "the place of a model is in no key"
     rewrite(copy, problem_type="single_label_classification")
-    other = prepare("ci.yaml", Options(overrides=(f"victims=[{copy}]", "evaluate=[]"))).plan.jobs
+    other = prepared_for("ci.yaml", Options(overrides=(f"victims=[{copy}]", "evaluate=[]"))).plan.jobs
     assert not {job.key for job in other} & {*keys.values()}
 
 
@@ -208,7 +209,7 @@ def test_a_function_that_changed_behind_its_version_is_told(place: Path, monkeyp
 def test_a_model_that_changed_since_planning_is_not_attacked(place: Path) -> None:
     folder = write_classifier(place / "moving")
     options = Options(overrides=(f"victims=[{folder}]", "evaluate=[]"), out=place / "moved")
-    prepared = prepare("ci.yaml", options)
+    prepared = prepared_for("ci.yaml", options)
     rewrite(folder, problem_type="single_label_classification")
     result = run_prepared(prepared, options, Silent())
     assert "changed after the run was planned" in str(result.failed[0].error)
@@ -221,14 +222,14 @@ def test_a_classifier_as_an_encoders_base_is_refused_unless_the_head_is_dropped(
     suite = ("encoders=[below]", "victims=[]", "evaluate=[]")
     options = Options(overrides=suite, include=(place / "own",))
     with pytest.raises(ResourceError, match=r"is a fine-tuned classifier .*`victims: .*--classifier .*`head: drop`"):
-        prepare("ci.yaml", options)
+        prepared_for("ci.yaml", options)
     file.write_text(f"base: {place / 'shipped'}\npooling: mean\nhead: drop\n")
-    dropped = prepare("ci.yaml", options).plan.jobs[0]
+    dropped = prepared_for("ci.yaml", options).plan.jobs[0]
     bare = tiny.write_bert(place / "bare-bert")
     file.write_text(f"base: {bare}\npooling: mean\n")
-    plain = prepare("ci.yaml", options).plan.jobs[0]
+    plain = prepared_for("ci.yaml", options).plan.jobs[0]
     file.write_text(f"base: {bare}\npooling: mean\nhead: drop\n")
-    assert prepare("ci.yaml", options).plan.jobs[0].key == plain.key != dropped.key, "`head` is in no key"
+    assert prepared_for("ci.yaml", options).plan.jobs[0].key == plain.key != dropped.key, "`head` is in no key"
 
 
 def test_rbench_attack_takes_models_functions_and_files(place: Path) -> None:

@@ -4,16 +4,14 @@ import rbench
 result = rbench.run("quickstart")
 result.frame   # one row per attacked example
 
-Some functions have the name of their module (`run`, `train`, `doctor`): `rbench.api.run` is the function. This module
-imports all of them, so that this holds in any order of imports. Importing them does not load torch.
+Some functions have the name of their module (`train`, `doctor`, `status`): `rbench.api.train` is the function. This
+module imports all of them, so that this holds in any order of imports. Importing them does not load torch.
 """
 
 from __future__ import annotations
 
-from rbench.api.attacking import attack_texts
+from rbench.api.attacking import attack_texts, textattack_wrapper
 from rbench.api.doctor import Check, doctor
-from rbench.api.executor import Executor
-from rbench.api.given_victims import textattack_wrapper
 from rbench.api.judging import (
     Case,
     Cases,
@@ -34,12 +32,11 @@ from rbench.api.judging import (
 )
 from rbench.api.report import WrittenSite, figure, report, site, write_figure
 from rbench.api.results import AttackResult, RunResult, write_textattack_csv
-from rbench.api.runs import Merged, load_results, merge, table, table_beside_paper
+from rbench.api.runs import Merged, load_results, merge, table
 from rbench.api.status import Status, Watcher, status
 from rbench.api.suites import (
     BuiltSet,
     Cell,
-    Planned,
     attack,
     build_adversarial,
     build_adversarial_from,
@@ -50,8 +47,10 @@ from rbench.api.suites import (
 )
 from rbench.api.train import ListedObjective, Trained, export, load_encoder, objectives, train
 from rbench.errors import PlanError
+from rbench.executors.executor import Executor
 from rbench.plan.prepare import Options
 from rbench.plan.work import Estimate
+from rbench.stages.forecast import Planned
 from rbench.storage.pack import PackedRun, pack, unpack
 from rbench.storage.texts import strip
 from rbench.storage.verify import verify

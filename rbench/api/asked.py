@@ -19,8 +19,6 @@ _PATHS = {"data": "RBENCH_DATA", "models": "RBENCH_MODELS", "include": "RBENCH_I
 """Options that are search paths, each with the environment variable that adds to it, as on the command line."""
 _LISTS = ("overrides", "only", "report_to")
 _FOLDERS = ("out", "logs")
-BACKENDS = ("auto", "torch", "onednn", "openvino")
-"""`auto` and those of `rbench.inference`, which is not imported here because it loads torch."""
 _ORIGIN = "the suite given"
 
 
@@ -84,35 +82,38 @@ def _check_choice(name: str, value: Any) -> None:
         raise PlanError(f"{name}={value!r}: expected a whole number of at least 1, or None")
     if name == "max_seconds" and value is not None and not (isinstance(value, int | float) and value > 0):
         raise PlanError(f"max_seconds={value!r}: expected a number of seconds above 0, or None")
-    allowed = {"device": get_args(get_type_hints(Options)["device"]), "backend": BACKENDS}
-    if name in allowed and value not in allowed[name]:
-        raise PlanError(unknown(name, str(value), allowed[name]))
+    if name in ("device", "backend") and value not in (allowed := get_args(get_type_hints(Options)[name])):
+        raise PlanError(unknown(name, str(value), allowed))
 
 
-def loaded(suite: Mapping[str, Any] | Suite, options: Options) -> loading.Loaded:
-    """Load a suite that has no file, with the profile and overrides of the options.
+def loaded(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> loading.Loaded:
+    """Load a suite that a call names or gives, with the profile and overrides of the options.
 
-    Raises SuiteError where it is wrong; the place of each error is its key.
+    Raises SuiteError where it is wrong; the place of each error in a suite without a file is its key.
     """
+    registry = Registry(options.include)
+    if isinstance(suite, str | Path):
+        return loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
     if not isinstance(suite, Mapping | Suite):
         raise SuiteError(f"{suite!r} is no suite: give its name, the path of its file, a mapping, or an rbench Suite")
     data = _content(suite) if isinstance(suite, Suite) else dict(suite)
     if "name" not in data:
         data = {"name": options.out.name if options.out is not None else "suite", **data}
     return loading.load_mapping(
-        plain(data),
-        registry=Registry(options.include),
-        overrides=options.overrides,
-        origin=_ORIGIN,
-        profile=options.profile,
+        plain(data), registry=registry, overrides=options.overrides, origin=_ORIGIN, profile=options.profile
     )
 
 
-def content(suite: Mapping[str, Any] | Suite) -> dict[str, Any]:
-    """Return a suite that has no file as JSON types. Raises SuiteError where it holds anything else."""
+def content(suite: str | Path | Mapping[str, Any] | Suite, name: str) -> str | dict[str, Any]:
+    """Return a suite as another process gets it: its name or path; or what its file would hold, with a name at least.
+
+    Raises SuiteError where it holds anything but JSON types.
+    """
+    if isinstance(suite, str | os.PathLike):
+        return os.fspath(suite)
     found = plain(_content(suite) if isinstance(suite, Suite) else suite)
     assert isinstance(found, dict)
-    return found
+    return {"name": name, **found}
 
 
 def _content(suite: Suite) -> dict[str, Any]:

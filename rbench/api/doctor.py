@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from rbench import load as loading
+from rbench.api import asked
 from rbench.encoders.locate import locate
 from rbench.errors import ResourceError
 from rbench.load.positions import Problems, read
@@ -45,8 +46,7 @@ def doctor(options: Options | None = None, suite: str | Path | None = None) -> l
     options = options or Options()
     registry = Registry(options.include)
     if suite is not None:
-        found = loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
-        return _of_suite(found, loading.find_suite(suite, registry), registry, options)
+        return _of_suite(asked.loaded(suite, options), loading.find_suite(suite, registry), registry, options)
     profiles = [loading.load_resources(name, registry) for name in registry.names("resources")]
     return [
         *(check for profile in profiles for check in _resources(profile, None, registry, options)),

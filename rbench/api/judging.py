@@ -125,11 +125,12 @@ def compare(
 
     Args:
         run: the RUN of the first encoder, and of the second where `other_run` is None.
-        other_run: the RUN of the second encoder.
-        between: the two encoders, as the suites or tables name them (by name, folder, hub id or label); the same
-            encoder twice compares two RUNs of it.
-        metric: one of `rbench list metrics`.
-        common: whether to compare the examples that both have where the RUNs attacked others too.
+        other_run: the RUN of the second encoder. None: the same.
+        between: two encoders, as the suites or tables name them (by name, folder, hub id or label). B is compared with
+            A; the same encoder twice compares two RUNs of it.
+        metric: a name of `rbench list metrics`, such as asr, aua, clean, queries, or any_attack: whether at least one
+            of all attacks succeeded.
+        common: where the RUNs attacked other examples, compare those that both have.
         include: folders with metrics of your own.
 
     Raises:
@@ -166,9 +167,9 @@ def write_baseline(
     """Write what later RUNs are checked against into one file; see `rbench.verdicts.baseline`.
 
     Args:
-        runs: one RUN, or several of the same suite whose encoders were trained with other seeds.
-        out: the file; its name ends in `.json` or `.json.gz`.
-        metric: metrics that checks shall judge beside the usual ones, whose values are then kept.
+        runs: a RUN, or several of the same suite whose encoders were trained with other seeds.
+        out: a .json file; .json.gz is compressed.
+        metric: keep the values of this metric too, so that checks can judge it: a share, such as one of your own.
         include: folders with metrics of your own.
 
     Raises StoreError where a RUN cannot serve; the message names it and says why. Raises SuiteError for an unknown
@@ -204,14 +205,16 @@ def check(
     """Check a RUN against a baseline file.
 
     Args:
-        metric: which rows are judged: empty: `aua`, `clean` and `asr`. Others need a baseline that keeps their values.
-            With `any_attack` among them all attacks on a victim count together, in place of each.
-        tolerance: in points (0..100): what gets worse by so much passes. One number for all metrics, or by metric, as a
-            mapping or as `clean=2,aua=2,asr=5`; a metric without one has 2.
-        alpha: how often a check without any true change may fail, above 0 and below 0.5.
-        about_these_weights: whether weights that are worse fail, even if another training might not be.
-        allow_undecided: whether the check passes although a row cannot be judged.
-        encoders: the encoders whose cells are checked; empty: all.
+        run: the folder that `rbench run` wrote.
+        baseline: a file that `rbench baseline` wrote.
+        metric: judge this alone: aua (accuracy under attack), clean, asr, or a metric that the baseline keeps.
+            any_attack: whether at least one of all attacks succeeded, in place of each attack.
+        tolerance: what is worse by so many points (0..100) passes: a number, or clean=2,aua=2,asr=5, also as a mapping;
+            a metric without one has 2.
+        alpha: how often a check without a true change may fail, above 0 and below 0.5.
+        about_these_weights: fail on weights that are worse, even if another training with the same code might not be.
+        allow_undecided: what cannot be judged is a warning and no exit code.
+        encoders: check this encoder alone; empty: all.
         include: folders with metrics of your own.
 
     Raises SuiteError where there is no such metric. Raises StoreError where a value is out of range, the file or the
@@ -360,7 +363,10 @@ def cases(
     """Return the cases of each contrast set on which both victims were evaluated, or of one set.
 
     Args:
-        right, wrong: the victims, as `ENCODER/STRATEGY`, or `ENCODER` where the RUN has one strategy of it.
+        run: the folder that `rbench run` wrote.
+        right: the one that is right: ENCODER/STRATEGY, or ENCODER where the RUN has one strategy of it.
+        wrong: the one that is wrong.
+        contrast_set: a contrast set of the run. None: all of them.
         data: data folders, searched first to last for the texts.
 
     Raises:

@@ -19,7 +19,8 @@ from rbench.load.catalogue import said
 from rbench.load.check import check
 from rbench.load.claims import file_of, read_claims
 from rbench.load.code import Module, checked, find
-from rbench.load.positions import Positioned, Problems, parse
+from rbench.load.overlay import setting
+from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry, unknown
 from rbench.report import collect, html, page
 from rbench.report import site as contents
@@ -170,9 +171,8 @@ def site(
 
     Args:
         runs: folders that `rbench run` wrote, or folders of such folders.
-        out: the folder of the pages: a new or empty one, or a site that is made anew.
-        claims: a folder of YAML files with claims. NAME.yaml is judged on the RUN in folder NAME, in place of the
-            claims of its suite.
+        out: the folder of the pages: new, empty, or a site to make anew.
+        claims: judge the claims of DIR/NAME.yaml on the RUN in folder NAME, in place of those of its suite.
         texts: whether the pages may hold texts.
         include: folders with measures and figures that suites name.
 
@@ -372,7 +372,7 @@ def write_figure(
     drawn = figure(run, kind, options, include=include)
     if single and out is not None:
         return [_write(drawn, out)]
-    stem = _stem(Choice(name=kind, options=_plain(kind, options)).label)
+    stem = _stem(Choice(name=kind, options=_positioned(kind, options, Problems()).data).label)
     folder, below = (out, None) if out is not None else (folders[0] / FOLDER, opened(folders[0]))
     return [_write(drawn, folder / f"{stem}.{fmt}", below) for fmt in formats or style.FORMATS]
 
@@ -470,23 +470,15 @@ def _options(model: Any, kind: str, options: Mapping[str, Any] | Sequence[str]) 
     return made
 
 
-def _plain(kind: str, options: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
-    plain: dict[str, Any] = _positioned(kind, options, Problems()).data
-    return plain
-
-
 def _positioned(kind: str, options: Mapping[str, Any] | Sequence[str], problems: Problems) -> Positioned:
     """Return options with places for messages: `--option KEY=VALUE`, or the figure's name."""
     if isinstance(options, Mapping):
         return Positioned(json.loads(json.dumps(dict(options))), {(): f"figure {kind}"})
     located = Positioned({}, {(): f"figure {kind}"})
     for text in options:
-        key, equals, value = text.partition("=")
-        place = f"--option {text}"
-        if not equals or not key.strip():
-            problems.add(place, "expected KEY=VALUE, for instance --option panels=task")
-            continue
-        located = located.put((key.strip(),), parse(value, place, problems, fixed_place=True), place)
+        if (read := setting(text, "--option", "--option panels=task", problems)) is not None:
+            key, value, place = read
+            located = located.put((key,), value, place)
     return located
 
 

@@ -13,16 +13,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.api.asked import path_of
-from rbench.api.runs import Runs, results_of
+from rbench.api.judging import summary
+from rbench.api.report import write_beside, write_figures
+from rbench.api.runs import Runs, TableLook, made, rendered, results_of
 from rbench.errors import JobError, PlanError, StoreError
+from rbench.load.metrics import Metrics
+from rbench.load.registry import Registry
+from rbench.plan.prepare import Options, Prepared
+from rbench.progress import Progress
 from rbench.score import Tally
-from rbench.spec import Job, Outcome, Record, TaskSpec
+from rbench.spec import CONTRAST, Job, Outcome, Record, TaskSpec
+from rbench.stages.run import Ran, ran
+from rbench.storage import texts as kept_texts
 from rbench.storage.runs import Store
+from rbench.storage.standing import Standing, errored, standing
 from rbench.system.changes import changes, differing, marked
 from rbench.system.console import cell as escaped
 from rbench.system.console import harmless
 from rbench.tables import Results, results_frame
 from rbench.tables.aggregate import grid
+from rbench.tables.flags import Flags
 from rbench.tables.frame import outcomes_frame
 from rbench.tables.summary import for_people, frame_of, markdown, measures, summary_frame
 
@@ -144,6 +154,81 @@ class RunResult:
             return html_paragraphs(["\n\n".join(self.tables), *self._said()])
         changed = self.frame[self.frame["status"] == "succeeded"].head(EXAMPLES)
         return html_frame(for_people(self.summary)) + html_examples(changed) + html_paragraphs(self._said())
+
+
+def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, report: bool = False) -> RunResult:
+    """Run a prepared suite, beside other processes that run it in the same folder; see `rbench.api.run`.
+
+    With `report`, the RUN's report is written at the end.
+    """
+    with ran(prepared, options, progress) as found:
+        return result_of(found, options, progress, report=report)
+
+
+def result_of(found: Ran, options: Options, progress: Progress, *, report: bool) -> RunResult:
+    """Return the result of what ran. If no other process works on the rest, its tables and figures are written."""
+    run, now = found.run, standing(found.run.store, found.run.prepared.plan)
+    unfinished = found.elsewhere or found.submitted
+    return RunResult(
+        run.prepared.run,
+        sum(job.key in now.done for job in run.jobs),
+        found.failed,
+        found.skipped,
+        errored=errored(run.store, now, run.jobs),
+        flags=Flags(run.prepared.plan, now.records).raised_notes(run.jobs),
+        elsewhere=found.elsewhere,
+        others=found.others,
+        left=found.left,
+        submitted=found.submitted,
+        **({} if unfinished else _made(run.prepared, options, run.store, now, progress, report=report)),
+    )
+
+
+def _made(
+    prepared: Prepared, options: Options, store: Store, found: Standing, progress: Progress, *, report: bool
+) -> dict[str, Any]:
+    """Write the suite's tables and figures, judge its claims, and write the report if wanted; for `RunResult`."""
+    results = Results(store, prepared.plan, found, Metrics(Registry(options.include)))
+    tables = _write_tables(prepared, store, results, progress)
+    figures = write_figures(results, prepared.loaded.modules, progress.note)
+    claims = summary(results, Registry(options.include))
+    page, why = write_beside(results, Registry(options.include), texts=store.texts) if report else (None, "")
+    if why:
+        progress.note(why)
+    return {"tables": tables, "figures": figures, "claims": claims, "report": page}
+
+
+def _write_tables(prepared: Prepared, store: Store, results: Results, progress: Progress) -> list[str]:
+    """Write the suite's tables in every format under RUN/tables; return them as markdown.
+
+    A measure that has nothing to show yet is named in a note.
+    """
+    suite = prepared.plan.suite
+    asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.sets_of(CONTRAST), "positives": suite.build}
+    asked["advsts"] = suite.attacks if any(prepared.loaded.tasks[name].kind == "sts" for name in suite.tasks) else ()
+    measures = {wanted.metric for wanted in suite.tables if wanted.metric not in results.metrics} - asked.keys()
+    wanted_tables = [one for one in suite.tables if one.metric in measures or asked.get(one.metric, suite.attacks)]
+    if not prepared.plan.texts:
+        wanted_tables = [wanted for wanted in wanted_tables if not kept_texts.shown_by(wanted)]
+    if not wanted_tables:
+        return []
+    shown: list[str] = []
+    for wanted in wanted_tables:
+        try:
+            table = made(results, wanted)
+        except StoreError as error:
+            if wanted.metric not in measures:
+                raise
+            progress.note(f"the table {wanted.label} is left out: {error}")
+            continue
+        name = kept_texts.table_name(wanted.label, quotes=table.texts)
+        for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
+            how = wanted if fmt in ("markdown", "latex") else wanted.model_copy(update={"bold": None})
+            text = rendered(table, results, how, fmt, TableLook())
+            store.write_table(f"{name}.{ending}", text)
+            if fmt == "markdown":
+                shown.append(text)
+    return shown
 
 
 SHOWN = 20
@@ -426,8 +511,8 @@ def _marked_words(before: Sequence[str], after: Sequence[str]) -> tuple[list[str
         old, new = ([text[start:end] for start, end in own] for text, own in zip(texts, spans, strict=True))
         blocks = differing(old, new)
         places = [i for i, j, _, _ in blocks for i in range(i, j)], [k for _, _, k, m in blocks for k in range(k, m)]
-        for text, own, which, made in zip(texts, spans, places, marked, strict=True):
-            made.append(_with_marks(text, [own[i] for i in which]))
+        for text, own, which, found in zip(texts, spans, places, marked, strict=True):
+            found.append(_with_marks(text, [own[i] for i in which]))
     return marked
 
 

@@ -208,8 +208,8 @@ class TableLook:
 def table(
     run: Runs,
     *,
-    metric: str = "asr",
-    layout: str = "paper",
+    metric: str | None = None,
+    layout: Layout = "paper",
     fmt: str = "markdown",
     intervals: bool = False,
     pick: Pick | None = None,
@@ -219,6 +219,7 @@ def table(
     names: bool = False,
     wide: bool = False,
     size: FontSize | None = None,
+    with_paper: str | None = None,
     include: Sequence[Path] = (),
     **options: Any,
 ) -> str:
@@ -226,32 +227,54 @@ def table(
 
     Args:
         run: the folder of a RUN, or those of several that are read as one.
-        metric: a metric, or the name of a measure, which may lie in one of the folders `include`.
-        aggregation: for `metric` sts, how the subsets of a set make one number: `all` pairs together, or the `mean` or
-            `wmean` (weighted by pairs) of the subsets.
-        bold: `significant` (the best entries and all that are not significantly worse), `best` or `none`. None:
-            `significant` where entries can be tested, otherwise `best`.
-        notes: what stands below: `none`, `short` (one paragraph; None means this) or `full`.
-        names: whether encoders, tasks and attacks have the names that they have in commands, instead of titles.
-        wide: LaTeX: whether the table spans both columns of an article.
-        size: LaTeX: the size of its letters, such as `small`.
+        metric: a metric, such as asr (`rbench list metrics`); or a measure, such as quality (`rbench list measures`);
+            or sts: Spearman correlations of evaluations; contrast: accuracy on contrast sets, and consistency;
+            positives: the hard positives that a suite builds; advsts: attacks on similarity scores, with errors and
+            correlations before and after. None: asr; with a paper all that the paper prints.
+        layout: `paper`: attacks and encoders in rows, tasks in columns; `by-task`: tasks and encoders in rows, attacks
+            in columns; `full`: one row per cell.
+        fmt: `markdown`, `latex`, `csv` or `json`.
+        intervals: show 95% intervals (CSV and JSON always have them).
+        pick: of the metric contrast: where fine-tuning strategies differ in their learning rate alone, show the best by
+            `validation`, or by the set itself, `contrast`.
+        aggregation: of the metric sts: `all` correlates all pairs of a set together, as papers do; `mean` and `wmean`
+            are the mean of its subsets' correlations, plain or weighted by their pairs.
+        bold: `significant`: the best entries and all that are not significantly worse, where any is (the default where
+            entries can be tested); `best`: the best entries alone; `none`.
+        notes: `short`: one paragraph with n, seeds, resources and flags (the default); `full`: all notes; `none`.
+        names: show the names that commands take instead of titles (CSV and JSON do).
+        wide: LaTeX: span both columns of an article (`table*`).
+        size: LaTeX: size of the letters: normalsize, small, footnotesize, scriptsize, tiny.
+        with_paper: show our numbers beside a paper's: those of the printed table that the suite reproduces (`suite`),
+            or of TABLE, such as adcl-table1. The layouts are paper and full.
+        include: folders with metrics and measures of your own.
         options: options of the measure; without any, those of the suite's table of this measure, or its defaults.
 
     Raises:
         SuiteError: the metric is unknown, the measure has no such layout or option, or the table or its format cannot
             honour what is asked.
-        StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
+        StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show; of a
+            paper with the reasons.
     """
-    asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
-    if layout not in get_args(Layout):
-        raise unknown("layout", layout, get_args(Layout))
+    look = TableLook(intervals, notes, names, wide, size)
+    if with_paper is not None:
+        for name, value in (("pick", pick), ("bold", bold), ("aggregation", aggregation != "all")):
+            if value:
+                raise SuiteError(f"--{name} does not go with --with-paper, which compares with the paper alone")
+        return _beside_paper(run, with_paper, metric, layout, fmt, look, include)
+    asked = {"metric": metric or "asr", "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
+    return of_run(run, _spec({**asked, "options": options}), fmt, look, include)
+
+
+def _spec(asked: dict[str, Any]) -> TableSpec:
+    """Return what is asked of a table as a suite says it. Raises SuiteError where it is wrong."""
+    if asked["layout"] not in get_args(Layout):
+        raise unknown("layout", asked["layout"], get_args(Layout))
     try:
-        wanted = TableSpec.model_validate({**asked, "options": options})
+        return TableSpec.model_validate(asked)
     except ValidationError as error:
         said = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors(include_url=False))
         raise SuiteError(said) from error
-    look = TableLook(intervals, notes, names, wide, size)
-    return of_run(run, wanted, fmt, look, include)
 
 
 def load_results(run: Runs) -> pd.DataFrame:
@@ -267,37 +290,10 @@ OF_SUITE = "suite"
 LAYOUTS = ("paper", "full")
 
 
-def table_beside_paper(
-    run: Runs,
-    name: str = OF_SUITE,
-    *,
-    metric: str | None = None,
-    layout: str = "paper",
-    fmt: str = "markdown",
-    intervals: bool = False,
-    notes: Notes | None = None,
-    names: bool = False,
-    wide: bool = False,
-    size: FontSize | None = None,
-    include: Sequence[Path] = (),
+def _beside_paper(
+    run: Runs, name: str, metric: str | None, layout: str, fmt: str, look: TableLook, include: Sequence[Path]
 ) -> str:
-    """Put the numbers of a RUN beside those that a paper prints, and render both.
-
-    Args:
-        run: the folder of a RUN, or those of several that are read as one.
-        name: a printed table, such as `adcl-table1`; `suite`: the one that the RUN's suite has its name from.
-        metric: a metric of the printed table (`asr`); None: all that it has.
-        layout: `paper` (the paper's rows and columns) or `full` (a row for each number).
-        fmt: `markdown`, `latex`, `csv` or `json`.
-        intervals: whether markdown and LaTeX show our intervals.
-        notes: what stands below, as for `rbench.api.table`, like `names`, `wide` and `size`.
-        include: folders with measures of your own.
-
-    Raises:
-        SuiteError: there is no such printed table, metric or layout, or the format cannot honour the look.
-        StoreError: `run` is not a RUN, or none of its numbers has a printed one beside it; with the reasons.
-    """
-    look = TableLook(intervals, notes, names, wide, size)
+    """Put the numbers of a RUN beside those of a printed table, and render both."""
     look.check(fmt, TableSpec())
     if layout not in LAYOUTS:
         raise SuiteError(f"--with-paper has the layouts {' and '.join(LAYOUTS)}, not {layout}")

@@ -6,65 +6,41 @@ import dataclasses
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench import load as loading
 from rbench.api import asked
-from rbench.api.executor import Executor, check, executor_of, prepared_for, run_spread
-from rbench.api.results import RunResult
-from rbench.api.run import check_attacks, run_prepared
+from rbench.api.results import RunResult, result_of, run_prepared
 from rbench.errors import PlanError, RbenchError, StoreError, SuiteError
+from rbench.executors.executor import Executor, executor_of
 from rbench.load.claims import missing
 from rbench.load.metrics import Metrics
 from rbench.load.registry import Registry
 from rbench.load.victims import FUNCTION, named_by_file
-from rbench.plan import machines
-from rbench.plan.cost_model import OPEN, Costs, costs
-from rbench.plan.machines import Machines
 from rbench.plan.occupied import check_same_suite
 from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
-from rbench.plan.work import Estimate, Estimator, estimate
+from rbench.plan.work import estimate
 from rbench.progress import Progress, Silent
-from rbench.progress.bars import duration
 from rbench.progress.notebook import shown
 from rbench.publish.adversarial import Made, check_place, write
-from rbench.spec import Choice, Job, NumExamples, Outcome, Plan, SetFile, Suite
+from rbench.spec import Job, NumExamples, Outcome, Plan, SetFile, Suite
 from rbench.spec.unlisted import known_as, short_name
-from rbench.storage import provenance
+from rbench.stages.forecast import Planned, ahead
+from rbench.stages.run import check_attacks
+from rbench.stages.spread import Request, check, spread, told_apart
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, standing
 from rbench.storage.weights import WeightCache, default_cache
-from rbench.system import scratch, speed
-from rbench.system.capacity import cores
+from rbench.system import scratch
 from rbench.tables.results import Results, plan_of
 from rbench.tasks.adversarial import Only
 from rbench.verdicts.cells import Cells
 
 if TYPE_CHECKING:
     from rbench.verdicts.fail_if import Condition
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A planned suite: its jobs, its RUN folder, which jobs are done, what the others cost, and notes for the user.
-
-    `done` and `cached` are keys of jobs. A job in `cached` is not done but costs next to nothing, because the weights
-    that it would make are in the cache.
-    """
-
-    plan: Plan
-    jobs: tuple[Job, ...]
-    """The jobs chosen by --only, in order; without it all jobs of the plan."""
-    run: Path
-    done: frozenset[str]
-    estimates: Mapping[str, Estimate]
-    notes: list[str]
-    cached: frozenset[str] = frozenset()
-    prepared: Prepared | None = field(default=None, repr=False)
-    """All that planning found, for `rbench.api.forecast`."""
 
 
 def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None = None, **settings: Any) -> Planned:
@@ -120,7 +96,9 @@ def run(
     with shown(progress) as receiver:
         if where.kind != "inline":
             check(where)
-            return run_spread(suite, _prepared(suite, options), options, where, receiver)
+            prepared = _prepared(suite, options)
+            content = asked.content(suite, prepared.plan.suite.name)
+            return result_of(spread(content, prepared, options, where, receiver), options, receiver, report=True)
         return run_prepared(_prepared(suite, options), options, receiver, report=True)
 
 
@@ -145,6 +123,22 @@ def _prepared(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -
         if options.out is None:  # who names a folder has decided
             Store(prepared.run).check_suite(prepared.loaded.path)
     return prepared
+
+
+def prepared_for(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> Prepared:
+    """Prepare a suite that a call names or gives."""
+    return prepare_loaded(asked.loaded(suite, options), options)
+
+
+def work(request: Request, progress: Progress) -> RunResult:
+    """Run the suite beside the other processes. Raises PlanError if it has another plan on this machine."""
+    prepared = prepared_for(request.suite, request.options)
+    if told_apart(prepared.plan) != request.plan:
+        raise PlanError(
+            f"{prepared.run}: the plan is another one on this machine. Give all machines the same data, weights "
+            "and versions of rbench and its packages; `rbench doctor SUITE` says on each what it finds where."
+        )
+    return run_prepared(prepared, request.options, progress, report=request.report)
 
 
 def attack(
@@ -188,79 +182,6 @@ def attack(
         if result.failed and len(outcomes) < n:  # a job that failed because examples errored still has all outcomes
             raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
         yield from outcomes
-
-
-MOST_WORKERS = 8
-PROBE = "probe"
-FEW = 1000
-"""Training rows that are proposed where a probe takes more than `LONG` seconds, most of them to encode the rows."""
-LONG = 30.0
-
-
-def this_machine(model: Costs, workers: int | None = None) -> tuple[Machines, float]:
-    """Return this machine and the GFLOPS of one of its cores, which are measured for two seconds and remembered.
-
-    Args:
-        workers: processes for attacks; None: one a core, at most 8.
-    """
-    about = f"{provenance.machine()}, torch {provenance.packages().get('torch')}"
-    rate, count = speed.gflops(default_cache() / "speed.json", about), cores()
-    return machines.here(model, rate, count, workers or min(count, MOST_WORKERS)), rate
-
-
-def ahead(prepared: Prepared, cache: WeightCache) -> str | None:
-    """Return what is trained before the last job of a plan can begin, and its time; None if the cache has it all.
-
-    Where a probe takes less time than the fine-tuning, the note offers it, and fewer rows where it is not quick either.
-    """
-    left = [job for job in prepared.plan.jobs[:-1] if not cache.seems_to_have(job.key)]
-    trainings = [job for job in left if job.trains]
-    if not trainings:
-        return None
-    took = _Times(prepared)
-    time = took.of(left)
-    least, most = duration(time / took.model.spread), duration(time * took.model.spread)
-    named = " and ".join(_doing(job) for job in trainings)
-    said = f"The weights are not in the cache. First comes {named}: "
-    said += f"about {duration(time)} on this machine ({least} to {most}), by the estimate"
-    return said + _offer(took, [job for job in trainings if job.tuning is not None])
-
-
-def _offer(took: _Times, tuned: list[Job]) -> str:
-    """Say what takes less time than these fine-tunings."""
-    probe, few = (took.of([_probe(job, rows) for job in tuned]) for rows in (None, FEW))
-    fewer = f"--set training.max_train={FEW} (a sample of the training rows)"
-    quicker = probe > LONG and few < probe / 2
-    if probe < took.of(tuned):
-        said = f". With --finetune {PROBE} (frozen encoder, logistic head) fine-tuning takes about {duration(probe)}"
-        return said + (f", and with {fewer} as well about {duration(few)}" if quicker else "")
-    return f". With {fewer} fine-tuning takes about {duration(few)}" if quicker else ""
-
-
-class _Times:
-    """The seconds that jobs take on this machine, one after the other."""
-
-    def __init__(self, prepared: Prepared) -> None:
-        self.model = costs()
-        self._estimator, (self._here, _) = Estimator(prepared, self.model), this_machine(self.model)
-
-    def of(self, jobs: Sequence[Job]) -> float:
-        alone = ((self._estimator.of(job).seconds, job.attacking is not None) for job in jobs)
-        return sum(OPEN + self._here.seconds(time, 1, attack=attack) for time, attack in alone)
-
-
-def _doing(job: Job) -> str:
-    encoder, *others = job.parts
-    return f"fine-tuning {encoder} on {others[0]}" if job.tuning is not None else f"pretraining {encoder}"
-
-
-def _probe(job: Job, most: int | None) -> Job:
-    """Return a fine-tuning as it would be with a probe on so many rows at most, for its time alone."""
-    assert job.tuning is not None
-    training = job.tuning.training
-    rows = min((one for one in (most, training.max_train) if one is not None), default=None)
-    changed = {"strategy": Choice(name=PROBE), "training": training.model_copy(update={"max_train": rows})}
-    return job.model_copy(update={"spec": job.spec.model_copy(update=changed)})
 
 
 _NAMED = 6

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from rbench import load as loading
 from rbench.api.asked import options_of
-from rbench.api.run import device_of, run_prepared
+from rbench.api.results import run_prepared
 from rbench.encoders.described import stated
 from rbench.encoders.locate import locate
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.load.code import find
 from rbench.load.files import Files
-from rbench.load.positions import Positioned, Problems, Where, parse
+from rbench.load.overlay import setting
+from rbench.load.positions import Positioned, Problems, Where
 from rbench.load.registry import NAME, Registry, nearest, unknown
 from rbench.load.unlisted import absolute, is_model, problem
 from rbench.plan.lineage import chain, effective, trained_root, weights_source
@@ -33,6 +34,7 @@ from rbench.progress.notebook import shown
 from rbench.publish import encoder as exporting
 from rbench.spec import IN_DOMAIN, EncoderSpec, Record, TrainSpec, is_text_file
 from rbench.spec.unlisted import is_path
+from rbench.stages.run import device_of
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system import scratch
@@ -78,13 +80,17 @@ def train(
     """Train an encoder or find it in the cache. The job is the same as in a suite with this encoder.
 
     Args:
-        what: an encoder of the registry, or one with other options, `simcse-mini[seed=1]`; or, with `base` and `data`,
-            a training objective.
-        base: an encoder of the registry, a folder on the model search path or a path, or a hub id.
+        what: an encoder (`rbench list encoders`), also one with other options, 'simcse-mini[seed=1]'; or, with `base`
+            and `data`, an objective (`rbench list objectives`).
+        base: the model to train: an encoder's name, a folder (./mine, or in --models), or a hub id (OWNER/NAME).
         data: a corpus of the registry, or a `.txt` or `.jsonl` file.
-        settings: `KEY=VALUE`: options of the objective, keys of `TrainSpec`, `pooling`, `layers`, `revision`.
-        steps, epochs, seed, name: for an objective; default one epoch, seed 0 and `<objective>-<base>-<data>`.
-        out: the folder to which the encoder is exported.
+        settings: an option of the objective, or batch_size, learning_rate, warmup, weight_decay, max_length, pooling
+            and the like.
+        steps: number of batches to train on.
+        epochs: number of passes over the corpus. None: 1.
+        seed: seed of the training. None: 0.
+        name: name of the new encoder. None: OBJECTIVE-BASE-CORPUS.
+        out: export the result to this new folder.
         options: search paths, the device and more.
 
     Raises:
@@ -146,7 +152,8 @@ def export(
     An encoder that rbench trains comes from the cache, and is trained first if it is not there.
 
     Args:
-        encoder: a name, a folder or hub id, or a label as tables and jobs have it, `simcse-mini[seed=1]`.
+        encoder: a name (`rbench list encoders`), 'NAME[seed=1]', a folder (./mine), or a hub id (OWNER/NAME).
+        folder: a new or empty folder.
         force: replace the encoder that `folder` holds.
 
     Raises:
@@ -400,8 +407,13 @@ def _put_together(objective: str, args: AdHocArgs, registry: Registry, models: S
         if (value := getattr(args, key)) is not None:
             located = located.put(("train", key), Positioned(value, {(): f"--{key}"}))
     options = loading.checked(find("objectives", objective, registry)).Options.model_fields
-    for setting in args.settings:
-        located = _set(located, setting, objective, options, problems)
+    of_training = set(TrainSpec.model_fields) - set(_ELSEWHERE)
+    known, what = {*options, *of_training, *OF_ENCODER}, f"option of {objective} or key of its training"
+    for text in args.settings:
+        if (read := setting(text, "--set", "--set temperature=0.1", problems, known, what)) is not None:
+            key, value, place = read
+            where = ("train", "options", key) if key in options else ("train", key) if key in of_training else (key,)
+            located = located.put(where, value, place)
     problems.raise_any()
     return located
 
@@ -456,24 +468,3 @@ def _name(objective: str, args: AdHocArgs, registry: Registry, problems: Problem
     elif name in registry.names("encoders"):
         problems.add(where, f"there is an encoder {name} already; give another name with --name")
     return name
-
-
-def _set(located: Positioned, setting: str, objective: str, options: Collection[str], problems: Problems) -> Positioned:
-    """Return `located` with one `KEY=VALUE` applied. VALUE is YAML; `options` are the option names of the objective."""
-    place = f"--set {setting if len(setting) <= 80 else setting[:77] + '...'}"
-    key, equals, text = setting.partition("=")
-    key = key.strip()
-    if not equals or not key:
-        problems.add(place, "expected KEY=VALUE, for instance --set temperature=0.1")
-        return located
-    of_training = set(TrainSpec.model_fields) - set(_ELSEWHERE)
-    if key not in (known := {*options, *of_training, *OF_ENCODER}):
-        problems.add(place, unknown(f"option of {objective} or key of its training", key, known))
-        return located
-    try:
-        value = parse(text, place, problems, fixed_place=True)
-    except SuiteError as error:
-        problems.take(error)
-        return located
-    where = ("train", "options", key) if key in options else ("train", key) if key in of_training else (key,)
-    return located.put(where, value, place)

@@ -1,19 +1,27 @@
-"""Defines the options that several verbs share, their help, checks that typer does not do, and what the API gets."""
+"""Makes the options of verbs, of what functions of Python declare or of what stands here for the command line alone.
+
+A parameter is declared once, in the signature and docstring of its function in `rbench.api`, or as a field of `Options`
+or `Executor`. `FLAGS`, `VALUES` and `PANELS` add what only a command line needs.
+"""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import typer
 
+from rbench import spec
 from rbench.errors import PlanError, SuiteError
-from rbench.load.registry import KINDS, unknown
+from rbench.load.registry import unknown
 from rbench.spec import TableSpec
 
 if TYPE_CHECKING:
@@ -21,11 +29,54 @@ if TYPE_CHECKING:
 
 WHAT, WHERE, HOW = "What to run", "Where things are", "How to run"
 PROCESSES = "Several processes and machines (docs/scaling.md)"
-
-Device = StrEnum("Device", ["auto", "cpu", "cuda"])
-Backend = StrEnum("Backend", ["auto", "torch", "onednn", "openvino"])
-Kind = StrEnum("Kind", ["inline", "local", "slurm", "ray"])
-Cluster = StrEnum("Cluster", ["slurm", "local"])
+PANELS: dict[str, str] = {
+    "An encoder of your own": "train.base train.data train.settings train.steps train.epochs train.seed train.name",
+    "How it looks": "table.bold table.notes table.names table.wide table.size",
+    WHAT: "profile overrides only limit seeds",
+    WHERE: "out data models include train.out",
+    HOW: "device workers concurrency backend report_to max_seconds retry_timeouts dry_run fresh no_texts fail_if quiet "
+    "verbose",
+    PROCESSES: "kind processes cpus gpus address cluster partition time_limit requeue sbatch wait",
+}
+"""The parts of the help, each with the shared options that it lists, and those of functions."""
+EXECUTOR = PANELS[PROCESSES]
+VALUES = {
+    "DIR": "out data models include site.claims",
+    "FILE": "write_baseline.out",
+    "PATTERN": "only",
+    "N>=1": "limit concurrency processes cpus steps",
+    "N>=0": "gpus requeue train.seed",
+    "N": "epochs",
+    "S": "max_seconds",
+    "TIME": "time_limit",
+    "HOST:PORT": "address",
+    "KEY=VALUE": "overrides settings",
+    "NAME": "layout size",
+    "HOW": "pick aggregation notes",
+    "WHAT": "bold",
+    "[TABLE]": "with_paper",
+    "POINTS": "tolerance",
+    "VICTIM": "right wrong",
+    "NAME|DIR|ID": "train.base",
+    "RUN...": "runs",
+    "[RUN2]": "other_run",
+    "ENCODER|OBJECTIVE": "train.what",
+    "ENCODER": "export.encoder",
+}
+"""What stands for values in help, each with the parameters that have it. Others have what is usual for their type."""
+ARGUMENTS = ("RUN...", "[RUN2]", "ENCODER|OBJECTIVE", "ENCODER")
+"""Those that stand without a flag."""
+FLAGS = {
+    "overrides": "--set",
+    "settings": "--set",
+    "contrast_set": "--set",
+    "cpus": "--cpus-per-process",
+    "gpus": "--gpus-per-process",
+    "encoders": "--encoder",
+    "kind": "--executor",
+}
+"""The flags that are not the names of their parameters."""
+_PANEL, _VALUE = ({name: key for key, names in all_.items() for name in names.split()} for all_ in (PANELS, VALUES))
 
 LAYOUTS: tuple[str, ...] = get_args(TableSpec.model_fields["layout"].annotation)
 FORMATS = ("markdown", "latex", "csv", "json")
@@ -42,18 +93,11 @@ def one_of(what: str, valid: tuple[str, ...]) -> Callable[[str | None], str | No
     return check
 
 
-def above_zero(value: float | None) -> float | None:
-    """Refuse, as a typer callback, a number that is not above zero."""
-    if value is not None and not value > 0:
-        raise typer.BadParameter(f"{value:g} is not above 0")
-    return value
-
-
 def option(shown: str, text: str, default: Any = None, *, panel: str | None = None, **more: Any) -> Any:
     """Return an option of typer, which stands where the default of a verb's argument would.
 
     Args:
-        shown: its flags, and what stands for its value, as help shows them: `--encoder -e NAME`.
+        shown: its flags, and what stands for its value, as help shows them: `--encoder -e NAME`, or `--limit N>=1`.
         text: its help.
         default: its value where it is not given; `...`: it must be given.
         panel: the part of the help that lists it; None: the general one.
@@ -61,8 +105,9 @@ def option(shown: str, text: str, default: Any = None, *, panel: str | None = No
     """
     words = shown.split()
     flags = [word for word in words if word.startswith("-")]
-    value = " ".join(words[len(flags) :]) or None
-    return typer.Option(default, *flags, metavar=value, help=text, rich_help_panel=panel, **more)
+    value, _, least = " ".join(words[len(flags) :]).partition(">=")
+    more |= {"min": int(least)} if least else {}
+    return typer.Option(default, *flags, metavar=value or None, help=text, rich_help_panel=panel, **more)
 
 
 def argument(shown: str, text: str, default: Any = None, **more: Any) -> Any:
@@ -70,12 +115,122 @@ def argument(shown: str, text: str, default: Any = None, **more: Any) -> Any:
     return typer.Argument(default, metavar=shown, help=text, **more)
 
 
-def _shared(panel: str | None, kind: Any, shown: str, text: str, default: Any = None, **more: Any) -> tuple[Any, Any]:
-    return kind, option(shown, text, False if kind is bool else default, panel=panel, **more)
+class Declared(NamedTuple):
+    """A parameter of a function, or a field of a dataclass, as its source declares it."""
+
+    kind: str
+    """Its annotation."""
+    default: Any
+    """Its default; `...`: it has none."""
+    text: str
+    """What the docstring says of it."""
 
 
-_what, _where, _how, _executor = (functools.partial(_shared, panel) for panel in (WHAT, WHERE, HOW, PROCESSES))
-_there = functools.partial(_where, list[Path] | None, exists=True, file_okay=False)
+@functools.cache
+def declared(of: str) -> dict[str, Declared]:
+    """Return what a function or dataclass declares, by name.
+
+    The source is read and not imported, because that takes a second, and a verb says at once what it does.
+
+    Args:
+        of: its dotted name below rbench, such as `api.runs.table`.
+    """
+    *module, name = of.split(".")
+    source = Path(__file__).parents[1].joinpath(*module).with_suffix(".py").read_text(encoding="utf-8")
+    aliases = dict(re.findall(r"^(\w+) = (Literal\[.*?\])", source, re.MULTILINE | re.DOTALL))
+    (text,) = re.findall(rf"^(?:def|class) {name}\b.*?(?=\n\n\n|\Z)", source, re.MULTILINE | re.DOTALL)
+    (node,) = ast.parse(text).body
+    if isinstance(node, ast.ClassDef):
+        return {
+            ast.unparse(one.target): Declared(_kind(one.annotation, aliases), _literal(one.value), _stated(following))
+            for one, following in pairwise([*node.body, ast.Pass()])
+            if isinstance(one, ast.AnnAssign)
+        }
+    assert isinstance(node, ast.FunctionDef)
+    said = (ast.get_docstring(node) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    texts = {
+        name: " ".join(text.split())
+        for names, text in re.findall(r"^    (\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", said, re.MULTILINE)
+        for name in names.split(", ")
+    }
+    args = node.args
+    own = len(args.args) - len(args.defaults)
+    defaults: list[ast.expr | None] = [*[None] * own, *args.defaults, *args.kw_defaults]
+    return {
+        one.arg: Declared(_kind(one.annotation, aliases), _literal(default), texts.get(one.arg, ""))
+        for one, default in zip([*args.args, *args.kwonlyargs], defaults, strict=True)
+    }
+
+
+def _kind(annotation: ast.expr | None, aliases: Mapping[str, str]) -> str:
+    found = ast.unparse(annotation).removesuffix(" | None") if annotation is not None else "Any"
+    return aliases.get(found, found)
+
+
+def _literal(default: ast.expr | None) -> Any:
+    """Return a default; None where it is made by a call."""
+    return ... if default is None else None if isinstance(default, ast.Call) else ast.literal_eval(default)
+
+
+def _stated(following: ast.stmt) -> str:
+    """Return the docstring that follows a field; nothing where none does."""
+    if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+        return " ".join(str(following.value.value).split())
+    return ""
+
+
+def _help(text: str, *, several: bool) -> str:
+    """Return the words of a docstring as help: without markup, and with what None means as the default."""
+    text = f"{text[:1].upper()}{text[1:]}".replace("`", "").replace("[", r"\[")
+    text, default, shown = re.sub(r"[;.] None: (.*?)\.?$", r". (default: \1)", text).partition(" (default: ")
+    return f"{text}{' May be repeated.' if several else ''}{default}{shown}"
+
+
+_TYPES = {"bool": bool, "int": int, "float": float, "Path": Path, "Path | str": Path, "NumExamples": int}
+_USUAL = {bool: "", int: "N", float: "X", Path: "FILE", str: "NAME", tuple[str, str]: "A B"}
+
+
+def _named(table: Mapping[str, str], of: str, name: str) -> str | None:
+    """Return what a table says of a parameter: of that of this function, else of all with this name."""
+    return table.get(f"{of.rpartition('.')[2]}.{name}", table.get(name))
+
+
+def made(of: str, name: str, *, shared: bool = False) -> tuple[Any, Any]:
+    """Return a parameter of a function, or a field of a dataclass, as typer reads it: its type, and its option."""
+    one, function = declared(of)[name], of.rpartition(".")[2]
+    several = one.kind.startswith(("tuple[Path", "tuple[str, ...]", "Sequence[", "str | Sequence[", "Runs"))
+    choices: tuple[str, ...] = ()
+    kind: Any = _TYPES.get(one.kind, str)
+    more: dict[str, Any] = {}
+    if several:
+        kind = Path if "Path" in one.kind or one.kind == "Runs" else str
+        more = {"exists": True, "file_okay": False} if one.kind.startswith("tuple[Path") else {}
+    elif one.kind == "tuple[str, str]":
+        kind = tuple[str, str]
+    elif kind is str:
+        listed = one.kind.startswith("Literal[")
+        choices = ast.literal_eval(f"({one.kind[8:-1]},)") if listed else get_args(getattr(spec, one.kind, None))
+        choices = LAYOUTS if one.kind == "Layout" else choices
+    value = _named(_VALUE, of, name) or ("" if choices else _USUAL[kind])
+    if choices:
+        more = {"callback": one_of(name, choices)} if value else {}
+        kind = str if value else StrEnum(name, list(choices))
+    if kind is Path:
+        more |= {"file_okay": value != "DIR", "dir_okay": value != "FILE"}
+    default = None if one.default == () else one.default
+    kind = list[kind] if several else kind
+    kind = kind | None if default is None else kind
+    if value in ARGUMENTS:
+        return kind, argument(value, _help(one.text, several=False), default)
+    panel = _named(_PANEL, of, name) if shared or f"{function}.{name}" in _PANEL else None
+    return kind, option(
+        f"{_named(FLAGS, of, name) or '--' + name.replace('_', '-')} {value}",
+        _help(one.text, several=several),
+        default,
+        panel=panel,
+        **more,
+    )
+
 
 ENCODERS = "A name (rbench list encoders), a folder (./mine), or a hub id (OWNER/NAME)."
 SUITE = argument("SUITE", "A suite's name (rbench list suites) or a file.", ...)
@@ -83,162 +238,88 @@ _RUN = "The folder that rbench run wrote, such as results/runs/quickstart, or a 
 RUN = argument("RUN", f"{_RUN}.", ...)
 RUNS = argument("RUN...", f"{_RUN}; several are read as one.", ...)
 FORMAT = option("--format NAME", f"{', '.join(FORMATS)}.", "markdown", callback=one_of("format", FORMATS))
-SHARED: dict[str, tuple[Any, Any]] = {
-    "profile": _what(str | None, "--profile NAME", "Use this profile of the suite."),
-    "overrides": _what(
-        list[str] | None,
-        "--set KEY=VALUE",
-        "Set a key of the suite, such as num_examples=100 or training.epochs=1. May be repeated.",
-    ),
-    "only": _what(
-        list[str] | None,
-        "--only PATTERN",
-        "Only jobs whose name contains this (* and ? match anything), and what they need. May be repeated.",
-    ),
-    "limit": _what(int | None, "--limit N", "Attack at most N examples a cell.", min=1),
-    "seeds": _what(
+
+
+_OWN: dict[str, tuple[Any, str, str]] = {
+    "seeds": (
         list[int] | None,
-        "--seed N",
+        "--seed N>=0",
         "Seed of fine-tuning, attacks and the sample of examples, in place of the suite's. May be repeated.",
-        min=0,
     ),
-    "out": _where(
-        Path | None,
-        "--out DIR",
-        "Where results go. (default: results/runs/SUITE, or SUITE-PROFILE)",
-        file_okay=False,
-    ),
-    "data": _there(
-        "--data DIR", "A folder with TASK/SPLIT.jsonl files, before the hub. May be repeated; also RBENCH_DATA=DIR:DIR."
-    ),
-    "models": _there(
-        "--models DIR",
-        "A folder with encoders, masked language models and word vectors, one folder each. May be repeated; "
-        "also RBENCH_MODELS=DIR:DIR.",
-    ),
-    "include": _there(
-        "--include DIR",
-        f"A folder of your own with {', '.join(f'{kind}/' for kind in KINDS)}, or some of them. May be repeated; "
-        "also RBENCH_INCLUDE=DIR:DIR.",
-    ),
-    "device": _how(Device, "--device", "Where models run; auto takes a GPU where there is one.", Device.auto),
-    "workers": _how(
+    "workers": (
         int | None,
-        "--workers N",
+        "--workers N>=1",
         "Processes that share the examples of an attack. (default: one a core, as far as memory goes)",
-        min=1,
     ),
-    "concurrency": _how(
-        int | None,
-        "--concurrency N",
-        "Requests under way at once to each endpoint. (default: `concurrency` of its file)",
-        min=1,
-    ),
-    "backend": _how(
-        Backend,
-        "--backend",
-        "What computes networks under attack; auto takes the one that a short measurement finds fastest here.",
-        Backend.auto,
-    ),
-    "report_to": _how(
-        list[str] | None,
-        "--report-to NAME",
-        "A tracker that follows the training of encoders: tensorboard, wandb, or another that transformers knows. "
-        "May be repeated.",
-    ),
-    "max_seconds": _how(
-        float | None,
-        "--max-seconds S",
-        "Give up an example after S seconds of its own time; it counts as errored by time-out.",
-        callback=above_zero,
-    ),
-    "retry_timeouts": _how(bool, "--retry-timeouts", "Attack examples again that timed out in an earlier run."),
-    "dry_run": _how(bool, "--dry-run", "Show the plan and stop."),
-    "fresh": _how(bool, "--fresh", "Start over; old results are moved aside, not deleted."),
-    "no_texts": _how(bool, "--no-texts", "Keep outcomes without their texts, so that they may be redistributed."),
-    "fail_if": _how(
+    "dry_run": (bool, "--dry-run", "Show the plan and stop."),
+    "no_texts": (bool, "--no-texts", "Keep outcomes without their texts, so that they may be redistributed."),
+    "fail_if": (
         list[str] | None,
         "--fail-if CONDITION",
         'Exit with 3 if a cell\'s whole 95% interval is beyond a limit, such as "asr > 60" or "any_attack > 80", '
         "and with 4 if it cannot be judged. May be repeated.",
     ),
-    "allow_undecided": _shared(None, bool, "--allow-undecided", "What cannot be judged is a warning and no exit code."),
-    "quiet": _how(bool, "--quiet -q", "Print results and errors, nothing else."),
-    "verbose": _how(bool, "--verbose -v", "Log what is read, found and taken from the cache, with times."),
-    "executor": _executor(
-        Kind,
-        "--executor",
-        "What runs the jobs: this process, processes of this machine (one a GPU), tasks of SLURM, actors of Ray.",
-        Kind.inline,
-    ),
-    "processes": _executor(
-        int | None, "--processes N", "How many to start. (default: one a GPU, or one a machine; slurm: 1)", min=1
-    ),
-    "cpus": _executor(
-        int | None,
-        "--cpus-per-process N",
-        "Cores of each. (default: all, divided; slurm: the partition's default)",
-        min=1,
-    ),
-    "gpus": _executor(
-        float | None,
-        "--gpus-per-process N",
-        "slurm, ray: GPUs of each; for ray also a share, such as 0.25. (default: ray: 1 if there are GPUs)",
-        min=0,
-    ),
-    "address": _executor(
-        str | None,
-        "--address HOST:PORT",
-        "ray: the cluster; auto: the one of this machine. (default: RAY_ADDRESS, or a cluster for this run alone)",
-    ),
-    "cluster": _executor(Cluster | None, "--cluster", "slurm: local tries it on this machine, without SLURM."),
-    "partition": _executor(str | None, "--partition NAME", "slurm: the partition."),
-    "time_limit": _executor(
-        str | None,
-        "--time-limit TIME",
-        "slurm: minutes, or H:MM:SS, or DAYS-H; a task that reaches it goes on in a new one. (default: 8:00:00)",
-    ),
-    "requeue": _executor(
-        int | None, "--requeue N", "slurm: how often a task goes on after its time limit. (default: 10)", min=0
-    ),
-    "sbatch": _executor(
+    "allow_undecided": (bool, "--allow-undecided", "What cannot be judged is a warning and no exit code."),
+    "quiet": (bool, "--quiet -q", "Print results and errors, nothing else."),
+    "verbose": (bool, "--verbose -v", "Log what is read, found and taken from the cache, with times."),
+    "sbatch": (
         list[str] | None,
         "--sbatch KEY=VALUE",
         "slurm: a further option of sbatch, such as account=nlp, or exclusive. May be repeated.",
     ),
-    "wait": _executor(bool, "--wait", "slurm: wait for the tasks and print the tables."),
 }
-"""The shared options and their defaults, by the names of the fields of `api.Options` and `api.Executor`; others too."""
-EXECUTOR = "executor processes cpus gpus address cluster partition time_limit requeue sbatch wait"
-"""Those of `api.Executor`."""
+SHARED: dict[str, tuple[Any, Any]] = {"run": (Path, RUN), "suite": (str, SUITE)} | {
+    name: (kind, option(shown, text, False if kind is bool else None, panel=_PANEL.get(name)))
+    for name, (kind, shown, text) in _OWN.items()
+}
+"""Options that several verbs have, or that stand for several of the API's."""
 
 
-def signature_of(function: Callable[..., None], shared: Collection[str]) -> inspect.Signature:
-    """Return the signature of a verb, as typer reads it: with the shared options in the place of `options`."""
+def _shared(name: str) -> tuple[Any, Any]:
+    of = "executors.executor.Executor" if name in EXECUTOR.split() else "plan.prepare.Options"
+    return SHARED[name] if name in SHARED else made(of, name, shared=True)
+
+
+def signature_of(function: Callable[..., None], of: str, shared: Collection[str]) -> inspect.Signature:
+    """Return the signature of a verb, as typer reads it: its own parameters, those of `of` in the place of its keyword
+    arguments, and the shared options."""
     hints = get_type_hints(function, localns={"Options": Any, "Executor": Any})
-    found = []
-    for name, one in inspect.signature(function).parameters.items():
-        if name == "options":
-            found += [(name, *SHARED[name]) for name in shared]
-        elif name not in shared:
-            found.append((name, hints[name], one.default))
+    found: dict[str, tuple[Any, Any]] = {}
+    own = inspect.signature(function).parameters
+    for name, one in own.items():
+        if one.kind is one.VAR_KEYWORD:
+            others = declared(of).keys() - {*own, *shared, "options", "progress"}
+            found |= {name: made(of, name) for name in declared(of) if name in others}
+        elif one.default is one.empty and name not in (*shared, "options", "executor"):
+            found[name] = SHARED[name] if name in SHARED else made(of, name)
+    found |= {name: (hints[name], one.default) for name, one in own.items() if one.default is not one.empty}
+    found |= {name: _shared(name) for name in shared}
     return inspect.Signature(
         [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-            for name, kind, default in found
+            for name, (kind, default) in found.items()
         ]
     )
 
 
-def arguments_of(function: Callable[..., None], shared: Collection[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a verb gets: `options` and `executor` of the shared options that these have, others as they are."""
-    made = {**given}
-    wanted = inspect.signature(function).parameters
-    if "options" in wanted:
-        made["options"] = options_of({name: given[name] for name in shared})
-    if "executor" in shared:
-        made["executor"] = _executor_of(**{name: given[name] for name in EXECUTOR.split()})
-    return {name: made[name] for name in wanted}
+def arguments_of(
+    function: Callable[..., None], of: str, shared: Collection[str], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a verb gets: `options` and `executor` of the shared options that these have, others as they are.
+
+    As keyword arguments it gets those of `of`, with search paths and `options` among them.
+    """
+    wanted = {name: one.kind for name, one in inspect.signature(function).parameters.items()}
+    api = declared(of) if of else {}
+    unset = {name for name, value in given.items() if value is None and name in api and name not in wanted}
+    got = {**given, **{name: api[name].default for name in unset}}
+    if shared and ("options" in wanted or api.keys() & {"options", "include", "data"}):
+        got["options"] = options_of({name: given[name] for name in shared})
+        got |= {name: getattr(got["options"], name) for name in ("include", "data") if name in shared}
+    if "executor" in wanted:
+        got["executor"] = _executor_of(**{name: given[name] for name in EXECUTOR.split()})
+    keywords = inspect.Parameter.VAR_KEYWORD in wanted.values()
+    return {name: _plain(got[name]) for name in got if name in wanted or (keywords and name in api)}
 
 
 def options_of(given: Mapping[str, Any]) -> Options:
@@ -262,11 +343,10 @@ def seeded(seeds: Sequence[int] | None, overrides: Sequence[str]) -> list[str]:
     return [f"seeds=[{', '.join(map(str, seeds))}]"] if seeds else []
 
 
-def _executor_of(executor: Kind, cluster: Cluster | None, sbatch: Sequence[str] | None, **more: Any) -> Executor:
+def _executor_of(sbatch: Sequence[str] | None, **more: Any) -> Executor:
     from rbench.api import Executor
 
-    further = dict(map(_of_sbatch, sbatch or ()))
-    return Executor(kind=_plain(executor), cluster=_plain(cluster), sbatch=further, **more)
+    return Executor(sbatch=dict(map(_of_sbatch, sbatch or ())), **{name: _plain(one) for name, one in more.items()})
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+import rbench
 from rbench.cli import arguments as a
 from rbench.cli import console as printing
 from rbench.cli.console import say, tell
@@ -51,16 +52,15 @@ def run(
     command again resumes: finished jobs are not run again, and a half-finished attack continues at its next example.
     Several at once share the work, in terminals or on machines that see the same folder; --executor starts them.
     """
-    from rbench import api
     from rbench.progress.bars import watching
 
-    limits = api.conditions(fail_if or (), options.include)
+    limits = rbench.api.conditions(fail_if or (), options.include)
     if dry_run:
-        printing.plan(api.plan(suite, options))
+        printing.plan(rbench.api.plan(suite, options))
         return
-    api.check_conditions(limits, suite, options)
+    rbench.api.check_conditions(limits, suite, options)
     with watching(quiet) as progress:
-        result = api.run(suite, options, executor=executor, progress=progress)
+        result = rbench.api.run(suite, options, executor=executor, progress=progress)
     printing.result(result, quiet=quiet)
     left = bool(result.left or result.elsewhere)
     if limits and (result.failed or result.skipped or left):
@@ -70,7 +70,7 @@ def run(
     if left and (limits or not result.submitted):  # what was submitted need not be waited for
         raise typer.Exit(INCOMPLETE)
     if limits:
-        judged = api.met(result.run, limits, options.include)
+        judged = rbench.api.met(result.run, limits, options.include)
         for one in (*judged.met, *judged.undecided):
             tell(f"--fail-if {one}")
         if judged.met or (judged.undecided and not allow_undecided):
@@ -140,7 +140,6 @@ def attack(
     --classifier as they are. Attacks it and shows each text with the changed words marked. The outcomes are not saved:
     use rbench run to measure.
     """
-    from rbench import api
     from rbench.load import load_task
     from rbench.load.registry import Registry
     from rbench.progress.bars import watching
@@ -159,11 +158,13 @@ def attack(
     registry = Registry(options.include)
     chosen_task = task_of(task, text, label, labels, kind, test_only=bool(classifier))
     spec = load_task(chosen_task, registry, place="--task")
-    given = [api.classifier(where, label_map, registry) for where in classifier or ()]
+    given = [rbench.api.classifier(where, label_map, registry) for where in classifier or ()]
     victims: list[Any] = given or [None]
     for one in victims:
         with watching(quiet) as progress:
-            outcomes = list(api.attack(encoder, chosen_task, attack, n, options, classifier=one, progress=progress))
+            outcomes = list(
+                rbench.api.attack(encoder, chosen_task, attack, n, options, classifier=one, progress=progress)
+            )
         for i, outcome in enumerate(outcomes, 1):
             which = f"{victim_name(one)} " if len(given) > 1 else ""
             printing.example(outcome, spec.columns, spec.labels, f"[{which}{i}/{len(outcomes)}]")
@@ -213,7 +214,6 @@ def list_(
 
     Prints names with titles, references or licences, and origins. With a NAME, prints the content of its file.
     """
-    from rbench import api
     from rbench.load import catalogue, content, recipes
     from rbench.load.registry import Registry
 
@@ -224,7 +224,7 @@ def list_(
     if kind is None:
         printing.kinds({kind: registry.names(kind) for kind in KINDS})
     elif kind == "objectives":
-        printing.objectives(api.objectives(registry))
+        printing.objectives(rbench.api.objectives(registry))
     elif registry.names(kind):
         printing.listed(catalogue(kind, registry))
     if kind == "victims":
@@ -252,13 +252,11 @@ def doctor(
     For each, prints where it was found, or exactly how to get it. With a SUITE, checks what that suite names and
     nothing else, and exits with 1 if anything is missing.
     """
-    from rbench import api
-
     if suite is None and (options.profile is not None or options.overrides):
         raise SuiteError(
             "--profile and --set change a suite: name it, for instance rbench doctor table1 --profile local"
         )
-    checks = api.doctor(options, suite)
+    checks = rbench.api.doctor(options, suite)
     printing.doctor(checks)
     if suite is not None and any(check.ok is False for check in checks):
         raise typer.Exit(FAILED)
@@ -269,15 +267,14 @@ def doctor(
     epilog="Example: [bold]rbench cases results/runs/cline-table2-mini --right mini-bert/clean --wrong "
     "mini-bert/freelb[/bold]",
 )
-@verb("Reading {run}", shared="data")
+@verb("Reading {run}", of="api.judging.cases", shared="data")
 def cases(
     *,
-    run: Path = a.RUN,
-    right: str = a.option("--right VICTIM", "The one that is right: ENCODER/STRATEGY, or ENCODER.", ...),
-    wrong: str = a.option("--wrong VICTIM", "The one that is wrong.", ...),
-    set_: str | None = a.option("--set NAME", "A contrast set of the run. (default: all of them)"),
-    show: int = a.option("--show N", "How many cases of a set to print.", 5, min=0),
-    options: Options,
+    run: Path,
+    right: str,
+    wrong: str,
+    show: int = a.option("--show N>=0", "How many cases of a set to print.", 5),
+    **how: Any,
 ) -> None:
     """Show contrast texts that one victim gets right, another wrong.
 
@@ -285,9 +282,7 @@ def cases(
     there are, how many the other way round, and the first of them with what was edited. A case in many seeds comes
     first. Runs nothing.
     """
-    from rbench import api
-
-    for found in api.cases(run, right, wrong, contrast_set=set_, data=options.data):
+    for found in rbench.api.cases(run, right, wrong, **how):
         say(f"{found.set}: {len(found.cases)} of {found.edits} edits are cases: {right} is right and {wrong} is wrong")
         say(f"{found.set}: {found.reverse} of {found.edits} edits are the other way round, in some seed")
         if found.without_texts:

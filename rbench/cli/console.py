@@ -102,7 +102,12 @@ def plan(planned: Planned) -> None:
         groups.setdefault("/".join((job.stage, planned.plan.draw(label).encoder, *rest)), []).append(job)
     axis = planned.plan.draws
     rows = [
-        [name, *([_trainings(jobs, planned)] if axis else []), _seeds(jobs), *_cost(jobs, planned)]
+        [
+            name,
+            *([_trainings(jobs, planned)] if axis else []),
+            _ranged({job.seed for job in jobs}),
+            *_cost(jobs, planned),
+        ]
         for name, jobs in groups.items()
     ]
     print_table(["job", *(["training seeds"] if axis else []), "seeds", "done", "examples", "queries (about)"], rows)
@@ -139,15 +144,11 @@ def _cached(jobs: Sequence[Job], planned: Planned, text: str) -> str:
 def _trainings(jobs: Sequence[Job], planned: Planned) -> str:
     """Format the training seeds of some jobs; empty for an encoder that rbench does not train."""
     found = (planned.plan.draw(job.parts[0]).train_seed for job in jobs)
-    return _ranged({seed for seed in found if seed is not None})
+    return _ranged(seed for seed in found if seed is not None)
 
 
-def _seeds(jobs: Sequence[Job]) -> str:
-    return _ranged({job.seed for job in jobs})
-
-
-def _ranged(values: set[int]) -> str:
-    seeds = sorted(values)
+def _ranged(values: Iterable[int]) -> str:
+    seeds = sorted({*values})
     if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds))):
         return f"{seeds[0]}-{seeds[-1]}"
     return ", ".join(map(str, seeds))
@@ -180,16 +181,12 @@ def result(run: RunResult, *, quiet: bool = False) -> None:
             say(line)
     finally:
         if not quiet:
-            _places(run)
+            tell(f"{run.complete} jobs complete; results are in {run.run}")
+            if run.figures:
+                tell(f"figures: {', '.join(map(str, run.figures))}")
+            if run.report is not None:
+                tell(f"report: {run.report}")
         _trouble(run)
-
-
-def _places(run: RunResult) -> None:
-    tell(f"{run.complete} jobs complete; results are in {run.run}")
-    if run.figures:
-        tell(f"figures: {', '.join(map(str, run.figures))}")
-    if run.report is not None:
-        tell(f"report: {run.report}")
 
 
 def _trouble(run: RunResult) -> None:
@@ -233,14 +230,15 @@ def recipes(found: Iterable[Recipe]) -> None:
 def kinds(names: Mapping[str, Sequence[str]]) -> None:
     """Print the kinds of things that have names, what they are, the number of each, and the first names."""
     rows: list[list[str | Text]] = [
-        [Text(kind, style="bold"), str(len(found)), _said(kind), ", ".join(found[:3]) + ", ..." * (len(found) > 3)]
+        [
+            Text(kind, style="bold"),
+            str(len(found)),
+            f"{KINDS[kind].one}: {KINDS[kind].about}" if KINDS[kind].about else KINDS[kind].one,
+            ", ".join(found[:3]) + ", ..." * (len(found) > 3),
+        ]
         for kind, found in names.items()
     ]
     print_table(["rbench list", "there are", "one is", "for instance"], rows)
-
-
-def _said(kind: str) -> str:
-    return f"{KINDS[kind].one}: {KINDS[kind].about}" if KINDS[kind].about else KINDS[kind].one
 
 
 def objectives(found: Sequence[ListedObjective]) -> None:

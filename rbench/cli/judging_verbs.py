@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+import rbench
 from rbench.cli import arguments as a
 from rbench.cli.console import example, say, tell
 from rbench.cli.verbs import CHECK_FAILED, MEASURE, UNDECIDED, app, verb
@@ -42,20 +43,18 @@ def claims(
     the number of comparisons, and n. Computes from what the run stored alone, and runs nothing. With --paper, judges
     what papers claim on their own printed tables: in how many cells each sentence holds.
     """
-    from rbench import api
-
     if (run is None) == (paper is None):
         raise typer.BadParameter("name a RUN (rbench claims RUN), or a paper's table (--paper NAME), and not both")
     if paper is not None:
         if file is not None:
             raise typer.BadParameter("--claims FILE needs a RUN; --paper has claims of its own")
-        judged = api.paper_claims(paper)
-        say(api.paper_claims_table(judged, fmt).rstrip("\n"))
+        judged = rbench.api.paper_claims(paper)
+        say(rbench.api.paper_claims_table(judged, fmt).rstrip("\n"))
         wrong = [one.claim.id for one in judged if one.holding < len(one.combinations)]
     else:
         assert run is not None
-        found = api.claims(run, file, options.include)
-        say(api.claims_table(found, fmt).rstrip("\n"))
+        found = rbench.api.claims(run, file, options.include)
+        say(rbench.api.claims_table(found, fmt).rstrip("\n"))
         wrong = [one.claim.id for one in found if one.verdict == "contradicted"]
     if strict and wrong:
         tell(f"{'fail somewhere' if paper else 'contradicted'}: {', '.join(wrong)}")
@@ -67,34 +66,22 @@ def claims(
     epilog="Example: [bold]rbench compare results/runs/quickstart --between mini-bert-packaged simcse-mini-packaged"
     "[/bold]",
 )
-@verb("Comparing encoders of {run}", shared="include")
+@verb("Comparing encoders of {run}", of="api.judging.compare", shared="include")
 def compare(
     *,
-    run: Path = a.RUN,
-    other: Path | None = a.argument("[RUN2]", "The RUN of the second encoder. (default: the same)", show_default=False),
-    between: tuple[str, str] = a.option(
-        "--between A B", "Two encoders, as the suite or tables name them. B is compared with A.", ...
-    ),
-    metric: str = a.option(
-        "--metric NAME",
-        "A name of rbench list metrics, such as asr, aua, clean, queries, or any_attack: whether at least one "
-        "of all attacks succeeded.",
-        "asr",
-    ),
-    common: bool = a.option("--common", "Where the RUNs attacked other examples, compare those that both have.", False),
-    show: int = a.option("--show N", "Show N texts of each cell that fell with one encoder alone.", 0, min=0),
+    run: Path,
+    other_run: Path | None,
+    show: int = a.option("--show N>=0", "Show N texts of each cell that fell with one encoder alone.", 0),
     fmt: str = a.FORMAT,
-    options: Options,
+    **how: Any,
 ) -> None:
     """Compare two encoders, text by text.
 
     For each task, strategy and attack: both values, the difference with its 95% interval, p corrected for the number of
     cells, how many texts fell with one encoder alone, and the smallest difference that so many texts could have shown.
     """
-    from rbench import api
-
-    found = api.compare(run, other, between=between, metric=metric, common=common, include=options.include)
-    say(api.comparison_table(found, fmt).rstrip("\n"))
+    found = rbench.api.compare(run, other_run, **how)
+    say(rbench.api.comparison_table(found, fmt).rstrip("\n"))
     alone = [(cell, *fell) for cell in found.cells for fell in cell.fell_only[:show]]
     if alone:
         say()
@@ -126,31 +113,20 @@ def figure(
 
     Draws what the run stores, and runs nothing. rbench list figures NAME prints a figure's options.
     """
-    from rbench import api
-
     formats = [part.strip() for part in fmt.split(",")] if fmt is not None else None
-    for path in api.write_figure(run, kind, settings or (), out=out, formats=formats, include=options.include):
+    for path in rbench.api.write_figure(run, kind, settings or (), out=out, formats=formats, include=options.include):
         say(str(path))
 
 
 @app.command(
     rich_help_panel=MEASURE, epilog="Example: [bold]rbench baseline results/runs/gate --out baseline.json[/bold]"
 )
-@verb("Making a baseline in {out}", shared="include")
+@verb("Making a baseline in {out}", of="api.judging.write_baseline", shared="include")
 def baseline(
     *,
-    runs: list[Path] = a.argument(
-        "RUN...",
-        "A RUN, or several of the same suite whose encoders were trained with other seeds.",
-        ...,
-    ),
-    out: Path = a.option("--out FILE", "A .json file; .json.gz is compressed.", ..., dir_okay=False),
-    metric: list[str] | None = a.option(
-        "--metric NAME",
-        "Keep the values of this metric too, so that checks can judge it: a share, such as one of your own. "
-        "May be repeated.",
-    ),
-    options: Options,
+    runs: list[Path],
+    out: Path,
+    **how: Any,
 ) -> None:
     """Keep what later runs are checked against, in a small file.
 
@@ -158,12 +134,10 @@ def baseline(
     and check later runs with rbench check. Three or more RUNs show how much trainings differ by their seed alone.
     What no check will be able to judge, because a victim is near chance or has too few texts, is said at once.
     """
-    from rbench import api
-
-    made = api.write_baseline(runs, out, metric=metric or (), include=options.include)
+    made = rbench.api.write_baseline(runs, out, **how)
     cells, runs_ = (f"{n} {what}{'s' * (n > 1)}" for n, what in ((len(made.cells), "cell"), (made.runs, "run")))
     tell(f"{out}: {cells}, {runs_}, {out.stat().st_size:,} bytes")
-    for note in api.baseline_notes(made):
+    for note in rbench.api.baseline_notes(made):
         tell(f"note: {note}")
 
 
@@ -172,28 +146,11 @@ def baseline(
     epilog="Example: [bold]rbench check results/runs/gate --baseline baseline.json --junit check.xml[/bold]. "
     "Exit codes: 0 passed, 2 refused, 3 failed, 4 could not be judged.",
 )
-@verb("Checking {run} against {baseline}", shared="allow_undecided include")
+@verb("Checking {run} against {baseline}", of="api.judging.check", shared="include")
 def check(
     *,
-    run: Path = a.RUN,
-    baseline: Path = a.option("--baseline FILE", "A file that rbench baseline wrote.", ..., dir_okay=False),
-    metric: list[str] | None = a.option(
-        "--metric NAME",
-        "Judge this alone: aua (accuracy under attack), clean, asr, or a metric that the baseline keeps. "
-        "any_attack: whether at least one of all attacks succeeded, in place of each attack. May be repeated.",
-    ),
-    tolerance: str = a.option(
-        "--tolerance POINTS", "What is worse by so much passes: a number, or clean=2,aua=2,asr=5.", "2"
-    ),
-    alpha: float = a.option("--alpha", "How often a check without a true change may fail.", 0.05, min=0.0001, max=0.4),
-    about_these_weights: bool = a.option(
-        "--about-these-weights",
-        "Fail on weights that are worse, even if another training with the same code might not be.",
-        False,
-    ),
-    options: Options,
-    allow_undecided: bool,
-    encoder: list[str] | None = a.option("--encoder NAME", "Check this encoder alone. May be repeated."),
+    run: Path,
+    baseline: Path,
     junit: Path | None = a.option("--junit FILE", "Write JUnit XML.", dir_okay=False),
     github: bool = a.option("--github", "Print annotations for GitHub Actions.", False),
     summary: Path | None = a.option(
@@ -202,6 +159,7 @@ def check(
         dir_okay=False,
         show_default=False,
     ),
+    **how: Any,
 ) -> None:
     """Fail if a classifier or encoder has become worse than in a baseline.
 
@@ -213,28 +171,16 @@ def check(
     two baseline runs, since a training with another seed is better or worse by chance: three or more runs, or
     --about-these-weights, make it a failure or a pass.
     """
-    from rbench import api
-
     try:
-        found = api.check(
-            run,
-            baseline,
-            metric=metric or (),
-            tolerance=tolerance,
-            alpha=alpha,
-            about_these_weights=about_these_weights,
-            allow_undecided=allow_undecided,
-            encoders=encoder or (),
-            include=options.include,
-        )
+        found = rbench.api.check(run, baseline, **how)
     except (RbenchError, OSError) as error:  # CI shows what is in these, and not standard error
-        for line in api.check_annotations(str(error)) if github else ():
+        for line in rbench.api.check_annotations(str(error)) if github else ():
             say(line)
-        api.write_reports(str(error), junit=junit, summary=summary)
+        rbench.api.write_reports(str(error), junit=junit, summary=summary)
         raise
-    for line in api.check_annotations(found) if github else ():
+    for line in rbench.api.check_annotations(found) if github else ():
         say(line)
-    api.write_reports(found, junit=junit, summary=summary)
-    say(api.check_table(found))
+    rbench.api.write_reports(found, junit=junit, summary=summary)
+    say(rbench.api.check_table(found))
     if found.verdict != "passed":
         raise typer.Exit(CHECK_FAILED if found.verdict == "failed" else UNDECIDED)

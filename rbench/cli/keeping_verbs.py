@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
+import rbench
 from rbench.cli import arguments as a
 from rbench.cli.console import print_table, say, tell
 from rbench.cli.verbs import FAILED, KEEP, app, verb
@@ -29,9 +30,7 @@ def verify(run: Path = a.RUN) -> None:
     Checks that each record and outcome is as it was written, and that counts and scores follow from the outcomes.
     Changes nothing. Exits with 1 if anything is damaged.
     """
-    from rbench import api
-
-    found = api.verify(run)
+    found = rbench.api.verify(run)
     for finding in found.findings:
         say(f"{'damaged' if finding.damage else 'note'}: {finding.text}")
     say(f"{sum(found.counts.values())} jobs: {', '.join(f'{n} {state}' for state, n in found.counts.items())}")
@@ -50,9 +49,7 @@ def strip(
     Many licences forbid redistributing texts. The copy has records, tables, and outcomes with labels, predictions,
     queries and words changed, but no texts. The run itself is not changed.
     """
-    from rbench import api
-
-    say(f"the copy without texts is in {api.strip(run, out)}")
+    say(f"the copy without texts is in {rbench.api.strip(run, out)}")
 
 
 @app.command(rich_help_panel=KEEP, epilog="Example: [bold]rbench pack results/runs/table1[/bold]")
@@ -66,9 +63,7 @@ def pack(
     Every command that reads a run reads the file as it is. It takes an eighth of the space. What rbench verify does not
     pass is not packed. The run itself is not changed. rbench unpack is the way back, byte for byte.
     """
-    from rbench import api
-
-    found = api.pack(run, out)
+    found = rbench.api.pack(run, out)
     left_out = f"; left out: {', '.join(found.left_out)}" if found.left_out else ""
     say(f"{found.path}: {found.files} files, {size(found.size)} in {size(found.path.stat().st_size)}{left_out}")
 
@@ -84,9 +79,7 @@ def unpack(
     The file may come from anybody: a damaged one, one with links or names that lead elsewhere, and one that would fill
     the disk are refused.
     """
-    from rbench import api
-
-    found = api.unpack(run, out)
+    found = rbench.api.unpack(run, out)
     say(f"{found.path}: {found.files} files, {size(found.size)}")
 
 
@@ -105,9 +98,7 @@ def merge(
     different data, weights, options or versions of the code; it lists what differs. The runs themselves are not
     changed.
     """
-    from rbench import api
-
-    found = api.merge(run, out)
+    found = rbench.api.merge(run, out)
     for note in found.notes:
         say(f"note: {note}")
     several = f" ({found.shared} of them in several)" if found.shared else ""
@@ -169,20 +160,19 @@ def adversarial(
     uses the stored outcomes of a finished run; --encoder, --task, --attack, --finetune and --seed say which where it
     has several. The set has parquet files and a card, and opens with datasets.load_dataset(DIR).
     """
-    from rbench import api
     from rbench.progress.bars import watching
 
-    cell = api.Cell(encoder, task, attack, finetune, seed)
+    cell = rbench.api.Cell(encoder, task, attack, finetune, seed)
     if run is not None:
         if n is not None or resources is not None or options.overrides:
             raise PlanError("--run takes outcomes that are there: leave out --num-examples, --resources and --set")
-        built = api.build_adversarial_from(run, out, cell, only=only.value, overwrite=overwrite)
+        built = rbench.api.build_adversarial_from(run, out, cell, only=only.value, overwrite=overwrite)
     else:
         given = {"--encoder": encoder, "--task": task, "--attack": attack}
         if missing := [name for name, value in given.items() if value is None]:
             raise PlanError(f"give {', '.join(missing)}, or --run RUN for outcomes that are there")
         with watching(quiet) as progress:
-            built = api.build_adversarial(
+            built = rbench.api.build_adversarial(
                 cell,
                 out,
                 options,

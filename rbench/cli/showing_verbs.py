@@ -8,22 +8,22 @@ import time
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand
 
+import rbench
 from rbench.cli import arguments as a
 from rbench.cli.console import plan as print_plan
 from rbench.cli.console import print_table, say, tell
 from rbench.cli.verbs import MEASURE, app, verb
 from rbench.errors import SuiteError
-from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick
 from rbench.storage.runs.files import make_folder_of
 
 if TYPE_CHECKING:
     from rbench.api import Options
-    from rbench.api.forecast import Forecast, Row
     from rbench.api.status import Failure, State, Status, Working
+    from rbench.stages.forecast import Forecast, Row
 
 
 ESTIMATE = "How long it will take"
@@ -62,11 +62,10 @@ def plan(
     With --estimate it says how many hours and how much disk space the remaining jobs take. The estimate stands on
     measurements of earlier runs and of this machine (two seconds, once). Its error is printed with it.
     """
-    from rbench import api
-    from rbench.api import forecast
+    from rbench.stages import forecast
 
     forecast.check(gpus or ())
-    planned = api.plan(suite, options)
+    planned = rbench.api.plan(suite, options)
     wanted = estimate or gpus or fmt
     found = forecast.forecast(planned, gpus or ()) if wanted else None
     if found is not None and fmt:
@@ -148,26 +147,22 @@ def report(
     The file needs no server and no network: verdicts, tables, curves, each two encoders compared, the changed texts,
     and where it all comes from. What the run lacks is named in it. Several runs that share data and weights make one.
     """
-    from rbench import api
-
-    for path in api.report(run, out, texts=not no_texts, include=options.include):
+    for path in rbench.api.report(run, out, texts=not no_texts, include=options.include):
         say(str(path))
 
 
 @app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench site results/runs --out site[/bold]")
-@verb("Reading {runs}", shared="include")
+@verb("Reading {runs}", of="api.report.site", shared="include")
 def site(
     *,
     runs: list[Path] = a.argument(
         "RUN...", "Folders that rbench run wrote, files of rbench pack, or a folder of such.", ...
     ),
-    out: Path = a.option("--out DIR", "The folder of the pages: new, empty, or a site to make anew.", ...),
-    claims: Path | None = a.option(
-        "--claims DIR", "Judge the claims of DIR/NAME.yaml on the run in folder NAME instead."
-    ),
     no_texts: bool = a.option(
         "--no-texts", "Leave texts out, so that the pages may be passed on. All else works.", False
     ),
+    out: Path,
+    claims: Path | None,
     options: Options,
 ) -> None:
     """Write many runs as static web pages, and print the index.
@@ -175,9 +170,7 @@ def site(
     The pages need no server: the newest verdict of each claim beside the paper's numbers, the report of each run, and
     the history of each encoder. A run that cannot be read is left out, which the index says.
     """
-    from rbench import api
-
-    written = api.site(runs, out, claims=claims, texts=not no_texts, include=options.include)
+    written = rbench.api.site(runs, out, claims=claims, texts=not no_texts, include=options.include)
     for line in written.left_out:
         tell(f"left out: {line}")
     say(str(written.index))
@@ -194,9 +187,7 @@ def status(
     Several processes may work on one run. Each is listed with its job. The time left is estimated from the jobs that
     have ended. A process on another machine that died is listed for two minutes more. Changes nothing.
     """
-    from rbench import api
-
-    watcher = api.Watcher(run)
+    watcher = rbench.api.Watcher(run)
     found = watcher.look()
     _show_status(found)
     while watch and not found.complete:
@@ -259,7 +250,6 @@ def _left(found: Status) -> str:
     return said
 
 
-LOOK = "How it looks"
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 """The formats by the ending of a file's name."""
 
@@ -283,100 +273,24 @@ class WithPaper(TyperCommand):
     rich_help_panel=MEASURE,
     epilog="Example: [bold]rbench table results/runs/quickstart --metric queries --format latex[/bold]",
 )
-@verb("Reading {run}", shared="include")
+@verb("Reading {run}", of="api.runs.table", shared="include")
 def table(
     *,
     run: list[Path] = a.RUNS,
-    metric: str | None = a.option(
-        "--metric NAME",
-        "A metric, such as asr (rbench list metrics); or a measure, such as quality (rbench list measures); "
-        "or sts: Spearman correlations of evaluations; contrast: accuracy on contrast sets, and consistency; "
-        "positives: the hard positives that a suite builds; advsts: attacks on similarity scores, with errors and "
-        "correlations before and after. (default: asr; with --with-paper all that the paper prints)",
-    ),
     fmt: str | None = a.option(
         "--format NAME",
         f"{', '.join(a.FORMATS)}. (default: as --out ends, else markdown)",
         callback=a.one_of("format", a.FORMATS),
     ),
     out: Path | None = a.option("--out FILE", "Write the table to a file: .md, .tex, .csv, .json.", dir_okay=False),
-    layout: str = a.option(
-        "--layout NAME",
-        "paper: attacks and encoders in rows, tasks in columns; by-task: tasks and encoders in rows, attacks "
-        "in columns; full: one row per cell.",
-        "paper",
-        callback=a.one_of("layout", a.LAYOUTS),
-    ),
-    pick: str | None = a.option(
-        "--pick HOW",
-        "For --metric contrast: where fine-tuning strategies differ in their learning rate alone, show the "
-        "best by validation, or by the contrast set itself.",
-        callback=a.one_of("way to pick", get_args(Pick)),
-    ),
-    with_paper: str | None = a.option(
-        "--with-paper [TABLE]",
-        "Show our numbers beside a paper's: those of the printed table that the suite reproduces, or of "
-        "TABLE, such as adcl-table1. The layouts are paper and full.",
-    ),
-    aggregation: str = a.option(
-        "--aggregation HOW",
-        "For --metric sts: all correlates all pairs of a set together, as papers do; mean and wmean are the "
-        "mean of its subsets' correlations, plain or weighted by their pairs.",
-        "all",
-        callback=a.one_of("aggregation", get_args(Aggregation)),
-    ),
-    intervals: bool = a.option("--intervals", "Show 95% intervals (CSV and JSON always have them).", False),
-    bold: str | None = a.option(
-        "--bold WHAT",
-        "significant: the best entries and all that are not significantly worse, where any is (the default "
-        "where entries can be tested); best: the best entries alone; none.",
-        panel=LOOK,
-        callback=a.one_of("bold", get_args(Bold)),
-    ),
-    notes: str | None = a.option(
-        "--notes HOW",
-        "short: one paragraph with n, seeds, resources and flags (the default); full: all notes; none.",
-        panel=LOOK,
-        callback=a.one_of("notes", get_args(Notes)),
-    ),
-    names: bool = a.option(
-        "--names", "Show the names that commands take instead of titles (CSV and JSON do).", False, panel=LOOK
-    ),
-    wide: bool = a.option("--wide", "LaTeX: span both columns of an article (table*).", False, panel=LOOK),
-    size: str | None = a.option(
-        "--size NAME",
-        f"LaTeX: size of the letters: {', '.join(get_args(FontSize))}.",
-        panel=LOOK,
-        callback=a.one_of("size", get_args(FontSize)),
-    ),
-    options: Options,
+    **how: Any,
 ) -> None:
     """Print a table of a finished or half-finished run.
 
     Computes numbers from what the run stored alone, and runs nothing. Several runs that share data and weights make one
     table.
     """
-    from rbench import api
-
-    shown: dict[str, Any] = {
-        "layout": layout,
-        "fmt": format_of(fmt, out),
-        "intervals": intervals,
-        "notes": notes,
-        "names": names,
-        "wide": wide,
-        "size": size,
-        "include": options.include,
-    }
-    if with_paper is not None:
-        own = (("--pick", pick), ("--bold", bold), ("--aggregation", None if aggregation == "all" else aggregation))
-        for option, value in own:
-            if value is not None:
-                raise SuiteError(f"{option} does not go with --with-paper, which compares with the paper alone")
-        text = api.table_beside_paper(run, with_paper, metric=metric, **shown)
-    else:
-        shown |= {"pick": pick, "bold": bold, "aggregation": aggregation}
-        text = api.table(run, metric=metric or "asr", **shown)
+    text = rbench.api.table(run, fmt=format_of(fmt, out), **how)
     if out is None:
         say(text.rstrip("\n"))
         return

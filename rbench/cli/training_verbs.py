@@ -6,20 +6,18 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+import rbench
 from rbench.cli import arguments as a
-from rbench.cli.console import say, tell
-from rbench.cli.verbs import FAILED, TRAIN, app, verb
-from rbench.errors import JobError
+from rbench.cli.console import say
+from rbench.cli.verbs import TRAIN, app, verb
 from rbench.load.search_path import search_path
 
 if TYPE_CHECKING:
     from rbench.api import Options, Trained
-
-ADHOC = "An encoder of your own"
 
 
 @app.command(
@@ -30,41 +28,22 @@ ADHOC = "An encoder of your own"
 @verb(
     "Preparing to train {what}",
     "The last checkpoint is kept: the same command continues from it.",
+    of="api.train.train",
     shared="models include device report_to quiet verbose",
 )
 def train(
     *,
-    what: str = a.argument(
-        "ENCODER|OBJECTIVE",
-        "An encoder (rbench list encoders), or with --base and --data an objective (rbench list objectives).",
-        ...,
-    ),
-    base: str | None = a.option(
-        "--base NAME|DIR|ID",
-        "The model to train: an encoder's name, a folder (./mine, or in --models), or a hub id (OWNER/NAME).",
-        panel=ADHOC,
-    ),
+    what: str,
+    base: str | None,
     data: list[str] | None = a.option(
         "--data CORPUS|FILE|DIR",
         "What to train on: a corpus (rbench list tasks), or a .txt file (one sentence a line) or .jsonl file "
         "(field text). A folder is searched for corpora, as with other verbs. May be repeated.",
-        panel=ADHOC,
+        panel="An encoder of your own",
     ),
-    settings: list[str] | None = a.option(
-        "--set KEY=VALUE",
-        "An option of the objective, or batch_size, learning_rate, warmup, weight_decay, max_length, pooling "
-        "and the like. May be repeated.",
-        panel=ADHOC,
-    ),
-    steps: int | None = a.option("--steps N", "Number of batches to train on.", panel=ADHOC, min=1),
-    epochs: float | None = a.option("--epochs N", "Number of passes over the corpus. (default: 1)", panel=ADHOC),
-    seed: int | None = a.option("--seed N", "Seed of the training. (default: 0)", panel=ADHOC, min=0),
-    name: str | None = a.option(
-        "--name NAME", "Name of the new encoder. (default: OBJECTIVE-BASE-CORPUS)", panel=ADHOC
-    ),
-    out: Path | None = a.option("--out DIR", "Export the result to this new folder.", panel=a.WHERE),
     options: Options,
     quiet: bool,
+    **how: Any,
 ) -> None:
     """Train an encoder of the registry, or one that options describe.
 
@@ -74,29 +53,12 @@ def train(
     With an objective, a base and a corpus, trains an encoder that has no file yet, and prints a file that makes it
     available to suites.
     """
-    from rbench import api
     from rbench.progress.bars import watching
 
     corpus, folders = _told_apart(data or [], options.include)
     options = dataclasses.replace(options, data=search_path(folders, "RBENCH_DATA"))
     with watching(quiet) as progress:
-        try:
-            trained = api.train(
-                what,
-                base=base,
-                data=corpus,
-                settings=settings or (),
-                steps=steps,
-                epochs=epochs,
-                seed=seed,
-                name=name,
-                out=out,
-                options=options,
-                progress=progress,
-            )
-        except JobError as error:
-            tell(f"failed: {error}")
-            raise typer.Exit(FAILED) from error
+        trained = rbench.api.train(what, base=base, data=corpus, progress=progress, **how | {"options": options})
     _show(trained)
 
 
@@ -107,13 +69,12 @@ def train(
 @verb(
     "Preparing to export {encoder}",
     "If an encoder was being trained, the same command continues from the last checkpoint.",
+    of="api.train.export",
     shared="data models include device quiet verbose",
 )
 def export(
     *,
-    encoder: str = a.argument(
-        "ENCODER", r"A name (rbench list encoders), 'NAME\[seed=1]', a folder (./mine), or a hub id (OWNER/NAME).", ...
-    ),
+    encoder: str,
     folder: Path = a.argument("DIR", "A new or empty folder.", ...),
     force: bool = a.option("--force", "Replace the encoder that DIR holds.", False, panel=a.HOW),
     options: Options,
@@ -125,15 +86,10 @@ def export(
     checks that it gives the same vectors. An encoder that rbench trains comes from the cache, and is trained first if
     it is not there. Classifiers that were fine-tuned for an attack are not exported.
     """
-    from rbench import api
     from rbench.progress.bars import watching
 
     with watching(quiet) as progress:
-        try:
-            dim = api.export(encoder, folder, force=force, options=options, progress=progress)
-        except JobError as error:
-            tell(f"failed: {error}")
-            raise typer.Exit(FAILED) from error
+        dim = rbench.api.export(encoder, folder, force=force, options=options, progress=progress)
     say(f"{encoder} is in {folder}: {dim} numbers a vector; SentenceTransformer({str(folder)!r}) loads it")
 
 

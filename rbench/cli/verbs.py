@@ -16,7 +16,7 @@ import typer
 import rbench
 from rbench.cli.arguments import arguments_of, signature_of
 from rbench.cli.console import log_to_stderr, say, tell
-from rbench.errors import RbenchError
+from rbench.errors import JobError, RbenchError
 
 MEASURE, EXPLORE, KEEP, TRAIN = "Measure", "Explore", "Keep", "Train"
 FAILED, BAD_INPUT, CHECK_FAILED, UNDECIDED, INTERRUPTED, TERMINATED = 1, 2, 3, 4, 130, 143
@@ -36,7 +36,6 @@ def unwrapped(text: str) -> str:
 
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -93,7 +92,7 @@ def stoppable() -> Iterator[None]:
 
 
 def verb(
-    doing: str | Callable[[Mapping[str, object]], str], resume: str = "", *, shared: str = ""
+    doing: str | Callable[[Mapping[str, object]], str], resume: str = "", *, of: str = "", shared: str = ""
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add what all verbs share: the first line, error messages, Ctrl-C, and options that several have.
 
@@ -104,8 +103,10 @@ def verb(
     Args:
         doing: the first line, with the verb's arguments in braces: `Planning {suite}`; or a function of these.
         resume: how to resume after Ctrl-C.
-        shared: names of `arguments.SHARED`, in the order of the help. The verb gets them as `options` and `executor`;
-            those that it has as arguments of its own, too.
+        of: a function of Python, such as `api.runs.table`. The verb has its parameters as options, and gets them as
+            keyword arguments.
+        shared: names of options that several verbs have, in the order of the help. The verb gets them as `options` and
+            `executor`; those that it has as arguments of its own, too.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -124,16 +125,17 @@ def verb(
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
             try:
                 with stoppable():
-                    function(**arguments_of(function, names, given))
+                    function(**arguments_of(function, of, names, given))
             except (RbenchError, OSError) as error:
-                tell(f"error: {said_of(error)}")
-                raise typer.Exit(BAD_INPUT) from error
+                failed = isinstance(error, JobError)  # all was well until the work itself began
+                tell(f"{'failed' if failed else 'error'}: {said_of(error)}")
+                raise typer.Exit(FAILED if failed else BAD_INPUT) from error
             except KeyboardInterrupt as error:
                 asked = isinstance(error, Terminated)
                 tell(f"{'Terminated' if asked else 'Interrupted'}. {resume}".rstrip())
                 raise typer.Exit(TERMINATED if asked else INTERRUPTED) from error
 
-        signature = signature_of(function, names)
+        signature = signature_of(function, of, names)
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()} | {"return": None}
         call.__doc__ = unwrapped(function.__doc__ or "")

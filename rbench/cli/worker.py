@@ -45,8 +45,9 @@ def main() -> int:
 
 
 def _work(text: str) -> int:
-    from rbench.api.executor import requested, work
+    from rbench.api.suites import work
     from rbench.progress.bars import Lines
+    from rbench.stages.spread import requested
 
     work(requested(text), Lines())
     return 0

@@ -1,4 +1,4 @@
-"""Start a Python module in a process of its own, and end it in order.
+"""Start a Python module in processes of their own on this machine, start again those that die, and end all in order.
 
 The process reads what it is to do from its standard input, which stays open while its parent lives. If the parent is
 killed, the process reads the end of its input and can end too. So no process is left behind.
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -26,6 +26,8 @@ GRACE = 60.0
 """Seconds that a process has to end in order before it is killed."""
 SEEN_WITHIN = 10.0
 """Seconds within which a network file system shows what another machine wrote."""
+PAUSE = 0.2
+"""Seconds between two looks at several processes."""
 _POLL = 0.05
 FINISHED = 0
 """Exit code of a process that did what it was to do. What failed meanwhile is recorded. Python ends with 1 where it
@@ -163,3 +165,63 @@ def how(code: int) -> str:
     with contextlib.suppress(ValueError):
         return f"signal {signal.Signals(-code).name}"
     return f"signal {-code}"
+
+
+def run(
+    command: Command, environments: Sequence[Mapping[str, str]], names: Sequence[str], over: Callable[[], bool]
+) -> Generator[str | None]:
+    """Run a command in one process for each of `environments`, until all have ended.
+
+    Yields what a user should know of the processes, and None again and again while they work. Whoever closes this
+    iterator ends the processes in order. A process that dies is started again, at most five times an hour.
+
+    Args:
+        names: the name of each process, in messages and of its log.
+        over: whether all is done, so that a process that died need not be started again.
+
+    Raises RbenchError if every process refuses to work; the message is that of the last one.
+    """
+    children: dict[str, Child] = {}
+    deaths = {name: Deaths() for name in names}
+    refused: list[str] = []
+    around = dict(zip(names, environments, strict=True))
+    try:
+        for name in names:
+            children[name] = Child(command, name, around[name])
+        while children:
+            yield None
+            time.sleep(PAUSE)
+            for name, child in [*children.items()]:
+                code = child.poll()
+                if code is None:
+                    continue
+                del children[name]
+                if code == FINISHED or over():
+                    continue
+                said = f"{name} ended with {how(code)}: {child.last_line() or 'it printed nothing'}"
+                if code == REFUSED:
+                    refused.append(child.last_line())
+                    yield said
+                elif deaths[name].another():
+                    children[name] = Child(command, name, around[name])
+                    yield f"{said}. It was started again."
+                else:
+                    yield f"{said}. It died {deaths[name].most + 1} times in an hour and is not started again."
+        if len(refused) == len(names):
+            raise RbenchError(refused[-1].removeprefix("error: "))
+    finally:
+        _end([*children.values()])
+
+
+def _end(children: Sequence[Child]) -> None:
+    """End processes in order, all at the same time. A second Ctrl-C kills them."""
+    try:
+        for child in children:
+            child.ask_to_end()
+        until = time.monotonic() + GRACE
+        for child in children:
+            child.end(max(0.0, until - time.monotonic()))
+    except KeyboardInterrupt:
+        for child in children:
+            child.kill()
+        raise

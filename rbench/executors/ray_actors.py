@@ -162,7 +162,7 @@ def run(
 ) -> Generator[str | None]:
     """Run a command in one actor for each name, until all have ended. The cluster must be connected.
 
-    Yields as `local.run` does. An actor that is lost is replaced, at most five times an hour. Actors that still wait
+    Yields as `child.run` does. An actor that is lost is replaced, at most five times an hour. Actors that still wait
     for a place in the cluster when all is over are given up.
 
     Args:

@@ -11,14 +11,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rbench.errors import ResourceError
 from rbench.executors.child import FINISHED, REFUSED, Child, Command, Deaths, how
+from rbench.executors.executor import Executor
 from rbench.system import processes
 
 PAUSE = 0.5
@@ -26,25 +26,10 @@ _FINAL = (REFUSED, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 """Exit codes of a process that is not started again: it cannot work, or was asked to end."""
 SIGNAL_BEFORE = 90
 """Seconds before the time limit at which a task is told to end."""
+REQUEUE = 10
+"""How often a task that reached its time limit is queued again."""
 PARALLEL = 100_000
 """The array itself does not limit how many of its tasks run at once."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What SLURM gives each task."""
-
-    cluster: str = "slurm"
-    """`slurm`, or `local` for processes of this machine."""
-    partition: str | None = None
-    minutes: int = 480
-    """The time limit."""
-    cpus: int | None = None
-    gpus: int | None = None
-    requeue: int = 10
-    """How often a task that reached its time limit is queued again."""
-    more: Mapping[str, str | bool] = field(default_factory=dict)
-    """Further options of sbatch, without their dashes; True: an option without a value."""
 
 
 class Task:
@@ -82,21 +67,21 @@ class Task:
         return DelayedSubmission(Task(self.command, self.name))
 
 
-def check(batch: Batch) -> None:
+def check(cluster: str | None) -> None:
     """Raise ResourceError if submitit is not installed, or if this machine cannot submit jobs."""
     try:
         import submitit  # noqa: F401
     except ImportError as error:
         raise ResourceError('--executor slurm needs the package submitit: pip install "rbench[slurm]"') from error
     missing = [name for name in ("sbatch", "srun") if shutil.which(name) is None]
-    if batch.cluster == "slurm" and missing:
+    if cluster != "local" and missing:
         raise ResourceError(
             f"--executor slurm: {' and '.join(missing)} not found here. Run the command on a login node of the "
             "cluster. --cluster local tries it on this machine, and --executor local uses this machine alone."
         )
 
 
-def submit(command: Command, names: list[str], batch: Batch, folder: Path) -> list[Any]:
+def submit(command: Command, names: list[str], asked: Executor, folder: Path) -> list[Any]:
     """Submit one task for each name, and return submitit's jobs. Raises ResourceError if SLURM refuses them.
 
     Args:
@@ -104,8 +89,10 @@ def submit(command: Command, names: list[str], batch: Batch, folder: Path) -> li
     """
     import submitit
 
-    executor = submitit.AutoExecutor(folder=folder, cluster=batch.cluster, **_requeued(batch))
-    executor.update_parameters(**_parameters(batch))
+    cluster = asked.cluster or "slurm"
+    requeued = {f"{cluster}_max_num_timeout": REQUEUE if asked.requeue is None else asked.requeue}
+    executor = submitit.AutoExecutor(folder=folder, cluster=cluster, **requeued)
+    executor.update_parameters(**_parameters(asked))
     try:
         with processes.starting(), executor.batch():
             return [executor.submit(Task(command, name)) for name in names]
@@ -113,21 +100,18 @@ def submit(command: Command, names: list[str], batch: Batch, folder: Path) -> li
         raise ResourceError(f"--executor slurm: sbatch refused the job: {_last(error)}") from error
 
 
-def _requeued(batch: Batch) -> dict[str, int]:
-    return {f"{batch.cluster}_max_num_timeout": batch.requeue}
-
-
-def _parameters(batch: Batch) -> dict[str, Any]:
-    """Return submitit's names of what a batch says."""
-    shared: dict[str, Any] = {"timeout_min": batch.minutes, "name": "rbench", "stderr_to_stdout": True}
-    if batch.cluster == "local":
-        return {**shared, "gpus_per_node": batch.gpus or 0}
-    given: dict[str, Any] = {"partition": batch.partition, "gpus_per_task": batch.gpus}
-    more: dict[str, Any] = {"requeue": True, **batch.more}
+def _parameters(asked: Executor) -> dict[str, Any]:
+    """Return submitit's names of what an executor says."""
+    gpus = None if asked.gpus is None else int(asked.gpus)
+    shared: dict[str, Any] = {"timeout_min": asked.minutes, "name": "rbench", "stderr_to_stdout": True}
+    if asked.cluster == "local":
+        return {**shared, "gpus_per_node": gpus or 0}
+    given: dict[str, Any] = {"partition": asked.partition, "gpus_per_task": gpus}
+    more: dict[str, Any] = {"requeue": True, **asked.sbatch}
     found = {f"slurm_{name}": value for name, value in given.items() if value is not None}
     found |= {"slurm_additional_parameters": more, "slurm_signal_delay_s": SIGNAL_BEFORE}
     found |= {"slurm_array_parallelism": PARALLEL}
-    return {**shared, **found, **({"cpus_per_task": batch.cpus} if batch.cpus is not None else {})}
+    return {**shared, **found, **({"cpus_per_task": asked.cpus} if asked.cpus is not None else {})}
 
 
 def _last(error: Exception) -> str:
@@ -138,7 +122,7 @@ def _last(error: Exception) -> str:
 
 
 def wait(jobs: list[Any], over: Callable[[], bool]) -> Generator[str | None]:
-    """Wait for submitted tasks. Yields as `local.run` does. Tasks that are left when all is over are cancelled.
+    """Wait for submitted tasks. Yields as `child.run` does. Tasks that are left when all is over are cancelled.
 
     Whoever closes this iterator before that leaves the tasks to SLURM.
     """

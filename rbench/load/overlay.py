@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from rbench.errors import SuiteError
@@ -96,22 +97,39 @@ def check_profiles(located: Positioned, chosen: str | None, problems: Problems) 
                     problems.add(place, line.removeprefix(f"{place}: "))
 
 
-def apply_override(located: Positioned, override: str, problems: Problems) -> Positioned:
-    """Return `located` with one `KEY=VALUE` applied. KEY is a dotted path, and VALUE is YAML."""
-    argument = f"--set {override if len(override) <= 80 else override[:77] + '...'}"
-    key, equals, text = override.partition("=")
-    steps = tuple(key.strip().split("."))
-    if not equals or not all(steps):
-        problems.add(argument, "expected KEY=VALUE, for instance --set num_examples=100 or --set training.epochs=1")
-        return located
-    if steps[0] not in _SETTABLE:
-        problems.add(argument, unknown("key", steps[0], _SETTABLE))
-        return located
+def setting(
+    text: str, flag: str, example: str, problems: Problems, known: Collection[str] | None = None, what: str = "key"
+) -> tuple[str, Positioned, str] | None:
+    """Read `KEY=VALUE`, whose VALUE is YAML. Return key, value and place; None where it is wrong, which is a problem.
+
+    Args:
+        flag: the option of the command line.
+        example: a right one, for the message.
+        known: what a key, or the first step of a dotted one, may be; None: anything.
+        what: what such a key is.
+    """
+    place = f"{flag} {text if len(text) <= 80 else text[:77] + '...'}"
+    key, equals, value = text.partition("=")
+    if not equals or not all(steps := key.strip().split(".")):
+        problems.add(place, f"expected KEY=VALUE, for instance {example}")
+        return None
+    if known is not None and steps[0] not in known:
+        problems.add(place, unknown(what, steps[0], known))
+        return None
     try:
-        value = parse(text, argument, problems, fixed_place=True)
+        return key.strip(), parse(value, place, problems, fixed_place=True), place
     except SuiteError as error:
         problems.take(error)
+        return None
+
+
+def apply_override(located: Positioned, override: str, problems: Problems) -> Positioned:
+    """Return `located` with one `KEY=VALUE` applied. KEY is a dotted path, and VALUE is YAML."""
+    example = "--set num_examples=100 or --set training.epochs=1"
+    if (read := setting(override, "--set", example, problems, _SETTABLE)) is None:
         return located
+    key, value, argument = read
+    steps = tuple(key.split("."))
     if len(steps) > 1:
         located = _spelled_out(located, steps[0])
     data: Any = located.data

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rbench import load as loading
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.load import Loaded, versions
-from rbench.load.registry import Registry
 from rbench.plan.described import complete
 from rbench.plan.inputs import Code, PlanInputs
 from rbench.plan.lineage import weights_source
@@ -39,36 +37,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """A user's options besides the suite. Paths in `data`, `models` and `include` are searched in order."""
+    """A user's options besides the suite, as the command line explains them too. Paths are searched in order."""
 
     profile: str | None = None
+    """Use this profile of the suite."""
     overrides: tuple[str, ...] = ()
+    """Set a key of the suite, such as num_examples=100 or training.epochs=1."""
     only: tuple[str, ...] = ()
-    """Patterns of job names. The jobs that match one of them run, with what they need. Empty: all jobs."""
+    """Only jobs whose name contains this (* and ? match anything), and what they need."""
     limit: int | None = None
+    """Attack at most N examples a cell."""
     out: Path | None = None
+    """Where results go. None: results/runs/SUITE, or SUITE-PROFILE."""
     data: tuple[Path, ...] = ()
+    """A folder with TASK/SPLIT.jsonl files, before the hub; also RBENCH_DATA=DIR:DIR."""
     models: tuple[Path, ...] = ()
+    """A folder with encoders, masked language models and word vectors, one folder each; also RBENCH_MODELS=DIR:DIR."""
     include: tuple[Path, ...] = ()
+    """A folder of your own with suites/, attacks/, tasks/, encoders/, victims/, resources/, contrast/, objectives/,
+    finetune/, measures/, metrics/, figures/, or some of them; also RBENCH_INCLUDE=DIR:DIR."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    backend: str = "auto"
-    """What computes the network during attacks: one of `rbench.inference.BACKENDS`, or `auto` for the fastest."""
+    """Where models run; auto takes a GPU where there is one."""
+    backend: Literal["auto", "torch", "onednn", "openvino"] = "auto"
+    """What computes networks under attack; auto takes the one that a short measurement finds fastest here."""
     workers: int | None = 1
-    """Processes for attacks; None: as many as suit this machine. More than one needs a script that is guarded by
-    `if __name__ == "__main__"`, as multiprocessing always does."""
+    """Processes that share the examples of an attack; None: as many as suit this machine. More than one needs a script
+    that is guarded by `if __name__ == "__main__"`, as multiprocessing always does."""
     pooled: int | None = None
     """Examples that a process attacks at the same time; None: as many as suit the device."""
     concurrency: int | None = None
-    """Requests under way at once, to each endpoint of the suite; None: as many as its `concurrency` says."""
+    """Requests under way at once to each endpoint. None: `concurrency` of its file."""
     max_seconds: float | None = None
-    """An example that takes longer is errored by time-out; None: no limit."""
+    """Give up an example after S seconds of its own time; it counts as errored by time-out."""
     retry_timeouts: bool = False
-    """Whether examples that timed out in earlier runs are attacked again."""
+    """Attack examples again that timed out in an earlier run."""
     fresh: bool = False
+    """Start over; old results are moved aside, not deleted."""
     texts: bool = True
     """Whether outcomes keep their texts. A RUN that was begun without texts stays without them in any case."""
     report_to: tuple[str, ...] = ()
-    """Trackers that follow the training of encoders: `tensorboard`, `wandb`, whatever transformers knows."""
+    """A tracker that follows the training of encoders: tensorboard, wandb, or another that transformers knows."""
     logs: Path | None = None
     """The folder for the trackers' files; None: `logs/` in the RUN."""
 
@@ -90,20 +98,12 @@ class Prepared:
     notes: list[str]
 
 
-def prepare(suite: str | Path, options: Options) -> Prepared:
-    """Read the suite and find all data, weights and resources that it needs.
+def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
+    """Find all data, weights and resources that a suite needs.
 
     Raises SuiteError for errors in a file, PlanError for what cannot be planned, and one ResourceError that names
     everything that is missing, each with a remedy.
     """
-    registry = Registry(options.include)
-    return prepare_loaded(
-        loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides), options
-    )
-
-
-def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
-    """Prepare a suite that is already loaded. Raises PlanError and ResourceError as `prepare` does."""
     if options.limit is not None:
         loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit))
     if options.concurrency is not None:

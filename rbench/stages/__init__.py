@@ -27,7 +27,7 @@ from rbench.spec import (
 )
 from rbench.stages import attacks, existing, measured, weights
 from rbench.stages.attacks import sample
-from rbench.stages.context import Context
+from rbench.stages.inputs import Context
 from rbench.storage import provenance
 
 log = logging.getLogger("rbench")

@@ -13,8 +13,7 @@ import numpy as np
 from rbench import score
 from rbench.errors import JobError
 from rbench.spec import AttackJob, Digest, Job, Outcome, Record, Score, error_kind
-from rbench.stages.context import Context, Source
-from rbench.stages.inputs import Inputs, victim_hash
+from rbench.stages.inputs import Context, Inputs, Source, victim_hash
 from rbench.storage.runs import Parts
 from rbench.storage.team import CHUNK, chunks
 from rbench.system import processes

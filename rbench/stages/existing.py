@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rbench import score
 from rbench.spec import Job, Record, Score, VictimJob
-from rbench.stages.context import Context, Source
-from rbench.stages.inputs import Inputs, opened
+from rbench.stages.inputs import Context, Inputs, Source, opened
 from rbench.stages.parts import by_part, counting, part_counts
 
 

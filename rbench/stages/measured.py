@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rbench.errors import JobError
 from rbench.measures._context import Asked, EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext
 from rbench.spec import AS_IS, AdversarialSet, Job, MeasureJob, Outcome, Record
-from rbench.stages.context import Context, Source
-from rbench.stages.inputs import Inputs, own, victim_hash, victim_of
+from rbench.stages.inputs import Context, Inputs, Source, own, victim_hash, victim_of
 from rbench.storage.weights import weights_hash
 from rbench.tasks import SetData, adversarial
 

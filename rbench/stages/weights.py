@@ -12,8 +12,7 @@ from rbench.errors import JobError
 from rbench.plan.inputs import selected_by
 from rbench.publish.encoder import write_card
 from rbench.spec import FinetuneJob, Health, Job, PretrainJob, Record, Score, Split, TrainSpec
-from rbench.stages.context import Context, Source, changed
-from rbench.stages.inputs import Inputs, check_like, own
+from rbench.stages.inputs import Context, Inputs, Source, changed, check_like, own
 from rbench.stages.parts import by_part, part_counts
 from rbench.storage.weights import weights_hash
 from rbench.system import checkpoints

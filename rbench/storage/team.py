@@ -172,7 +172,7 @@ def chunks(examples: int) -> int:
 
 
 class TeamBoard:
-    """The board of a team (`rbench.executors.leases.Board`).
+    """Says what the other processes of a team do, and lets this one take jobs.
 
     Args:
         jobs: the jobs that this process has to run. What the RUN has of them now, such as the record of a job that
@@ -190,6 +190,10 @@ class TeamBoard:
         self._looked = False
 
     def ended(self, job: Job, needed: bool) -> Record | None:
+        """Return the record that another process wrote for a job while this one runs; None if there is none.
+
+        `needed` says whether a job that is left needs what this one makes.
+        """
         if job.trains:
             return self._made(job, needed)
         if self._sign(job) == self._before[job.key]:
@@ -205,6 +209,10 @@ class TeamBoard:
         return record if at_hand else None
 
     def take(self, job: Job, *, shared: bool) -> AbstractContextManager[None] | None:
+        """Take a job while the block lasts; None if a living process has it.
+
+        With `shared`, take a job that others work on, if a part of it is left.
+        """
         if job.attacking is None:
             if shared or self._team.take(job, done=self._checkpoints(job)) is None:
                 return None
@@ -221,9 +229,11 @@ class TeamBoard:
         return self._held(job)
 
     def busy(self, job: Job) -> bool:
+        """Whether other processes do a job, or a part of it."""
         return bool(self._team.holders(job))
 
     def may_leave(self, jobs: Sequence[Job]) -> bool:
+        """Whether all who do these jobs have shown that they live since this process first had nothing else to do."""
         holders = [{*self._team.holders(job).values()} for job in jobs]
         if not all(holders) and not self._looked:  # it ended, or its holder died, after the last look at it
             self._looked = True
@@ -233,6 +243,7 @@ class TeamBoard:
         return all(sign is None or (sign and sign != before.get(name, sign)) for name, sign in signs.items())
 
     def pause(self) -> None:
+        """Wait a little, because all that this process could do needs what others are doing."""
         time.sleep(PAUSE)
 
     def nothing_left(self, job: Job) -> None:

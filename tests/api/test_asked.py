@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 from rbench import inference, load
-from rbench.api.asked import BACKENDS, loaded, options_of, plain
+from rbench.api.asked import loaded, options_of, plain
 from rbench.errors import PlanError, SuiteError
 from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
@@ -48,7 +48,7 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], said: str) -> None
 
 
 def test_the_backends_are_those_of_inference() -> None:
-    assert ("auto", *inference.BACKENDS) == BACKENDS
+    assert ("auto", *inference.BACKENDS) == get_args(get_type_hints(Options)["backend"])
 
 
 def test_a_mapping_is_a_suite() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import rbench
 from rbench import api
-from rbench.api.given_victims import read
 from rbench.errors import JobError, RbenchError
 from rbench.spec import Provenance, Record
+from rbench.stages.given import read
 from tests.cli.conftest import attack_job
 
 WRONG = [None, 5, True, 0.5, b"x", [], ["x"], {}, [5], "", "nowhere/x", "\0", Path("nowhere"), object()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rbench.api.run import Joined, _check_crowding, _Joined, _others
 from rbench.errors import StoreError
 from rbench.plan.prepare import Options
 from rbench.spec import AttackJob, Plan
+from rbench.stages.run import Joined, _check_crowding, _Joined, _others
 from rbench.storage.runs import Store
 from rbench.storage.team import Team, digest
 from tests.storage.conftest import Told
@@ -100,9 +99,8 @@ def test_who_joins_a_run_without_texts_writes_none(tmp_path: Path) -> None:
 def test_the_second_process_of_this_machine_hears_of_too_many_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module("rbench.api.run")  # the package has a function of this name
-    monkeypatch.setattr(module, "cores", lambda: 2)
-    monkeypatch.setattr(module, "limit_threads", lambda: 2)
+    monkeypatch.setattr("rbench.stages.run.cores", lambda: 2)
+    monkeypatch.setattr("rbench.stages.run.limit_threads", lambda: 2)
     told, one, other = Told([], []), Team(tmp_path), Team(tmp_path)
     with one.joined(lambda others: PLAN):
         _check_crowding(one, told)

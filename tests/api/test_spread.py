@@ -57,7 +57,7 @@ def test_a_run_that_is_complete_starts_nothing(inline: Path, monkeypatch: pytest
 
 def test_what_no_process_can_do_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes die at once, because the module that they run is another one."""
-    monkeypatch.setattr("rbench.api.executor.WORKER", "this_module_is_not_there")
+    monkeypatch.setattr("rbench.stages.spread.WORKER", "this_module_is_not_there")
     told = Told([], [])
     result = api.run(SUITE, out=tmp_path / "run", device="cpu", executor="local", progress=told)
     assert (result.complete, [job.stage for job in result.left], result.tables) == (0, ["measure"], result.tables)

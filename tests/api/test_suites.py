@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.api.run import _todo
+from rbench.api.suites import prepared_for
 from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
-from rbench.plan.prepare import Options, prepare
+from rbench.plan.prepare import Options
 from rbench.spec import Job, Provenance, Record
+from rbench.stages.run import _todo
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache
 from tests.storage.weights.entries import fill
@@ -173,11 +174,11 @@ def test_fingerprints_do_not_depend_on_paths(write, tmp_path: Path) -> None:  # 
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(rows.replace("film", f"{split} film"))
         suite = write(tasks="[sst2]", num_examples="2")
-        keys.append([job.key for job in prepare(suite, Options(data=(tmp_path / name,))).plan.jobs])
+        keys.append([job.key for job in prepared_for(suite, Options(data=(tmp_path / name,))).plan.jobs])
     assert keys[0] == keys[1]
     changed = tmp_path / "two" / "sst2" / "test.jsonl"
     changed.write_text(changed.read_text().replace("good", "great"))
-    assert [job.key for job in prepare(suite, Options(data=(tmp_path / "two",))).plan.jobs] != keys[0]
+    assert [job.key for job in prepared_for(suite, Options(data=(tmp_path / "two",))).plan.jobs] != keys[0]
 
 
 def test_a_plan_says_where_rows_are_more_or_fewer_than_published(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -236,7 +237,7 @@ def test_weights_that_are_gone_are_made_again_with_all_that_they_need(write, tmp
     options = Options(include=(tmp_path / "mine",), device="cpu", backend="torch")
     result = api.run(write(RUN), options)
     assert not result.failed and result.complete == 3
-    store, jobs = Store(result.run), prepare(write(RUN), options).plan.jobs
+    store, jobs = Store(result.run), prepared_for(write(RUN), options).plan.jobs
     pretrain, finetune, attack = jobs
     cache = WeightCache(tmp_path / "cache")
 
@@ -274,7 +275,7 @@ def test_what_rbench_offers_stays_what_it_is_whatever_is_imported() -> None:
         "assert packages & set(rbench.__all__) == {'attack'}; "
         "assert all(callable(getattr(rbench, n)) for n in rbench.__all__ if n != '__version__'); "
         "functions = {n for n in dir(rbench.api) if n in {m.name for m in pkgutil.iter_modules(rbench.api.__path__)}}; "
-        "assert {'run', 'train', 'doctor', 'status', 'report'} <= {n for n in functions if "
+        "assert {'train', 'doctor', 'status', 'report'} <= {n for n in functions if "
         "callable(getattr(rbench.api, n))}"
     )
     alone = subprocess.run([sys.executable, "-c", "import rbench; rbench.api.Executor"], capture_output=True, text=True)

@@ -35,6 +35,8 @@ FIRST = {
     "doctor": "Looking for resources, data and encoders",
     "verify .": "Verifying .",
     "strip .": "Copying . without its texts",
+    "pack .": "Packing .",
+    "unpack run.zip": "Unpacking run.zip",
     "merge . other --out new": "Merging ., other",
     "cache list": "Listing the cache",
     "cache prune": "Looking for what may go from the cache",

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from rbench import api
-from rbench.api import forecast as forecasts
-from rbench.api.forecast import Forecast, Row
 from rbench.cli.showing_verbs import duration, size
+from rbench.stages import forecast as forecasts
+from rbench.stages.forecast import Forecast, Row
 from tests.cli.conftest import Api, Shell
 
 FOUND = Forecast(

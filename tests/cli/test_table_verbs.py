@@ -13,14 +13,14 @@ from tests.cli.conftest import Api, Shell
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch, mock: Api) -> list[tuple[Any, ...]]:
-    """The arguments of each call that would compare with a paper."""
+    """The arguments of each call."""
     found: list[tuple[Any, ...]] = []
 
-    def beside(run: list[Path], name: str, **options: Any) -> str:
-        found.append(([str(path) for path in run], name, options))
+    def table(run: list[Path], *, with_paper: str, **options: Any) -> str:
+        found.append(([str(path) for path in run], with_paper, options))
         return "a table"
 
-    monkeypatch.setattr(api, "table_beside_paper", beside)
+    monkeypatch.setattr(api, "table", table)
     return found
 
 
@@ -47,9 +47,7 @@ def test_with_paper_may_stand_alone(
 
 
 @pytest.mark.parametrize("option", [("--bold", "best"), ("--pick", "validation"), ("--aggregation", "mean")])
-def test_an_option_that_would_do_nothing_is_refused(
-    option: tuple[str, str], shell: Shell, calls: list[tuple[Any, ...]], tmp_path: Path
-) -> None:
+def test_an_option_that_would_do_nothing_is_refused(option: tuple[str, str], shell: Shell, tmp_path: Path) -> None:
     result = shell("table", str(tmp_path), "--with-paper", *option)
-    assert result.exit_code == 2 and not calls
+    assert result.exit_code == 2
     assert f"{option[0]} does not go with --with-paper" in result.stderr

@@ -18,8 +18,9 @@ import yaml
 from safetensors.torch import load_file
 
 from rbench import encoders
+from rbench.api.suites import prepared_for
 from rbench.plan.lineage import effective
-from rbench.plan.prepare import Options, prepare
+from rbench.plan.prepare import Options
 from rbench.publish.encoder import CARD
 from rbench.spec import EncoderSpec
 from rbench.storage.weights import WeightCache, default_cache
@@ -91,7 +92,7 @@ def test_an_encoder_is_trained_once_by_the_job_that_a_suite_has(shell: Shell, mi
 
     suite = tmp_path / "s.yaml"
     suite.write_text("name: s\nencoders: [toy]\ntasks: [mini-topic]\nresources: mini\n")
-    (job, *_) = prepare(suite, Options(include=(mine,))).plan.jobs
+    (job, *_) = prepared_for(suite, Options(include=(mine,))).plan.jobs
     assert job.stage == "pretrain" and WeightCache(default_cache()).folder(job.key) == weights
 
     again = shell("train", "toy-mean", "--include", mine, "--device", "cpu")
@@ -271,7 +272,7 @@ def test_an_export_gives_the_same_vectors_in_sentence_transformers(
 
     suite = tmp_path / "s.yaml"
     suite.write_text(f"name: s\nencoders: [{name}]\ntasks: [mini-topic]\nresources: mini\n")
-    prepared = prepare(suite, Options(include=(mine,), models=(mine / "models",)))
+    prepared = prepared_for(suite, Options(include=(mine,), models=(mine / "models",)))
     first = prepared.plan.jobs[0]
     ours_at = (
         WeightCache(default_cache()).folder(first.key) if first.stage == "pretrain" else mine / "models/tiny-roberta"

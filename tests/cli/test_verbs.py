@@ -52,7 +52,15 @@ def test_help_has_a_line_for_each_verb_and_fits_one_screen(shell: Shell) -> None
     for verb in VERBS:
         (own,) = (line for line in lines if line.startswith(f"│ {verb} "))
         assert own.rstrip(" │").endswith("."), "its summary is not wrapped"
-    assert len(lines) <= 52
+    assert len(lines) <= 54
+
+
+def test_the_shell_completes_verbs_and_options() -> None:
+    for words, expected in (("rbench ta", "table"), ("rbench table --with", "--with-paper")):
+        given = {"_RBENCH_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        command = [sys.executable, "-c", "import sys; sys.argv[0] = 'rbench'; from rbench.cli import main; main()"]
+        ended = subprocess.run(command, env={**os.environ, **given}, capture_output=True, text=True)
+        assert ended.stdout.split() == [expected], ended.stderr
 
 
 @pytest.mark.parametrize("verb", ["run", "attack", "check", "table", "plan"])
@@ -428,12 +436,12 @@ def test_table_prints_what_the_api_renders(shell: Shell, mock: Api) -> None:
     _, arguments, options = mock.calls[0]
     assert arguments == ([Path("results/runs/x")],)
     look = {"bold": None, "notes": None, "names": False, "wide": False, "size": None}
-    more = {"include": (), "aggregation": "all", **look}
+    more = {"include": (), "aggregation": "all", "with_paper": None, **look}
     assert options == {"metric": "aua", "layout": "full", "fmt": "json", "intervals": True, "pick": None} | more
     shell("table", "results/runs/x", "--metric", "contrast", "--pick", "validation")
     assert mock.calls[1][2]["pick"] == "validation"
     shell("table", "x")
-    plain = {"metric": "asr", "layout": "paper", "fmt": "markdown", "intervals": False, "pick": None} | more
+    plain = {"metric": None, "layout": "paper", "fmt": "markdown", "intervals": False, "pick": None} | more
     assert mock.calls[2][2] == plain
 
 

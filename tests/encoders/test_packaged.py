@@ -13,9 +13,10 @@ import safetensors.torch
 import torch
 
 from rbench import encoders
+from rbench.api.suites import prepared_for
 from rbench.encoders.locate import PACKAGED, locate
 from rbench.load.registry import Registry
-from rbench.plan.prepare import Options, Prepared, prepare
+from rbench.plan.prepare import Options, Prepared
 from rbench.spec import EncoderSpec, PretrainJob
 from rbench.tables.flags import Flags
 
@@ -24,12 +25,12 @@ NAMES = ["mini-bert", "simcse-mini", "robustsentembed-mini"]
 
 @pytest.fixture(scope="module")
 def quickstart() -> Prepared:
-    return prepare("quickstart", Options())
+    return prepared_for("quickstart", Options())
 
 
 @pytest.fixture(scope="module")
 def from_scratch() -> Prepared:
-    return prepare("quickstart", Options(profile="from-scratch"))
+    return prepared_for("quickstart", Options(profile="from-scratch"))
 
 
 def trained(name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rbench.errors import RbenchError
-from rbench.executors import local
+from rbench.executors import child
 from rbench.executors.child import Command
 from tests.executors.toy import alive, command, wait_for
 
@@ -19,7 +19,7 @@ def run(told: Command, count: int, over: Callable[[], bool] = lambda: False, **a
     """What is said of `count` processes until they have ended."""
     environments = [{name: f"{value}{i}" for name, value in around.items()} for i in range(count)]
     names = [f"process {i + 1}" for i in range(count)]
-    return [said for said in local.run(told, environments, names, over) if said is not None]
+    return [said for said in child.run(told, environments, names, over) if said is not None]
 
 
 def test_each_process_has_an_environment_of_its_own(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_where_all_refuse_the_reason_is_an_error(tmp_path: Path) -> None:
 
 
 def test_whoever_stops_ends_the_processes_in_order(tmp_path: Path) -> None:
-    steps = local.run(command(tmp_path, "orderly ready sleep=60"), [{}], ["process 1"], lambda: False)
+    steps = child.run(command(tmp_path, "orderly ready sleep=60"), [{}], ["process 1"], lambda: False)
     assert next(steps) is None
     pid = int(wait_for(tmp_path / "ready"))
     assert alive(pid)
@@ -71,8 +71,8 @@ def test_whoever_stops_ends_the_processes_in_order(tmp_path: Path) -> None:
 
 
 def test_a_process_that_does_not_end_is_killed_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "GRACE", 0.2)
-    steps = local.run(command(tmp_path, "deaf ready sleep=60"), [{}], ["process 1"], lambda: False)
+    monkeypatch.setattr(child, "GRACE", 0.2)
+    steps = child.run(command(tmp_path, "deaf ready sleep=60"), [{}], ["process 1"], lambda: False)
     next(steps)
     pid = int(wait_for(tmp_path / "ready"))
     steps.close()
@@ -81,7 +81,7 @@ def test_a_process_that_does_not_end_is_killed_in_the_end(tmp_path: Path, monkey
 
 def test_one_that_is_killed_from_outside_is_replaced(tmp_path: Path) -> None:
     told = command(tmp_path, "ready sleep=60")
-    steps = local.run(told, [{}], ["process 1"], lambda: False)
+    steps = child.run(told, [{}], ["process 1"], lambda: False)
     next(steps)
     first = int(wait_for(tmp_path / "ready"))
     (tmp_path / "ready").unlink()

@@ -11,7 +11,8 @@ import pytest
 
 from rbench.errors import ResourceError
 from rbench.executors import slurm
-from rbench.executors.slurm import Batch, Task
+from rbench.executors.executor import Executor
+from rbench.executors.slurm import Task
 from tests.executors.toy import command, wait_for
 
 pytest.importorskip("submitit", reason='needs submitit: pip install "rbench[slurm]"')
@@ -35,7 +36,15 @@ def flags(script: Path) -> set[str]:
 
 
 def test_sbatch_is_told_what_a_task_gets(tmp_path: Path, fake: Path) -> None:
-    batch = Batch("slurm", "gpu", 90, cpus=8, gpus=1, requeue=4, more={"account": "nlp", "exclusive": True})
+    batch = Executor(
+        "slurm",
+        cpus=8,
+        gpus=1,
+        partition="gpu",
+        time_limit="90",
+        requeue=4,
+        sbatch={"account": "nlp", "exclusive": True},
+    )
     slurm.check(batch)
     jobs = slurm.submit(command(tmp_path, ""), ["task 1", "task 2", "task 3"], batch, tmp_path / "slurm")
     assert [job.job_id for job in jobs] == ["12_0", "12_1", "12_2"]
@@ -46,7 +55,7 @@ def test_sbatch_is_told_what_a_task_gets(tmp_path: Path, fake: Path) -> None:
 
 
 def test_what_the_user_leaves_out_is_left_to_the_cluster(tmp_path: Path, fake: Path) -> None:
-    slurm.submit(command(tmp_path, ""), ["task 1"], Batch(), tmp_path / "slurm")
+    slurm.submit(command(tmp_path, ""), ["task 1"], Executor("slurm"), tmp_path / "slurm")
     names = {flag.partition("=")[0] for flag in flags(tmp_path / "script")}
     assert not {"--partition", "--cpus-per-task", "--gpus-per-task", "--array"} & names
     assert "--time=480" in flags(tmp_path / "script")
@@ -55,14 +64,14 @@ def test_what_the_user_leaves_out_is_left_to_the_cluster(tmp_path: Path, fake: P
 def test_what_sbatch_says_is_told(tmp_path: Path, fake: Path) -> None:
     (fake / "sbatch").write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpu' >&2\nexit 1\n")
     with pytest.raises(ResourceError, match=r"sbatch refused the job: .*invalid partition specified: gpu"):
-        slurm.submit(command(tmp_path, ""), ["task 1"], Batch(), tmp_path / "slurm")
+        slurm.submit(command(tmp_path, ""), ["task 1"], Executor("slurm"), tmp_path / "slurm")
 
 
 def test_a_machine_without_slurm_is_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ResourceError, match=r"sbatch and srun not found here.*login node.*--cluster local"):
-        slurm.check(Batch())
-    slurm.check(Batch("local"))
+        slurm.check(None)
+    slurm.check("local")
 
 
 def test_at_its_time_limit_a_task_ends_in_order_and_runs_again(tmp_path: Path) -> None:
@@ -98,7 +107,9 @@ def test_a_task_that_refuses_is_not_started_again(tmp_path: Path) -> None:
 
 
 def test_submitits_own_executor_runs_tasks_here(tmp_path: Path) -> None:
-    jobs = slurm.submit(command(tmp_path, "note=TOY say=x"), ["task 1"], Batch("local"), tmp_path / "slurm")
+    jobs = slurm.submit(
+        command(tmp_path, "note=TOY say=x"), ["task 1"], Executor("slurm", cluster="local"), tmp_path / "slurm"
+    )
     assert [said for said in slurm.wait(jobs, lambda: False) if said is not None] == []
     assert len([*(tmp_path / "ran").iterdir()]) == 1 and jobs[0].result() == ""
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rbench.api.suites import prepared_for
 from rbench.errors import SuiteError
 from rbench.load.claims import read_claims
 from rbench.load.metrics import Metrics
-from rbench.plan.prepare import Options, prepare
+from rbench.plan.prepare import Options
 from rbench.spec import Plan, Suite
 from rbench.spec.claimed import Ground
 from rbench.tables import Results
@@ -159,7 +160,7 @@ def test_the_claims_that_a_profile_brings_itself_must_fit_it(world: World) -> No
 
 
 def test_a_plan_has_the_same_ground_as_its_suite(tmp_path: Path) -> None:
-    plan = prepare("quickstart", Options(out=tmp_path / "run", limit=5)).plan
+    plan = prepared_for("quickstart", Options(out=tmp_path / "run", limit=5)).plan
     ground = ground_of(plan)
     assert {"asr", "oracle_asr", "sts"} <= ground.cells.keys() and "con" not in ground.cells
     assert ground.names("encoder", "asr") == ground.names("encoder", "sts") == plan.suite.encoders
@@ -179,7 +180,7 @@ def test_what_a_papers_table_has_in_its_columns_stands_for_tasks(
     claim = (
         f'claims=[{{id: a, metric: {metric}, of: simcse-mini-packaged, at_least: 1, where: {{task: "{tasks[1]}"}}}}]'
     )
-    prepared = prepare(suite, Options(out=tmp_path / "run", profile="mini", overrides=(claim,)))
+    prepared = prepared_for(suite, Options(out=tmp_path / "run", profile="mini", overrides=(claim,)))
     assert [one.id for one in prepared.plan.suite.claims] == ["a"], "the suite has such cells"
     ground = ground_of(prepared.plan)
     assert set(ground.names("task", metric)) <= {*tasks} and tasks[1] in ground.names("task", metric)

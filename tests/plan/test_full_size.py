@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rbench import load as loading
+from rbench.api.suites import prepared_for
 from rbench.errors import PlanError, ResourceError
 from rbench.load.registry import Registry
 from rbench.mini.generators import SIZES
@@ -95,7 +96,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def prepared(suite: str, profile: str | None = None, *changes: str) -> Prepared:
-    return preparing.prepare(suite, Options(profile=profile, overrides=changes))
+    return prepared_for(suite, Options(profile=profile, overrides=changes))
 
 
 def attacked(plan: Plan) -> dict[str, set[str]]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from rbench.api.suites import prepared_for
 from rbench.errors import PlanError, ResourceError
-from rbench.plan.prepare import Options, Prepared, prepare
+from rbench.plan.prepare import Options, Prepared
 from rbench.spec import AttackJob, FinetuneJob
 
 TASK = "kind: sts\ncolumns: [a, b]\nscale: [0, 5]\nlocal: {{splits: {splits}}}\n"
@@ -42,7 +43,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def planned(own: Path, *overrides: str) -> Prepared:
-    return prepare(own / "s.yaml", Options(include=(own,), data=(own,), overrides=overrides))
+    return prepared_for(own / "s.yaml", Options(include=(own,), data=(own,), overrides=overrides))
 
 
 def test_a_suite_of_both_sorts_of_tasks_makes_each_victim_with_its_own_strategy(own: Path) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from rbench import stages
 from rbench.errors import LeaseLost
-from rbench.executors import leases
 from rbench.spec import Choice, Job, Outcome, Plan, Provenance, Record, Suite
+from rbench.stages import leases
 from rbench.stages.attacks import Cell
 from rbench.storage import team as boards
 from rbench.storage.runs import Store

@@ -12,10 +12,11 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from rbench import api, mini
+from rbench.api.suites import prepared_for
 from rbench.encoders.locate import fingerprint
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.mini import lexical
-from rbench.plan.prepare import Options, prepare
+from rbench.plan.prepare import Options
 from rbench.progress import Silent
 from rbench.spec import Record
 from rbench.storage.runs import Store
@@ -156,7 +157,7 @@ def record(run: Path, name: str) -> Record:
 def planned(place: Path, suite: str, key: str) -> str:
     """A fingerprint that the plan's jobs hold: `key` is the name of a field of their specs, or of an entry of one."""
     found = set()
-    for job in prepare(f"{suite}.yaml", options(place)).plan.jobs:
+    for job in prepared_for(f"{suite}.yaml", options(place)).plan.jobs:
         spec = job.spec.model_dump()
         fields = {**spec, **spec.get("resource_fingerprints", {}), **spec.get("model_fingerprints", {})}
         found |= {fields[key]} if isinstance(fields.get(key), str) and len(fields[key]) == 64 else set()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rbench import api
-from rbench.api.run import crowding
 from rbench.errors import JobError, LeaseLost, StoreError
 from rbench.spec import Choice, Plan, Suite
+from rbench.stages.run import crowding
 from rbench.storage.runs import Store
 from rbench.storage.team import WHOLE, Team, TeamBoard, check_still, chunks, digest, who
 from rbench.storage.weights import WeightCache, manifest

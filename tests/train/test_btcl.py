@@ -9,12 +9,12 @@ import pytest
 from pydantic import ValidationError
 
 from rbench import mini
+from rbench.api.suites import prepared_for
 from rbench.encoders.load import _wanted
 from rbench.encoders.locate import fingerprint, locate
 from rbench.errors import JobError, ResourceError
 from rbench.mini.writing import paraphrase
 from rbench.plan.prepare import Options as Places
-from rbench.plan.prepare import prepare
 from rbench.spec import EncoderSpec
 from rbench.train import objectives
 from rbench.train.loop import pretrain
@@ -97,7 +97,7 @@ def test_without_models_it_is_said_which_and_where_to_get_them(tmp_path: Path, m
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     (tmp_path / "s.yaml").write_text("name: s\nencoders: [btcl-minilm]\ntasks: [mini-sentiment]\nresources: mini\n")
     with pytest.raises(ResourceError) as caught:
-        prepare(str(tmp_path / "s.yaml"), Places(models=(tmp_path / "models",)))
+        prepared_for(str(tmp_path / "s.yaml"), Places(models=(tmp_path / "models",)))
     said = str(caught.value).splitlines()
     assert len(said) == 2
     for line, option, pair in zip(said, ("forward", "backward"), ("en-de", "de-en"), strict=True):

@@ -181,7 +181,7 @@ def test_stand_ins_are_of_the_same_system(name: str, ours: tuple[str, ...], expe
 
 def test_the_committed_run_of_a_suite_needs_no_name() -> None:
     run = REFERENCE / "robustsentembed-table2-local"
-    rows = list(csv.DictReader(io.StringIO(api.table_beside_paper(run, fmt="csv"))))
+    rows = list(csv.DictReader(io.StringIO(api.table(run, with_paper="suite", fmt="csv"))))
     assert len(rows) == 45
     own = json.loads(api.table(run, fmt="json"))["cells"]
     means: dict[str, list[float]] = {}
@@ -199,11 +199,11 @@ def test_the_committed_run_of_a_suite_needs_no_name() -> None:
 
 def test_wrong_names_are_refused_before_the_run_is_read() -> None:
     with pytest.raises(SuiteError, match='unknown printed table "adcl-tabel1"; did you mean adcl-table1'):
-        api.table_beside_paper("nowhere", "adcl-tabel1")
+        api.table("nowhere", with_paper="adcl-tabel1")
     with pytest.raises(SuiteError, match="layouts paper and full, not by-task"):
-        api.table_beside_paper("nowhere", "adcl-table1", layout="by-task")
+        api.table("nowhere", with_paper="adcl-table1", layout="by-task")
     with pytest.raises(SuiteError, match=r"adcl-table7 prints no asr; it has seconds"):
-        api.table_beside_paper(REFERENCE / "table1-local", "adcl-table7", metric="asr")
+        api.table(REFERENCE / "table1-local", with_paper="adcl-table7", metric="asr")
     with pytest.raises(SuiteError, match=r"quickstart reproduces no printed table. Name one: --with-paper adcl-table1"):
         of_suite("quickstart")
     assert of_suite("table1") == "robustsentembed-table1"
@@ -265,4 +265,4 @@ def test_the_readmes_profile_of_table_1_has_an_encoder_beside_each_of_the_papers
     found = partners(printed.load("robustsentembed-table1"), ours)
     assert list(found) == [f"{name}-bert-base" for name in ("simcse", "uscal", "robustembed", "robustsentembed")]
     with pytest.raises(StoreError, match=r"robustsentembed-bert-base\)\. This RUN has minilm\."):
-        api.table_beside_paper(REFERENCE / "table1-local")
+        api.table(REFERENCE / "table1-local", with_paper="suite")

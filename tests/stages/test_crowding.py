@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rbench.api.run import crowding
+from rbench.stages.run import crowding
 from rbench.system.members import Identity
 
 HERE = dataclasses.asdict(Identity.own())

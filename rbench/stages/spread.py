@@ -1,151 +1,32 @@
-"""Say what runs a suite (`Executor`), and run it in processes: of this machine, in tasks of SLURM, or actors of Ray."""
+"""Run a suite in processes: of this machine, in tasks of SLURM, or actors of Ray."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import platform
-import re
 import secrets
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from rbench.api import asked
-from rbench.api.results import RunResult
-from rbench.api.run import device_of, joined, result_of, run_prepared
 from rbench.errors import PlanError
-from rbench.load.registry import unknown
-from rbench.plan.prepare import Options, Prepared, prepare, prepare_loaded
+from rbench.executors.executor import Executor
+from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
-from rbench.spec import Job, Plan, Record, Suite
+from rbench.spec import Job, Plan, Record
+from rbench.stages.run import Ran, device_of, joined
 from rbench.storage.team import Team, TeamBoard, digest
 from rbench.system.below import Below
 from rbench.system.capacity import cores
 
 if TYPE_CHECKING:
     from rbench.executors.child import Command
-    from rbench.executors.slurm import Batch
-
-
-Kind = Literal["inline", "local", "slurm", "ray"]
-KINDS: tuple[str, ...] = get_args(Kind)
-Cluster = Literal["slurm", "local"]
-
-
-@dataclass(frozen=True)
-class Executor:
-    """What runs a suite: this process, or processes that it starts here or on a cluster.
-
-    The results are the same. A field that the kind does not use must be left out.
-    """
-
-    kind: Kind = "inline"
-    processes: int | None = None
-    """How many to start. None: one for each GPU of this machine or of the Ray cluster, or 1; with slurm 1."""
-    cpus: int | None = None
-    """Cores of each process. None: with local and ray the machine's cores divided by the processes."""
-    gpus: float | None = None
-    """GPUs of each process, with slurm and ray; ray takes shares such as 0.25. None: 1 where ray has GPUs, else 0."""
-    address: str | None = None
-    """The Ray cluster: HOST:PORT, ray://HOST:PORT or auto. None: that of RAY_ADDRESS, or one started for the run."""
-    cluster: Cluster | None = None
-    """`slurm`, or `local` to try the tasks of slurm as processes of this machine. None: `slurm`."""
-    partition: str | None = None
-    time_limit: str | None = None
-    """As sbatch reads it: minutes, MIN:SEC, H:MIN:SEC, or DAYS-H with :MIN:SEC. None: 8 hours."""
-    requeue: int | None = None
-    """How often a task of slurm that reached its time limit starts again. None: 10."""
-    sbatch: Mapping[str, str | bool] = field(default_factory=dict)
-    """Further options of sbatch, by their long names without dashes; True: an option without a value."""
-    wait: bool = False
-    """With slurm: wait for the tasks. Otherwise the call returns when they are submitted."""
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise PlanError(unknown("executor", self.kind, KINDS))
-        for one in fields(self)[1:]:
-            used = _USED[one.name]
-            if getattr(self, one.name) not in (None, False, {}) and self.kind not in used:
-                raise PlanError(f"{_OPTIONS[one.name]} goes with --executor {', '.join(used)}, not with {self.kind}")
-        for name in ("processes", "cpus"):
-            if (value := getattr(self, name)) is not None and (not isinstance(value, int) or value < 1):
-                raise PlanError(f"{_OPTIONS[name]} {value}: expected a whole number of at least 1")
-        if self.gpus is not None and not 0 <= self.gpus < float("inf"):
-            raise PlanError(f"{_OPTIONS['gpus']} {self.gpus}: expected a number of at least 0")
-        if self.gpus is not None and self.gpus % 1 and (self.kind == "slurm" or self.gpus > 1):
-            raise PlanError(
-                f"{_OPTIONS['gpus']} {self.gpus:g}: expected a whole number"
-                + ("" if self.kind == "slurm" else ", or a share of one GPU such as 0.25")
-            )
-        if self.cluster is not None and self.cluster not in get_args(Cluster):
-            raise PlanError(unknown("cluster", self.cluster, get_args(Cluster)))
-        if self.requeue is not None and self.requeue < 0:
-            raise PlanError(f"--requeue {self.requeue}: expected a whole number of at least 0")
-        _ = self.minutes
-
-    @property
-    def minutes(self) -> int:
-        """The time limit in minutes, rounded up. Raises PlanError if it is no time."""
-        return 480 if self.time_limit is None else minutes(self.time_limit)
-
-
-_USED: dict[str, tuple[str, ...]] = {
-    "processes": ("local", "slurm", "ray"),
-    "cpus": ("local", "slurm", "ray"),
-    "gpus": ("slurm", "ray"),
-    "address": ("ray",),
-    **dict.fromkeys(("cluster", "partition", "time_limit", "requeue", "sbatch", "wait"), ("slurm",)),
-}
-_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _USED} | {
-    "cpus": "--cpus-per-process",
-    "gpus": "--gpus-per-process",
-}
-
-
-def minutes(text: str) -> int:
-    """Read a time limit as sbatch does: `90`, `90:00`, `1:30:00`, `1-12`, `1-12:30`. Returns minutes, rounded up.
-
-    Raises PlanError if it is none of these, or 0.
-    """
-    days, _, rest = text.rpartition("-")
-    parts = rest.split(":")
-    if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", text, re.ASCII) or len(text) > 20:
-        raise PlanError(
-            f"--time-limit {text}: expected minutes, or a time such as 8:00:00 (hours:minutes:seconds) or 1-12 (a day "
-            "and 12 hours)"
-        )
-    numbers = [int(part) for part in parts]
-    if days:
-        hours, mins, seconds = (*numbers, 0, 0)[:3]
-    elif len(numbers) == 3:
-        hours, mins, seconds = numbers
-    else:
-        hours, mins, seconds = 0, *(*numbers, 0)[:2]
-    found = (int(days or 0) * 24 + hours) * 60 + mins + -(-seconds // 60)
-    if not found:
-        raise PlanError(f"--time-limit {text}: a process needs at least a minute")
-    return found
-
-
-def executor_of(given: str | Executor | Mapping[str, Any] | None) -> Executor:
-    """Return the executor that a call names. Raises PlanError if there is no such executor or option."""
-    if given is None or isinstance(given, Executor):
-        return given or Executor()
-    if isinstance(given, str):
-        return replace(Executor(), kind=given)  # type: ignore[arg-type]
-    if not isinstance(given, Mapping):
-        raise PlanError(f"executor={given!r}: expected inline, local, slurm or ray, or a mapping of its options")
-    known = [one.name for one in fields(Executor)]
-    for name in given:
-        if name not in known:
-            raise PlanError(unknown("option of the executor", name, known))
-    return Executor(**given)
 
 
 @dataclass(frozen=True)
@@ -176,34 +57,15 @@ def requested(text: str) -> Request:
         raise PlanError(f"the request is of another version of rbench: {error.errors()[0]['msg']}") from error
 
 
-def prepared_for(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> Prepared:
-    """Prepare a suite that a call names, or that it gives as a mapping."""
-    if isinstance(suite, str | Path):
-        return prepare(suite, options)
-    return prepare_loaded(asked.loaded(suite, options), options)
-
-
 def told_apart(plan: Plan) -> str:
     """Return what is the same for two plans with the same jobs of the same suite."""
     return digest(plan.model_copy(update={"texts": True}))
-
-
-def work(request: Request, progress: Progress) -> RunResult:
-    """Run the suite beside the other processes. Raises PlanError if it has another plan on this machine."""
-    prepared = prepared_for(request.suite, request.options)
-    if told_apart(prepared.plan) != request.plan:
-        raise PlanError(
-            f"{prepared.run}: the plan is another one on this machine. Give all machines the same data, weights "
-            "and versions of rbench and its packages; `rbench doctor SUITE` says on each what it finds where."
-        )
-    return run_prepared(prepared, request.options, progress, report=request.report)
 
 
 WORKER = "rbench.cli.worker"
 """The module that a process runs."""
 PASSED_ON = ("RBENCH_", "HF_", "NLTK_DATA", "OMP_NUM_THREADS", "TRANSFORMERS_", "TOKENIZERS_", "PYTHONPATH")
 """Environment variables with these beginnings are set on the machines of a Ray cluster, too."""
-Suited = str | Path | Mapping[str, Any] | Suite
 Over = Callable[[], bool]
 
 
@@ -211,7 +73,8 @@ Over = Callable[[], bool]
 class Shared:
     """What all processes of a run are told."""
 
-    suite: Suited
+    suite: str | dict[str, JsonValue]
+    """As in a `Request`."""
     prepared: Prepared
     options: Options
     executor: Executor
@@ -240,7 +103,7 @@ class Shared:
         options = dataclasses.replace(self.options, out=self.prepared.run.absolute(), workers=workers)
         # This process has done both, once for all. Others may start much later.
         options = dataclasses.replace(options, fresh=False, retry_timeouts=False)
-        request = Request(self._content(), options, told_apart(self.prepared.plan), report)
+        request = Request(self.suite, options, told_apart(self.prepared.plan), report)
         threads = {} if cpus is None or "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(cpus)}
         return Command(
             WORKER,
@@ -251,11 +114,6 @@ class Shared:
             threads,
             str(self.below.root),
         )
-
-    def _content(self) -> str | dict[str, Any]:
-        if isinstance(self.suite, str | os.PathLike):
-            return os.fspath(self.suite)
-        return {"name": self.prepared.plan.suite.name, **asked.content(self.suite)}
 
     @property
     def seen_by(self) -> Path:
@@ -286,12 +144,12 @@ def check(executor: Executor) -> None:
     elif executor.kind == "slurm":
         from rbench.executors import slurm
 
-        slurm.check(_batch(executor))
+        slurm.check(executor.cluster)
 
 
 def local(shared: Shared, over: Over, progress: Progress) -> Generator[str | None]:
-    """Run the suite in processes of this machine; yields as `rbench.executors.local.run` does."""
-    from rbench.executors import local as processes
+    """Run the suite in processes of this machine; yields as `rbench.executors.child.run` does."""
+    from rbench.executors import child
 
     devices = visible_gpus() if shared.on_gpu else []
     count = shared.executor.processes or len(devices) or 1
@@ -299,7 +157,7 @@ def local(shared: Shared, over: Over, progress: Progress) -> Generator[str | Non
     around = [{"CUDA_VISIBLE_DEVICES": devices[i % len(devices)]} if devices else {} for i in range(count)]
     command = shared.command(cpus=cpus, gpus=bool(devices), seen=False)
     _begin(progress, count, f"on this machine, each with {_said(cpus, 1 if devices else 0)}")
-    yield from processes.run(command, around, shared.names(count, "process"), over)
+    yield from child.run(command, around, shared.names(count, "process"), over)
 
 
 def ray_actors(shared: Shared, over: Over, progress: Progress) -> Generator[str | None]:
@@ -328,12 +186,12 @@ def slurm_tasks(shared: Shared, over: Over, progress: Progress) -> Generator[str
     """Submit tasks to SLURM, and wait for them if wanted; yields as `rbench.executors.slurm.wait` does."""
     from rbench.executors import slurm
 
-    batch, count = _batch(shared.executor), shared.executor.processes or 1
-    gpus = bool(batch.gpus) or bool({"gpus", "gres", "gpus-per-node", "gpus-per-task"} & batch.more.keys())
+    asked_for, count = shared.executor, shared.executor.processes or 1
+    gpus = bool(asked_for.gpus) or bool({"gpus", "gres", "gpus-per-node", "gpus-per-task"} & asked_for.sbatch.keys())
     shared.leave_sign()  # it stays: tasks may begin in days
-    command = shared.command(cpus=batch.cpus, gpus=gpus, seen=True, report=True)
+    command = shared.command(cpus=asked_for.cpus, gpus=gpus, seen=True, report=True)
     shared.below.make_folder(shared.folder / "slurm")
-    jobs = slurm.submit(command, shared.names(count, "task"), batch, shared.folder / "slurm")
+    jobs = slurm.submit(command, shared.names(count, "task"), asked_for, shared.folder / "slurm")
     shared.submitted.extend(str(job.job_id) for job in jobs)
     if not shared.executor.wait:
         return
@@ -362,21 +220,6 @@ def visible_gpus() -> list[str]:
 
 def _address(executor: Executor) -> str:
     return executor.address or os.environ.get("RAY_ADDRESS") or "local"
-
-
-def _batch(executor: Executor) -> Batch:
-    from rbench.executors.slurm import Batch
-
-    requeue = Batch.requeue if executor.requeue is None else executor.requeue
-    return Batch(
-        executor.cluster or "slurm",
-        executor.partition,
-        executor.minutes,
-        executor.cpus,
-        None if executor.gpus is None else int(executor.gpus),
-        requeue,
-        executor.sbatch,
-    )
 
 
 EVERY = 1.0
@@ -458,28 +301,29 @@ Starter = Callable[[Shared, Callable[[], bool], Progress], Generator[str | None]
 STARTERS: dict[str, Starter] = {"local": local, "ray": ray_actors, "slurm": slurm_tasks}
 
 
-def run_spread(
-    suite: Suited, prepared: Prepared, options: Options, executor: Executor, progress: Progress
-) -> RunResult:
-    """Run a prepared suite in processes that `executor` says; see `rbench.api.run`.
+def spread(
+    suite: str | dict[str, JsonValue], prepared: Prepared, options: Options, executor: Executor, progress: Progress
+) -> Ran:
+    """Run a prepared suite in processes that `executor` says, and say what became of its jobs.
 
     Ctrl-C and SIGTERM end the processes in order. Tasks of SLURM go on.
+
+    Args:
+        suite: as in a `Request`.
     """
     if executor.kind == "local":
         device_of(options.device)
     with joined(prepared, options, progress) as run:
         pass  # the plan is written and all is checked; from here on the others are the team
     if not run.todo:
-        return result_of(run, options, progress, [], [], [], report=True)
+        return Ran(run)
     shared = Shared(suite, run.prepared, options, executor, run.team.folder.absolute())
     following = Following(run.todo, run.team, TeamBoard(run.team, run.store, run.cache, run.todo), progress)
     with closing(STARTERS[executor.kind](shared, lambda: following.over, progress)) as steps:
         for said in steps:
             following.look() if said is None else progress.note(said)
     if shared.submitted and not executor.wait:
-        done = len(run.jobs) - len(run.todo)
-        return RunResult(run.prepared.run, done, elsewhere=run.todo, submitted=shared.submitted)
+        return Ran(run, elsewhere=run.todo, submitted=shared.submitted)
     left = [] if following.over else following.left
     progress.finish("not complete" if left or following.failed else "complete")
-    result = result_of(run, options, progress, following.failed, following.skipped, [], report=True)
-    return dataclasses.replace(result, left=left)
+    return Ran(run, following.failed, following.skipped, left=left)

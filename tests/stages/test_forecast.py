@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from rbench import api
-from rbench.api import forecast as forecasts
-from rbench.api import suites
 from rbench.errors import PlanError
 from rbench.plan.cost_model import costs
+from rbench.stages import forecast as forecasts
 from rbench.system import speed
 
 SUITE: dict[str, Any] = {
@@ -34,7 +33,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> api.Planned:
 @pytest.fixture(autouse=True)
 def this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "gflops", lambda file, about: costs().gflops)
-    monkeypatch.setattr(suites, "cores", lambda: 2)
+    monkeypatch.setattr(forecasts, "cores", lambda: 2)
 
 
 def test_all_machines_have_a_range_and_say_what_limits_them(planned: api.Planned) -> None:

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rbench import api
-from rbench.api import suites
 from rbench.cli import app
 from rbench.plan.cost_model import costs
+from rbench.stages import forecast
 from rbench.storage.weights import WeightCache
 from rbench.system import speed
 from tests.storage.weights.entries import fill
@@ -27,7 +27,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of this test's own, and a machine as fast as that of the cost model."""
     monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(speed, "gflops", lambda file, about: costs().gflops)
-    monkeypatch.setattr(suites, "cores", lambda: 2)
+    monkeypatch.setattr(forecast, "cores", lambda: 2)
 
 
 def shell(*arguments: str) -> Result:
@@ -60,17 +60,17 @@ def test_a_long_fine_tuning_offers_a_probe_which_takes_seconds_there(tmp_path: P
     prepared = api.plan(suite, out=tmp_path / "run").prepared
     assert prepared is not None
     cache = WeightCache(tmp_path / "cache")
-    said = suites.ahead(prepared, cache)
+    said = forecast.ahead(prepared, cache)
     assert said is not None and "\n" not in said
     assert said.startswith(f"{FIRST}pretraining mini-bert and fine-tuning mini-bert on mini-sentiment: about ")
     _, offer, probe = said.partition(". With --finetune probe (frozen encoder, logistic head) fine-tuning takes about ")
     assert offer and probe.endswith(" s"), said
     pretrain, finetune, _ = prepared.plan.jobs
     fill(cache, pretrain)
-    less = suites.ahead(prepared, cache)
+    less = forecast.ahead(prepared, cache)
     assert less is not None and less.startswith(f"{FIRST}fine-tuning mini-bert on mini-sentiment: about ")
     fill(cache, finetune)
-    assert suites.ahead(prepared, cache) is None
+    assert forecast.ahead(prepared, cache) is None
 
 
 def test_where_a_probe_is_not_quick_either_fewer_rows_are_offered(
@@ -80,7 +80,7 @@ def test_where_a_probe_is_not_quick_either_fewer_rows_are_offered(
         made = {"encoders": ["mini-bert-packaged"], "tasks": ["mini-sentiment"], "attacks": ["pwws"], **suite}
         prepared = api.plan({"resources": "mini", **made}, out=tmp_path / "run").prepared
         assert prepared is not None
-        note = suites.ahead(prepared, WeightCache(tmp_path / "cache"))
+        note = forecast.ahead(prepared, WeightCache(tmp_path / "cache"))
         assert note is not None
         return note.partition(" (")[2].partition("by the estimate")[2]
 
@@ -88,7 +88,7 @@ def test_where_a_probe_is_not_quick_either_fewer_rows_are_offered(
     fewer = "--set training.max_train=1000 (a sample of the training rows)"
     assert offer in said() and fewer not in said(), "seconds"
     for name, value in {"LONG": 0.01, "FEW": 100, "OPEN": 0.0}.items():
-        monkeypatch.setattr(suites, name, value)
+        monkeypatch.setattr(forecast, name, value)
     fewer = fewer.replace("1000", "100")
     assert re.search(rf"{re.escape(offer)}.+ s, and with {re.escape(fewer)} as well about .+ s$", said())
     assert re.fullmatch(rf"\. With {re.escape(fewer)} fine-tuning takes about .+ s", said(finetune=["probe"]))

@@ -12,13 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.api import executor as starting
-from rbench.api.executor import Executor, Shared, check, executor_of, minutes, requested, told_apart, visible_gpus, work
+from rbench.api.asked import content
+from rbench.api.suites import work
 from rbench.errors import PlanError, ResourceError
-from rbench.executors import local as processes
+from rbench.executors import child as processes
+from rbench.executors.executor import Executor, executor_of, minutes
 from rbench.plan.prepare import Options
 from rbench.progress import Silent
 from rbench.spec import Plan, Suite
+from rbench.stages import spread as starting
+from rbench.stages.spread import Shared, check, requested, told_apart, visible_gpus
 from tests.tables.conftest import make_plan, make_suite
 
 PLAN = make_plan(make_suite(seeds=(0,)))
@@ -86,7 +89,8 @@ class Prepared:
 
 def shared(folder: Path, suite: Any = "mine", executor: Executor | None = None, **options: Any) -> Shared:
     given = Options(**{"workers": None, **options})
-    return Shared(suite, Prepared(folder / "run"), given, executor or Executor("local"), folder)  # type: ignore[arg-type]
+    said = content(suite, PLAN.suite.name)
+    return Shared(said, Prepared(folder / "run"), given, executor or Executor("local"), folder)  # type: ignore[arg-type]
 
 
 def test_a_process_is_told_all_as_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,12 +131,12 @@ def test_a_request_of_another_version_is_refused() -> None:
 def test_a_machine_that_plans_otherwise_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = requested(shared(tmp_path).command(cpus=1, gpus=False, seen=False).text)
     fewer = PLAN.model_copy(update={"jobs": PLAN.jobs[1:]})
-    monkeypatch.setattr("rbench.api.executor.prepared_for", lambda *given: Prepared(tmp_path, fewer))
+    monkeypatch.setattr("rbench.api.suites.prepared_for", lambda *given: Prepared(tmp_path, fewer))
     with pytest.raises(PlanError, match="the plan is another one on this machine"):
         work(request, Silent())
     ran: list[Any] = []
-    monkeypatch.setattr("rbench.api.executor.prepared_for", lambda *given: Prepared(tmp_path, PLAN))
-    monkeypatch.setattr("rbench.api.executor.run_prepared", lambda *given, **more: ran.append((given, more)))
+    monkeypatch.setattr("rbench.api.suites.prepared_for", lambda *given: Prepared(tmp_path, PLAN))
+    monkeypatch.setattr("rbench.api.suites.run_prepared", lambda *given, **more: ran.append((given, more)))
     work(request, Silent())
     assert ran and ran[0][1] == {"report": False}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rbench.api.executor import Following
 from rbench.spec import Job, Provenance, Record
+from rbench.stages.spread import Following
 from tests.plan.test_planner import inputs, make_plan, suite
 from tests.storage.conftest import Told
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rbench.api.given_victims import read
 from rbench.errors import PlanError
+from rbench.stages.given import read
 
 NAMES = ("negative", "positive")
 

@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
 
 from rbench.spec import Job, Record
+from rbench.storage.team import TeamBoard
 
 
-class Board(Protocol):
-    """Says what other processes do, and lets this one take jobs."""
-
-    def ended(self, job: Job, needed: bool) -> Record | None:
-        """Return the record that another process wrote for a job while this one runs; None if there is none.
-
-        `needed` says whether a job that is left needs what this one makes.
-        """
-
-    def take(self, job: Job, *, shared: bool) -> AbstractContextManager[None] | None:
-        """Take a job while the block lasts; None if a living process has it.
-
-        With `shared`, take a job that others work on, if a part of it is left.
-        """
-
-    def busy(self, job: Job) -> bool:
-        """Whether other processes do a job, or a part of it."""
-
-    def may_leave(self, jobs: Sequence[Job]) -> bool:
-        """Whether all who do these jobs have shown that they live since this process first had nothing else to do."""
-
-    def pause(self) -> None:
-        """Wait a little, because all that this process could do needs what others are doing."""
-
-
-def run(jobs: Sequence[Job], board: Board, call: Callable[[Job], Record | None]) -> Iterator[tuple[Job, Record | None]]:
+def run(
+    jobs: Sequence[Job], board: TeamBoard, call: Callable[[Job], Record | None]
+) -> Iterator[tuple[Job, Record | None]]:
     """Yield each job that ends with its record, whichever process ran it, until nothing is left for this process.
 
     The first job is taken that no process works on; if there is none, a part of one that others work on. An attack on a
@@ -63,7 +39,7 @@ def run(jobs: Sequence[Job], board: Board, call: Callable[[Job], Record | None])
             board.pause()
 
 
-def _settled(left: dict[str, Job], failed: set[str], board: Board) -> list[tuple[Job, Record | None]]:
+def _settled(left: dict[str, Job], failed: set[str], board: TeamBoard) -> list[tuple[Job, Record | None]]:
     """Return the jobs that need not run here: others ran them, or something that they need failed."""
     found: list[tuple[Job, Record | None]] = []
     needed = {key for job in left.values() for key in job.needs.values()}
@@ -82,7 +58,7 @@ def _waits(job: Job, left: Container[str]) -> bool:
     return any(key in left for key in job.needs.values())
 
 
-def _in_order(ready: Sequence[Job], board: Board) -> Iterator[Job]:
+def _in_order(ready: Sequence[Job], board: TeamBoard) -> Iterator[Job]:
     """Yield the jobs in their order, but last the attacks on victims that other processes attack.
 
     A process keeps what a victim answered, for its other attacks. TextBugger asks most of what TextFooler asked.
@@ -109,7 +85,7 @@ def _victim(job: Job) -> str | None:
 
 
 def _run_one(
-    left: dict[str, Job], board: Board, call: Callable[[Job], Record | None]
+    left: dict[str, Job], board: TeamBoard, call: Callable[[Job], Record | None]
 ) -> list[tuple[Job, Record | None]] | None:
     """Take one job and run it. Returns it if it ended, nothing if only a part of it did; None if none can be taken."""
     ready = [job for job in left.values() if not _waits(job, left)]

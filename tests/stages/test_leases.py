@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from rbench.executors import leases
 from rbench.spec import Job, Provenance, Record
+from rbench.stages import leases
 from tests.plan.test_planner import inputs, make_plan, suite
 
 PLAN = make_plan(suite(encoders=["lm"]), inputs())

@@ -1,4 +1,4 @@
-"""Run a prepared suite: check it, select the jobs that must run, run them, and write the tables and figures."""
+"""Run the jobs of a prepared suite, beside other processes that run them in the same folder."""
 
 from __future__ import annotations
 
@@ -11,54 +11,66 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rbench.api.judging import summary
-from rbench.api.report import write_beside, write_figures
-from rbench.api.results import RunResult
-from rbench.api.runs import TableLook, made, rendered
 from rbench.errors import RbenchError, ResourceError, StoreError
-from rbench.load.metrics import Metrics
-from rbench.load.registry import Registry
 from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
-from rbench.spec import CONTRAST, AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
+from rbench.spec import AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
+from rbench.stages import Context, leases, run_job
 from rbench.storage import texts, timeouts
 from rbench.storage.runs import Store
-from rbench.storage.standing import Standing, errored, standing
+from rbench.storage.standing import Standing, standing
 from rbench.storage.team import Team, TeamBoard, digest, who
 from rbench.storage.verify import of_strangers, strangers
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system.capacity import cores, limit_threads
 from rbench.system.members import Member, identity_of
-from rbench.tables import Results
-from rbench.tables.flags import Flags
 from rbench.victims.asked import open_answers
 from rbench.victims.scores import AnswerError
 
 if TYPE_CHECKING:
     from rbench.attack import Workers
-    from rbench.stages import Context
 
 
-def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, report: bool = False) -> RunResult:
-    """Run a prepared suite, beside other processes that run it in the same folder; see `rbench.api.run`.
+@dataclass(frozen=True)
+class Ran:
+    """What became of the jobs of a RUN when this process has nothing more to do for them."""
 
-    With `report`, the RUN's report is written at the end.
-    """
+    run: Joined
+    failed: list[Record] = field(default_factory=list)
+    skipped: list[Job] = field(default_factory=list)
+    """The jobs that needed one that failed."""
+    elsewhere: list[Job] = field(default_factory=list)
+    """The jobs that other processes still run."""
+    others: str = ""
+    """What is left of these, and which processes have them, in words."""
+    left: list[Job] = field(default_factory=list)
+    """The jobs that nobody runs, because processes that this one started ended too early."""
+    submitted: list[str] = field(default_factory=list)
+    """The ids of the SLURM jobs that run the rest."""
+
+
+@contextmanager
+def ran(prepared: Prepared, options: Options, progress: Progress) -> Iterator[Ran]:
+    """Run the jobs that are not done. In the block the process still belongs to the RUN, so that it can finish it."""
     with joined(prepared, options, progress) as run:
         device = device_of(options.device) if run.todo else "cpu"
         log_jobs(run.todo, run.jobs, run.cache, device)
         needed = (key for job in run.todo for key in (job.key, *job.needs.values()))
         largest = max((job.attacking.num_examples for job in run.todo if job.attacking is not None), default=0)
+        found, ended = Ran(run), set[str]()
         with run.cache.using(needed), workers_for(largest, options, device) as workers:
             run.team.member.about["workers"] = workers.count if workers is not None else 1
             if device == "cpu":
                 _check_crowding(run.team, progress)
-            ended = _run(run.todo, _context(run, device, workers, progress, options))
-        elsewhere = [job for job in run.todo if job.key not in ended.keys]
-        others = _others(run, elsewhere) if elsewhere else ""
-        result = result_of(run, options, progress, ended.failed, ended.skipped, elsewhere, report=report)
-        return dataclasses.replace(result, others=others)
+            for job, record in _run(run.todo, _context(run, device, workers, progress, options)):
+                ended.add(job.key)
+                if record is None:
+                    found.skipped.append(job)
+                elif record.status == "failed":
+                    found.failed.append(record)
+        found.elsewhere.extend(job for job in run.todo if job.key not in ended)
+        yield dataclasses.replace(found, others=_others(run, found.elsewhere) if found.elsewhere else "")
 
 
 def _others(run: Joined, elsewhere: list[Job]) -> str:
@@ -127,30 +139,6 @@ def _notes(prepared: Prepared, jobs: tuple[Job, ...], store: Store, found: Stand
     yield from answer_notes(prepared, store)
 
 
-def result_of(
-    run: Joined,
-    options: Options,
-    progress: Progress,
-    failed: list[Record],
-    skipped: list[Job],
-    elsewhere: list[Job],
-    *,
-    report: bool,
-) -> RunResult:
-    """Return the result of what ran. If no other process works on the rest, its tables and figures are written."""
-    found = standing(run.store, run.prepared.plan)
-    return RunResult(
-        run.prepared.run,
-        sum(job.key in found.done for job in run.jobs),
-        failed,
-        skipped,
-        errored=errored(run.store, found, run.jobs),
-        flags=Flags(run.prepared.plan, found.records).raised_notes(run.jobs),
-        elsewhere=elsewhere,
-        **({} if elsewhere else _made(run.prepared, options, run.store, found, progress, report=report)),
-    )
-
-
 @dataclass
 class _Joined:
     """Prepares the folder of a RUN while no other process can join it (`Team.joined`)."""
@@ -202,8 +190,6 @@ def _another_plan(others: list[dict[str, Any]], plan: Plan) -> bool:
 
 
 def _context(run: Joined, device: str, workers: Workers | None, progress: Progress, options: Options) -> Context:
-    from rbench.stages import Context
-
     prepared, loaded = run.prepared, run.prepared.loaded
     return Context(
         **loaded.named,
@@ -230,24 +216,11 @@ def _check_crowding(team: Team, progress: Progress) -> None:
         progress.note(told)
 
 
-@dataclass
-class _Ended:
-    """The jobs that ended while this process ran."""
-
-    keys: set[str] = field(default_factory=set)
-    failed: list[Record] = field(default_factory=list)
-    skipped: list[Job] = field(default_factory=list)
-    """The jobs that needed one that failed."""
-
-
-def _run(todo: list[Job], context: Context) -> _Ended:
-    """Run all jobs that no other process runs."""
-    from rbench.executors import leases
-    from rbench.stages import run_job
-
+def _run(todo: list[Job], context: Context) -> Iterator[tuple[Job, Record | None]]:
+    """Run all jobs that no other process runs, and yield each that ends as `leases.run` does."""
     number = {job.key: i + 1 for i, job in enumerate(todo)}
     board = TeamBoard(context.team, context.store, context.cache, todo)
-    ended, own = _Ended(), set()
+    own: set[str] = set()
 
     def call(job: Job) -> Record | None:
         context.progress.start(job.name, number[job.key], len(todo))
@@ -261,28 +234,9 @@ def _run(todo: list[Job], context: Context) -> _Ended:
         return record
 
     for job, record in leases.run(todo, board, call):
-        ended.keys.add(job.key)
-        if record is None:
-            ended.skipped.append(job)
-        elif record.status == "failed":
-            ended.failed.append(record)
         if record is not None and job.key not in own:
             context.progress.note(f"{job.name}: {record.status}, by another process")
-    return ended
-
-
-def _made(
-    prepared: Prepared, options: Options, store: Store, found: Standing, progress: Progress, *, report: bool
-) -> dict[str, Any]:
-    """Write the suite's tables and figures, judge its claims, and write the report if wanted; for `RunResult`."""
-    results = Results(store, prepared.plan, found, Metrics(Registry(options.include)))
-    tables = _write_tables(prepared, store, results, progress)
-    figures = write_figures(results, prepared.loaded.modules, progress.note)
-    claims = summary(results, Registry(options.include))
-    page, why = write_beside(results, Registry(options.include), texts=store.texts) if report else (None, "")
-    if why:
-        progress.note(why)
-    return {"tables": tables, "figures": figures, "claims": claims, "report": page}
+        yield job, record
 
 
 @contextmanager
@@ -298,39 +252,6 @@ def workers_for(examples: int, options: Options, device: str) -> Iterator[Worker
     with Processes(options.workers or sensible(device), how) as workers:
         workers.warm_up(examples)
         yield workers
-
-
-def _write_tables(prepared: Prepared, store: Store, results: Results, progress: Progress) -> list[str]:
-    """Write the suite's tables in every format under RUN/tables; return them as markdown.
-
-    A measure that has nothing to show yet is named in a note.
-    """
-    suite = prepared.plan.suite
-    asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.sets_of(CONTRAST), "positives": suite.build}
-    asked["advsts"] = suite.attacks if any(prepared.loaded.tasks[name].kind == "sts" for name in suite.tasks) else ()
-    measures = {wanted.metric for wanted in suite.tables if wanted.metric not in results.metrics} - asked.keys()
-    wanted_tables = [one for one in suite.tables if one.metric in measures or asked.get(one.metric, suite.attacks)]
-    if not prepared.plan.texts:
-        wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]
-    if not wanted_tables:
-        return []
-    shown: list[str] = []
-    for wanted in wanted_tables:
-        try:
-            table = made(results, wanted)
-        except StoreError as error:
-            if wanted.metric not in measures:
-                raise
-            progress.note(f"the table {wanted.label} is left out: {error}")
-            continue
-        name = texts.table_name(wanted.label, quotes=table.texts)
-        for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
-            how = wanted if fmt in ("markdown", "latex") else wanted.model_copy(update={"bold": None})
-            text = rendered(table, results, how, fmt, TableLook())
-            store.write_table(f"{name}.{ending}", text)
-            if fmt == "markdown":
-                shown.append(text)
-    return shown
 
 
 def _todo(jobs: tuple[Job, ...], done: Collection[str], cache: WeightCache) -> list[Job]:
