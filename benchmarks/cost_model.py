@@ -24,6 +24,8 @@ from typing import Any
 
 from rbench.plan import cost_model
 from rbench.plan.cost_model import MINILM, REFERENCE, AttackCost, Costs, attack_seconds, reading, tokens_of
+from rbench.storage.runs import Store
+from rbench.tables.results import plan_of
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "results" / "reference"
@@ -86,11 +88,13 @@ def read(data: Path) -> tuple[list[Cell], list[Training]]:
     seen: set[str] = set()
     trainings: list[Training] = []
     lengths: dict[str, tuple[float, float]] = {}
-    for plan in sorted(RUNS.glob("*/plan.json")):
-        jobs = {job["key"]: job for job in json.loads(plan.read_text())["jobs"]}
-        for path in sorted(plan.parent.rglob("record.json")):
-            record = json.loads(path.read_text())
-            spec, run = record["job"]["spec"], plan.parent.name
+    for file in sorted(RUNS.glob("*.zip")):
+        store = Store(file)
+        plan = plan_of(store)
+        jobs = {job.key: job.model_dump(mode="json") for job in plan.jobs}
+        for found in sorted(store.records(plan), key=lambda record: record.job.name):
+            record = found.model_dump(mode="json")
+            spec, run = record["job"]["spec"], file.stem
             task = spec.get("task")
             if task and task["name"] not in lengths and (data / task["name"]).is_dir():
                 lengths[task["name"]] = words(data, task)
@@ -296,7 +300,8 @@ def _start() -> float:
 
 
 def _bytes() -> float:
-    lines = [line for path in RUNS.rglob("outcomes.jsonl") for line in path.read_bytes().splitlines()]
+    stores = [(store, job) for store in map(Store, sorted(RUNS.glob("*.zip"))) for job in plan_of(store).attacks]
+    lines = [line for store, job in stores for line in (store.content(job) or b"").splitlines()]
     return sum(map(len, lines)) / len(lines)
 
 

@@ -8,11 +8,11 @@ import re
 import shlex
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pytest
 
 from rbench import api
+from tests import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
@@ -41,11 +41,11 @@ def test_the_page_has_two_pages_of_text() -> None:
 
 def test_the_command_for_a_run_prints_the_claims_on_each_run_that_is_named() -> None:
     """`--claims DIR` takes the file with the name of the RUN, so each has one."""
-    assert COMMANDS[0] == "rbench claims results/reference/RUN --claims results/reference/claims"
-    named = set(re.findall(r"\(\.\./results/reference/README\.md#([\w-]+)\)", PAGE))
+    assert COMMANDS[0] == "rbench claims results/reference/RUN.zip --claims results/reference/claims"
+    named = set(re.findall(r"\(\.\./results/reference/([\w-]+)\.md\)", PAGE))
     assert len(named) > 20
     for run in named:
-        assert (ROOT / "results" / "reference" / run / "plan.json").is_file(), run
+        assert reference.run(run).is_file(), run
         assert (ROOT / "results" / "reference" / "claims" / f"{run}.yaml").is_file(), run
 
 
@@ -72,25 +72,24 @@ def test_numbers_of_geometry_are_those_measured() -> None:
 
 
 def test_cosines_are_those_of_the_record() -> None:
-    (record,) = (ROOT / "results/reference/dose-response-part1/pretrain/robustsentembed-minilm-mlm-hard").rglob(
-        "*.json"
-    )
-    last = json.loads(record.read_text(encoding="utf-8"))["health"]["series"][-1]["values"]
+    record = reference.records("dose-response-part1")["pretrain/robustsentembed-minilm-mlm-hard/seed0"]
+    assert record.health is not None
+    last = record.health.series[-1].values
     assert f"a cosine of {last['adversarial cosine']:.3f}" in SAID
     assert f"dropout alone leaves {last['dropout cosine']:.3f}" in SAID
 
 
 def test_the_released_constants_raise_the_loss_by_as_little_as_the_page_says() -> None:
-    run = ROOT / "results/reference/dose-response-part1-robustsentembed/pretrain"
-    (record,) = run.glob("*released*/*/record.json")
-    found = json.loads(record.read_text(encoding="utf-8"))
-    last = found["health"]["series"][-1]["values"]
+    records = reference.records("dose-response-part1-robustsentembed")
+    (health,) = [one.health for name, one in records.items() if name.startswith("pretrain/") and "released" in name]
+    assert health is not None
+    last = health.series[-1].values
     assert f"a ball of 1e-6 raises the loss by {last['rise']:.5f}" in SAID
-    assert [flag["flag"] for flag in found["health"]["flags"]] == ["no adversary"]
+    assert [raised.flag for raised in health.flags] == ["no adversary"]
 
 
 def test_the_control_is_fooled_less_by_as_much_as_the_page_says() -> None:
-    run = ROOT / "results" / "reference" / "robustsentembed-table2-local"
+    run = reference.run("robustsentembed-table2-local")
     claims = ROOT / "results" / "reference" / "claims" / "robustsentembed-table2-local.yaml"
     (mean,) = (one for one in api.claims(run, claims) if one.claim.id == "control-below-minilm-mean")
     d = mean.judged[0].difference
@@ -98,7 +97,6 @@ def test_the_control_is_fooled_less_by_as_much_as_the_page_says() -> None:
     assert f"by {-100 * d.value:.1f} points in their mean [{-100 * d.high:.1f}, {-100 * d.low:.1f}]" in SAID
 
 
-CLAIMS = ROOT / "results" / "reference" / "claims"
 GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=neighbours] and clean"
 
 
@@ -189,7 +187,7 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
     ],
 )
 def test_differences_are_those_of_the_claims(run: str, what: str, said: str) -> None:
-    rows = [one for one in (CLAIMS / f"{run}.md").read_text(encoding="utf-8").splitlines() if what in one]
+    rows = [one for one in reference.verdicts(run).splitlines() if what in one]
     # Two claims may judge one difference, against zero and against a margin. The second interval may be rounded apart.
     (value,) = {row.strip("|").split("|")[5].strip() for row in rows}
     interval = rows[0].strip("|").split("|")[6].strip()
@@ -229,7 +227,7 @@ DOSES = {
 def less_simcse(run: str, encoder: str, claim: str | None, where: str) -> str:
     """Return the difference of an encoder to SimCSE as the page writes it, from the claims of its RUN."""
     at = ""
-    for line in (CLAIMS / f"dose-response-{run}.md").read_text(encoding="utf-8").splitlines():
+    for line in reference.verdicts(f"dose-response-{run}").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         at = cells[0] or at
         if len(cells) < 9 or not cells[5] or (claim is not None and at != claim):
@@ -253,9 +251,9 @@ def test_the_table_of_doses_has_the_numbers_of_the_claims(label: str) -> None:
 
 def test_the_table_of_doses_says_how_many_trainings_there_are() -> None:
     for label, (run, encoder, _) in DOSES.items():
-        trained = ROOT / "results" / "reference" / f"dose-response-{run}" / "pretrain"
+        trained = [job.parts[0] for job in reference.plan(f"dose-response-{run}").jobs if job.stage == "pretrain"]
         base, _, options = encoder.rstrip("]").partition("[")
-        folders = [unquote(folder.name).rstrip("]").partition("[") for folder in trained.iterdir()]
+        folders = [name.rstrip("]").partition("[") for name in trained]
         of_base = [set(of.split(",")) - {"seed=1", "seed=2"} for name, _, of in folders if name == base]
         seeds = [own for own in of_base if own == set(options.split(","))]
         (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {label} |")]
@@ -264,7 +262,7 @@ def test_the_table_of_doses_says_how_many_trainings_there_are() -> None:
 
 def test_the_network_that_has_forgotten_and_classifies_as_well_is_that_of_the_claims() -> None:
     """The rows of one pair are of success in the mean of both attacks, of similarity, and of clean accuracy."""
-    rows = (CLAIMS / "dose-response-part1-noise.md").read_text(encoding="utf-8").splitlines()
+    rows = reference.verdicts("dose-response-part1-noise").splitlines()
     of_pair = [row for row in rows if "| minilm-mlm and forget-minilm-mlm[amount=0.4,by=noise] " in row]
     found = [[cell.strip() for cell in row.strip("|").split("|")] for row in of_pair]
     assert [(one[5], one[6]) for one in found] == [
@@ -275,7 +273,7 @@ def test_the_network_that_has_forgotten_and_classifies_as_well_is_that_of_the_cl
     assert "is fooled 5.2 points [1.7, 8.7] more often than its base in the mean of both attacks" in SAID
     mixtures = [row for row in rows if "| minilm-mlm and forget-minilm-mlm[" in row][:6]
     assert [row.rstrip(" |").rpartition(" ")[2] for row in mixtures] == ["undecided"] * 2 + ["contradicted"] * 4
-    clean = json.loads((CLAIMS.parent / "dose-response-part1-noise/tables/clean.json").read_text(encoding="utf-8"))
+    clean = json.loads(reference.files("dose-response-part1-noise", "tables")["clean.json"])
     rates = {one["encoder"]: one["value"] for one in clean["cells"]}
     assert rates["forget-minilm-mlm[amount=0.4,by=noise]"] == pytest.approx(0.690)
     assert rates[RE.format(0.02)] == pytest.approx(0.700)
@@ -283,7 +281,7 @@ def test_the_network_that_has_forgotten_and_classifies_as_well_is_that_of_the_cl
 
 def test_seconds_of_geometry_are_those_of_the_claims() -> None:
     """Of 3.93 and 1.10 seconds; the claim is that Geometry is faster, so differences are negative."""
-    rows = (CLAIMS / "geometry-finetuning-table7.md").read_text(encoding="utf-8").splitlines()
+    rows = reference.verdicts("geometry-finetuning-table7").splitlines()
     (news,), (films,) = (
         [[cell.strip() for cell in row.split("|")] for row in rows if "released] and textfooler" in row and less in row]
         for less in (" -1.65 |", " -0.48 |")
@@ -298,7 +296,7 @@ def test_seconds_of_geometry_are_those_of_the_claims() -> None:
 
 
 def test_near_words_less_random_ones_is_undecided_as_the_page_says() -> None:
-    rows = (CLAIMS / "robustness-report-embeddings.md").read_text(encoding="utf-8").splitlines()
+    rows = reference.verdicts("robustness-report-embeddings").splitlines()
     (row,) = [
         one
         for one in rows

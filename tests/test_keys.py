@@ -7,7 +7,6 @@ adapt a test here to a change: make the change leave old keys alone (`Strict.wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -34,22 +33,15 @@ from rbench.spec import (
     TaskSpec,
     TrainSpec,
 )
-from rbench.storage.runs.files import unseal
+from tests import reference
 from tests.specs import of_training
 
-REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
-RUNS = sorted(path.parent for path in REFERENCE.glob("*/plan.json"))
 MANY = {"train": 10**9, "validation": 10**9, "test": 10**9}
 """Rows of a split. The reference suites say how many they use, so that it is enough to have as many."""
 
 
-def planned(run: Path) -> Plan:
-    return Plan.model_validate_json(unseal((run / "plan.json").read_bytes()))
-
-
 def recorded() -> list[Record]:
-    found = sorted(REFERENCE.rglob("record.json"))
-    return [Record.model_validate_json(unseal(path.read_bytes())) for path in found]
+    return [record for run in reference.NAMES for record in reference.records(run).values()]
 
 
 def anew(job: Job) -> str:
@@ -62,7 +54,7 @@ def changed(jobs: Sequence[Job]) -> list[str]:
 
 
 def test_every_planned_job_has_the_key_that_is_stored() -> None:
-    jobs = [job for run in RUNS for job in planned(run).jobs]
+    jobs = [job for run in reference.NAMES for job in reference.plan(run).jobs]
     assert len(jobs) >= 414
     assert {job.stage for job in jobs} == {"pretrain", "measure", "finetune", "attack"}
     assert changed(jobs) == []
@@ -149,9 +141,9 @@ def known(name: str, fingerprint: str | None) -> dict[str, str]:
     return {} if fingerprint is None else {name: fingerprint}
 
 
-def profile_of(run: Path, suite: str) -> str | None:
+def profile_of(run: str, suite: str) -> str | None:
     """A RUN is named `<suite>` or `<suite>-<profile>`."""
-    return run.name.removeprefix(suite).removeprefix("-") or None
+    return run.removeprefix(suite).removeprefix("-") or None
 
 
 def by_stage(plan: Plan) -> dict[str, list[str]]:
@@ -159,10 +151,10 @@ def by_stage(plan: Plan) -> dict[str, list[str]]:
     return {stage: [job.name for job in plan.jobs if job.stage == stage] for stage in get_args(Stage)}
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
-def test_todays_suites_give_the_stored_plan(run: Path) -> None:
+@pytest.mark.parametrize("run", reference.NAMES)
+def test_todays_suites_give_the_stored_plan(run: str) -> None:
     """The bundled suite, planned on the data, weights and resources of the stored jobs, gives their keys."""
-    stored = planned(run)
+    stored = reference.plan(run)
     loaded = loading.load(stored.suite.name, registry=Registry(), profile=profile_of(run, stored.suite.name))
     assert set(stored.suite.encoders) <= set(loaded.suite.encoders)
     # table1-local is of one of its profile's encoders.

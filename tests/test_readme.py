@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from rbench import api
 from rbench.cli import app
+from tests import reference
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
@@ -52,7 +53,7 @@ def test_the_first_attack_runs_in_an_empty_folder_with_an_empty_cache(
 
 
 def test_the_table_of_a_run_on_real_data_is_that_of_the_committed_run() -> None:
-    run = Path(__file__).parents[1] / "results" / "reference" / "table1-local"
+    run = reference.run("table1-local")
     table = api.table(run, metric="asr", intervals=True, names=True)
     rows = [line for line in table.splitlines() if line.startswith("|")]
     assert len(rows) == 9 and "\n".join(rows) in README

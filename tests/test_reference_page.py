@@ -1,18 +1,22 @@
-"""Tests that results/reference/README.md says what the committed RUNs and the verdicts on them say."""
+"""Tests that the pages in results/reference say what the committed RUNs and the verdicts on them say."""
 
 from __future__ import annotations
 
 import json
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
+from tests import reference
+
+REFERENCE = reference.REFERENCE
 PAGE = (REFERENCE / "README.md").read_text(encoding="utf-8")
-SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
-RUNS = sorted(path.name for path in REFERENCE.iterdir() if (path / "plan.json").is_file())
+RUNS = reference.NAMES
+POINTS = "What this RUN shows is said with ["
+SECTIONS = {
+    text.removeprefix("# ").partition("\n")[0]: text for text in map(reference.section, RUNS) if POINTS not in text
+}
 FLAGGED = "dose-response-part1-robustsentembed"
 UNJUDGED = (
     # Its encoder is flagged, so that no claim on it has a number. Its tables have.
@@ -32,8 +36,8 @@ def claimed() -> frozenset[Difference]:
     row = re.compile(r"\|\s*(-?\d+\.\d)\s*\|\s*(-?\d+\.\d) to (-?\d+\.\d)\s*\|")
     found = {
         (float(value), float(low), float(high))
-        for path in (REFERENCE / "claims").glob("*.md")
-        for value, low, high in row.findall(path.read_text(encoding="utf-8"))
+        for run in RUNS
+        for value, low, high in row.findall(reference.verdicts(run))
     }
     return frozenset(found | {(-value, -high, -low) for value, low, high in found})
 
@@ -53,7 +57,7 @@ def test_the_intervals_of_a_flagged_encoder_are_those_of_its_tables() -> None:
     cells = [
         cell
         for name in ("asr_difference", "sts")
-        for cell in json.loads((REFERENCE / FLAGGED / "tables" / f"{name}.json").read_text(encoding="utf-8"))["cells"]
+        for cell in json.loads(reference.files(FLAGGED, "tables")[f"{name}.json"])["cells"]
     ]
     ends = (tuple(round(100 * cell[name], 1) for name in ("value", "low", "high")) for cell in cells)
     found = {sign for value, low, high in ends for sign in ((value, low, high), (-value, -high, -low))}
@@ -62,7 +66,7 @@ def test_the_intervals_of_a_flagged_encoder_are_those_of_its_tables() -> None:
 
 
 def test_there_are_intervals_to_check() -> None:
-    assert sum(len(said(section)) for heading, section in SECTIONS.items() if heading not in UNJUDGED) > 150
+    assert sum(len(said(text)) for heading, text in SECTIONS.items() if heading not in UNJUDGED) > 150
 
 
 def test_each_run_has_a_section() -> None:
@@ -72,11 +76,11 @@ def test_each_run_has_a_section() -> None:
 
 def test_the_table_of_questions_leads_to_each_section() -> None:
     table = PAGE.partition("| question | RUNs |")[2].partition("\n\n")[0]
-    anchors = re.findall(r"\]\(#([a-z0-9-]+)\)", table)
-    assert sorted(anchors) == sorted(heading.replace(" ", "-") for heading in SECTIONS if heading.split()[0] in RUNS)
+    named = re.findall(r"\]\(([a-z0-9-]+)\.md\)", table)
+    assert sorted(named) == sorted(heading.split()[0] for heading in SECTIONS)
 
 
-@pytest.mark.parametrize("heading", [one for one in SECTIONS if one.split()[0] in RUNS])
+@pytest.mark.parametrize("heading", SECTIONS)
 def test_a_section_opens_with_what_its_run_shows_and_what_it_cannot(heading: str) -> None:
     opening = " ".join(_FENCED.sub("", SECTIONS[heading].partition("\n")[2]).split())
     assert re.match(r"(This RUN|These RUNs) (shows?|draws?|tests?)\b", opening)

@@ -316,8 +316,8 @@ class Job(Strict):
 
     @property
     def folder(self) -> str:
-        """The relative path of its record in the RUN: `attack/minilm/mr/clean/pwws/seed0-1f3a9c20`."""
-        return f"{self.name}-{self.key[:8]}"
+        """The relative path of its record in the RUN: `attack/1f3a9c20d4b6e871`."""
+        return f"{self.stage}/{self.key[:16]}"
 
     @classmethod
     def make(

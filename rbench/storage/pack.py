@@ -11,11 +11,11 @@ import secrets
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import rbench
 from rbench.errors import StoreError
@@ -31,10 +31,11 @@ from rbench.storage.runs.packed import (
     Content,
     Packed,
     fits,
+    jobs_of,
     record_line,
     record_of,
 )
-from rbench.storage.runs.reader import FILES, MADE
+from rbench.storage.runs.reader import FILES, MADE, PLAN
 from rbench.storage.runs.store import folder_path
 from rbench.storage.team import check_still
 from rbench.system.below import Below
@@ -80,7 +81,7 @@ def pack(run: Path | str, out: Path | str | None = None) -> PackedRun:
         with files.as_store_error(out):
             with os.fdopen(beside.create(partial), "wb") as written:
                 with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
-                    writer = _Writer(file)
+                    writer = _Writer(file, jobs_of(_content(store, run / PLAN)))
                     for path in _files(store, plan):
                         writer.add(path.relative_to(run).as_posix(), _content(store, path))
                     writer.close()
@@ -152,6 +153,8 @@ class _Writer:
     """Adds files of a RUN to a packed one."""
 
     file: zipfile.ZipFile
+    jobs: Mapping[str, Any]
+    """Those of the plan, by key."""
     stated: dict[str, Content] = field(default_factory=dict)
     records: list[bytes] = field(default_factory=list)
 
@@ -164,7 +167,7 @@ class _Writer:
         """Add a file, in the form that takes the least space and gives back the same bytes."""
         self.stated[name] = Content(size=len(content), sha256=sha256(content).hexdigest())
         folder, _, own = name.rpartition("/")
-        if own == "record.json" and (line := _line(content)) is not None:
+        if own == "record.json" and (line := record_line(content, self.jobs)) is not None:
             self.records.append(line)
             return
         columns = to_columns(content) if own in COLUMNS else None
@@ -174,8 +177,8 @@ class _Writer:
     def close(self) -> None:
         """Add the records and the checksums."""
         if self.records:
-            lines = b"".join(line + b"\n" for line in self.records)
-            self._write(RECORDS, lines, sum(len(record_of(line)) for line in self.records))
+            becomes = sum(len(record_of(line, self.jobs)) for line in self.records)
+            self._write(RECORDS, b"".join(line + b"\n" for line in self.records), becomes)
         found = {name: content.model_dump() for name, content in self.stated.items()}
         said = json.dumps({"rbench": rbench.__version__, "files": found}, indent=1).encode()
         self._write(CHECKSUMS, said, len(said))
@@ -195,11 +198,3 @@ class _Writer:
         info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
         self.file.writestr(info, data)
         return True
-
-
-def _line(content: bytes) -> bytes | None:
-    """Return the line that gives back the content of a record.json; None where none does."""
-    with suppress(ValueError):
-        if record_of(line := record_line(content)) == content:
-            return line
-    return None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import reference
 from tests.cli.conftest import Shell
 
 
@@ -41,25 +42,22 @@ def test_an_unknown_name_exits_with_2(shell: Shell) -> None:
     assert result.exit_code == 2 and "did you mean table1?" in result.stderr
 
 
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
-
-
 def test_a_folder_of_claims_has_those_of_each_run_by_its_name(shell: Shell, tmp_path: Path) -> None:
-    of_file = shell("claims", REFERENCE / "sts", "--claims", REFERENCE / "claims" / "sts.yaml")
-    of_folder = shell("claims", REFERENCE / "sts", "--claims", REFERENCE / "claims")
+    of_file = shell("claims", reference.run("sts"), "--claims", reference.REFERENCE / "claims" / "sts.yaml")
+    of_folder = shell("claims", reference.run("sts"), "--claims", reference.REFERENCE / "claims")
     assert of_folder.exit_code == 0 and of_folder.stdout == of_file.stdout
-    assert of_folder.stdout == (REFERENCE / "claims" / "sts.md").read_text(encoding="utf-8")
+    assert of_folder.stdout == reference.verdicts("sts")
 
 
 def test_a_folder_without_claims_for_the_run_is_refused_with_the_name_that_it_lacks(
     shell: Shell, tmp_path: Path
 ) -> None:
-    shutil.copy(REFERENCE / "claims" / "sts.yaml", tmp_path / "other.yaml")
-    result = shell("claims", REFERENCE / "sts", "--claims", tmp_path)
+    shutil.copy(reference.REFERENCE / "claims" / "sts.yaml", tmp_path / "other.yaml")
+    result = shell("claims", reference.run("sts"), "--claims", tmp_path)
     said = " ".join(result.stderr.split())
     assert result.exit_code == 2 and f"has no file for this RUN: expected {tmp_path / 'sts.yaml'}" in said
 
 
 def test_a_file_of_claims_that_is_not_there_is_refused(shell: Shell, tmp_path: Path) -> None:
-    result = shell("claims", REFERENCE / "sts", "--claims", tmp_path / "none.yaml")
+    result = shell("claims", reference.run("sts"), "--claims", tmp_path / "none.yaml")
     assert result.exit_code == 2 and "none.yaml" in result.stderr and "Traceback" not in result.stderr

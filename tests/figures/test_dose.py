@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -33,6 +31,7 @@ from rbench.spec import (
 )
 from rbench.storage.runs import Store
 from rbench.tables import Results, attack_table
+from tests import reference
 from tests.tables.conftest import ATTACKS, PROFILE, TASKS, make_outcomes
 from tests.tables.test_flags import record
 
@@ -133,8 +132,8 @@ def test_measured_doses_are_means_of_series_and_noise_has_a_line_of_its_own(tmp_
 
 def test_each_of_several_trainings_is_a_circle_at_its_dose_or_at_the_edge() -> None:
     """On the committed RUN of three trainings, against its records."""
-    root = Path(__file__).resolve().parents[2] / "results" / "reference" / "dose-response-part3-doses"
-    (axes,) = draw(Store(root), x="beta", attack="pwws")
+    run = "dose-response-part3-doses"
+    (axes,) = draw(Store(reference.run(run)), x="beta", attack="pwws")
     circles = [
         (round(float(x), 3), round(float(y), 6))
         for drawn in axes.collections
@@ -142,10 +141,11 @@ def test_each_of_several_trainings_is_a_circle_at_its_dose_or_at_the_edge() -> N
         for x, y in np.asarray(drawn.get_offsets())
     ]
     wanted = []
-    for file in (root / "attack").glob("*/mr/probe/pwws/*/record.json"):
-        read = json.loads(file.read_text(encoding="utf-8"))
-        (rate,) = (score["value"] for score in read["scores"] if score["name"] == "asr")
-        dose_of = re.search(r"beta=([\d.]+)", unquote(str(file)))
+    for name, found in reference.records(run).items():
+        if "/mr/probe/pwws/" not in name:
+            continue
+        (rate,) = (score.value for score in found.scores if score.name == "asr")
+        dose_of = re.search(r"beta=([\d.]+)", name)
         wanted.append((float(dose_of[1]) if dose_of else dose._EDGE, round(100 * rate, 6)))
     assert len(wanted) == 12 and sorted(circles) == sorted((round(x, 3), y) for x, y in wanted)
     assert "Small circles are single trainings." in " ".join(axes.figure.texts[-1].get_text().split())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,14 +13,13 @@ from rbench.errors import StoreError
 from rbench.figures.front import Options, draw, front
 from rbench.storage.runs import Store
 from rbench.tables import Results, build
+from tests import reference
 from tests.tables.conftest import make_run as make_run
-
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 
 
 @pytest.fixture(scope="module")
 def dose() -> Results:
-    return Results.of(Store(REFERENCE / "dose-response-part1"))
+    return Results.of(Store(reference.run("dose-response-part1")))
 
 
 def marks(axes: Axes) -> dict[str, tuple[float, float]]:

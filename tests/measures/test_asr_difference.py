@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +16,8 @@ from rbench.score.paired import newcombe
 from rbench.spec import Health, Job, Raised
 from rbench.storage.runs import Store
 from rbench.tables import Results
+from tests import reference
 from tests.tables.conftest import make_outcomes, make_suite
-
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 
 
 def statuses(job: Job) -> dict[str, bool]:
@@ -82,8 +80,8 @@ def test_the_mean_over_attacks_pairs_what_attacks_make_of_a_text(make_run: Calla
 
 def test_trainings_are_a_level_as_in_the_claims_of_the_run() -> None:
     """On the committed RUN of three trainings: its claims have the same numbers."""
-    rows = (REFERENCE / "claims" / "adcl-gated-mr.md").read_text(encoding="utf-8")
-    made = table(Options(), Results.of(Store(REFERENCE / "adcl-gated-mr")))
+    rows = reference.verdicts("adcl-gated-mr")
+    made = table(Options(), Results.of(Store(reference.run("adcl-gated-mr"))))
     means = [cell for cell in made.cells if cell["attack"] == "mean"]
     assert [(cell["trainings"], cell["other_trainings"]) for cell in means] == [(3, 1), (3, 1), (1, 1), (3, 3)]
     for cell in means[:3]:

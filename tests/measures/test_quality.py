@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,14 +12,13 @@ from rbench.measures.quality import Options, table
 from rbench.storage.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.evaluations import similarity
+from tests import reference
 from tests.tables.conftest import make_run as make_run
-
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 
 
 @pytest.fixture(scope="module")
 def dose() -> Results:
-    return Results.of(Store(REFERENCE / "dose-response-part1"))
+    return Results.of(Store(reference.run("dose-response-part1")))
 
 
 def test_every_number_is_that_of_its_own_table(dose: Results) -> None:

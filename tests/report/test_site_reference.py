@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from rbench import api
+from tests import reference
 
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
-RUNS = sorted(path.parent.name for path in REFERENCE.glob("*/plan.json"))
+REFERENCE = reference.REFERENCE
+RUNS = reference.NAMES
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +58,12 @@ def test_each_run_has_a_page_of_less_than_five_megabytes(site: Path) -> None:
 @pytest.mark.parametrize("run", RUNS)
 def test_the_heat_tables_are_the_committed_tables(site: Path, run: str) -> None:
     metrics = {one["name"]: one["cells"] for one in data(site, run)["metrics"]}
-    for file in (REFERENCE / run / "tables").glob("*.json"):
-        if file.stem not in metrics:
+    for name, content in reference.files(run, "tables").items():
+        metric, _, ending = name.partition(".")
+        if ending != "json" or metric not in metrics:
             continue
-        stored = {
-            (c["attack"], c["encoder"], c["finetune"], c["task"]): c for c in json.loads(file.read_text())["cells"]
-        }
-        shown = {tuple(cell["key"]): cell for cell in metrics[file.stem] if cell["key"][3]}
+        stored = {(c["attack"], c["encoder"], c["finetune"], c["task"]): c for c in json.loads(content)["cells"]}
+        shown = {tuple(cell["key"]): cell for cell in metrics[metric] if cell["key"][3]}
         assert shown.keys() == stored.keys()
         for key, cell in shown.items():
             assert (cell["value"], cell["n"]) == (stored[key]["value"], stored[key]["n"])
@@ -89,11 +89,11 @@ def test_the_verdicts_are_the_committed_ones(site: Path) -> None:
             for run, verdict in re.findall(r'<a href="runs/(.*?)\.html">(\w+)</a>', one["earlier"])
         }
     committed = {}
-    for file in (REFERENCE / "claims").glob("*.md"):
-        for line in file.read_text().splitlines():
+    for run in RUNS:
+        for line in reference.verdicts(run).splitlines():
             cells = [cell.strip() for cell in line.split("|")[1:-1]]
             if cells and re.fullmatch(r"[a-z0-9][a-z0-9.-]*", cells[0]):
-                committed[file.stem, cells[0]] = re.match(r"\w+", cells[-1])[0]
+                committed[run, cells[0]] = re.match(r"\w+", cells[-1])[0]
     assert len(committed) > 40 and shown == committed
 
 
@@ -108,6 +108,6 @@ def test_the_papers_numbers_stand_beside_claims(site: Path) -> None:
 
 def test_the_suites_figures_are_in_their_pages(site: Path) -> None:
     for run in RUNS:
-        files = {file.read_bytes() for file in (REFERENCE / run).glob("figures/*.svg")}
+        files = {content for name, content in reference.files(run, "figures").items() if name.endswith(".svg")}
         page = (site / "runs" / f"{run}.html").read_text()
         assert {base64.b64decode(one) for one in re.findall(r"data:image/svg\+xml;base64,([^\"]*)", page)} == files

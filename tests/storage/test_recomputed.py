@@ -15,11 +15,11 @@ from rbench.spec import AttackJob, Job
 from rbench.storage.runs import Store
 from rbench.storage.runs.files import unseal
 from rbench.storage.verify import verify
+from tests import reference
 from tests.storage.conftest import World
 from tests.storage.test_runs import PWWS
 from tests.stored import rewrite
 
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 FIELDS = ("value", "n", "low", "high", "sd", "units")
 
 
@@ -27,7 +27,7 @@ def first(run: str, of: str, **wanted: str) -> Callable[[Path], tuple[Store, Job
     """Copies the first job of a kind out of a committed RUN, as a RUN of its own."""
 
     def copy(root: Path) -> tuple[Store, Job]:
-        source, store = Store(REFERENCE / run), Store(root)
+        source, store = Store(reference.unpacked(run, root.with_name(f"{root.name}-whole"))), Store(root)
         plan = source.plan()
         assert plan is not None
         job = next(

@@ -147,7 +147,7 @@ def test_a_job_under_way_is_not_done_and_its_lines_are_read(world: World) -> Non
 
 def test_folders_of_no_job_are_mentioned_and_are_no_damage(world: World) -> None:
     folder = world.file(PWWS).parent
-    stranger = folder.with_name("seed7-0123abcd")
+    stranger = folder.with_name("0123456789abcdef")
     shutil.copytree(folder, stranger)
     found = verify(world.root)
     assert not found.damaged

@@ -22,9 +22,8 @@ from rbench.tables.levels import Observed, limits
 from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.claims import Bound, estimate
 from rbench.verdicts.fail_if import judge, parse
+from tests import reference
 from tests.tables.conftest import make_outcomes, make_plan, make_record, make_suite
-
-REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 
 
 def judged(cells: Cells, metric: str, *named: CellOf) -> Difference:
@@ -167,7 +166,7 @@ def test_a_cell_without_a_value_has_no_interval(store: Callable[..., Store]) -> 
 
 def test_committed_runs_with_three_trainings_have_wider_intervals_where_trainings_differ() -> None:
     """Three trainings of beta 0.02 lie between 54 and 68%."""
-    found = grid(Results.of(Store(REFERENCE / "dose-response-part3-doses"))).cells
+    found = grid(Results.of(Store(reference.run("dose-response-part3-doses")))).cells
     cell = found["textfooler", "robustembed-minilm-mlm-hard[beta=0.02]", "probe", "mr"]
     score, sampled = cell.score("asr"), cell.sampled("asr")
     assert (score.value, score.n) == (sampled.value, sampled.n)
@@ -178,7 +177,7 @@ def test_committed_runs_with_three_trainings_have_wider_intervals_where_training
 @pytest.mark.parametrize("metric", ["sts", "con", "rev"])
 def test_tables_of_evaluations_state_the_intervals_of_claims(metric: str) -> None:
     run, table = ("dose-response-part3-doses", "sts") if metric == "sts" else ("cline-table4-local", "contrast")
-    results = Results.of(Store(REFERENCE / run))
+    results = Results.of(Store(reference.run(run)))
     cells, checked = Cells(results), 0
     for row in build(results, table).cells:
         name = row["evaluation"] if metric == "sts" else row["task"]
@@ -194,7 +193,7 @@ def test_tables_of_evaluations_state_the_intervals_of_claims(metric: str) -> Non
 
 def test_the_mean_over_sets_has_trainings_as_levels() -> None:
     """A training is behind all sets, so what it moves in one it moves in all."""
-    results = Results.of(Store(REFERENCE / "dose-response-part3-doses"))
+    results = Results.of(Store(reference.run("dose-response-part3-doses")))
     cells = Cells(results)
     rows = build(results, "sts").cells
     sets = dict.fromkeys(row["evaluation"] for row in rows if row["evaluation"])
@@ -234,7 +233,7 @@ def test_numbers_that_are_joined_without_examples_count_a_spread_once(store: Cal
         found = cells.stated(CellOf(cell.encoder, cell.task, cell.attack, cell.finetune), "asr")
         assert isinstance(found, Stated) and found.seed_sd is not None and found.seeds == 3
         assert (found.low, found.high) == (cell.sampled("asr").low, cell.sampled("asr").high)
-    results = Results.of(Store(REFERENCE / "dose-response-part3-doses"))
+    results = Results.of(Store(reference.run("dose-response-part3-doses")))
     cells = Cells(results)
     for of in (of for of in evaluated(results).cells.values() if of.label == "stsb"):
         stated, alone, draws = cells.stated(CellOf(of.encoder, "stsb"), "sts"), of.sampled(SCORE), of.draws(SCORE)

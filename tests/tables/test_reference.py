@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
 
 import pytest
 
 from rbench import api
+from tests import reference
 
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
-FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
+FORMATS = {"md": "markdown", "tex": "latex", "csv": "csv", "json": "json"}
 LAYOUTS = ("by-task", "full")
-COMMITTED = sorted(REFERENCE.glob("*/tables/*.*"))
+COMMITTED = [(run, name) for run in reference.NAMES for name in reference.files(run, "tables")]
 
 
 def test_the_committed_tables_are_found() -> None:
-    assert len(COMMITTED) > 40
+    assert len(COMMITTED) > 400
 
 
-@pytest.mark.parametrize("file", COMMITTED, ids=lambda file: f"{file.parent.parent.name}-{file.name}")
-def test_a_committed_table_is_what_rbench_makes_of_its_run(file: Path) -> None:
-    metric, _, layout = file.stem.partition("-")
+@pytest.mark.parametrize(("run", "name"), COMMITTED, ids=lambda one: one)
+def test_a_committed_table_is_what_rbench_makes_of_its_run(run: str, name: str) -> None:
+    stem, _, ending = name.partition(".")
+    metric, _, layout = stem.partition("-")
     assert layout in ("", *LAYOUTS)
     text = api.table(
-        file.parent.parent,
+        reference.run(run),
         metric=metric,  # type: ignore[arg-type]
         layout=layout or "paper",
-        fmt=FORMATS[file.suffix],
+        fmt=FORMATS[ending],
     )
-    assert (text.rstrip("\n") + "\n").encode() == file.read_bytes()
+    assert (text.rstrip("\n") + "\n").encode() == reference.files(run, "tables")[name]
+
+
+@pytest.mark.parametrize("run", reference.NAMES)
+def test_the_tables_stand_beside_the_run_for_people(run: str) -> None:
+    tables = {name: content for name, content in reference.files(run, "tables").items() if name.endswith(".md")}
+    shown = reference.page(run).partition("\n## Tables\n")[2].partition("\n## Claims\n")[0]
+    assert re.findall(r"^### (.*)", shown, re.MULTILINE) == [name.removesuffix(".md") for name in sorted(tables)]
+    assert all(content.decode().strip() in shown for content in tables.values())
+
+
+def test_the_figures_on_the_pages_are_those_of_the_runs() -> None:
+    shown = sorted(reference.REFERENCE.glob("*.svg"))
+    for file in shown:
+        run = next(name for name in reversed(reference.NAMES) if file.stem.startswith(f"{name}-"))
+        drawn = reference.files(run, "figures")
+        assert file.read_bytes() == drawn[f"{file.stem.removeprefix(run)[1:]}.svg"]
+    assert len(shown) > 10

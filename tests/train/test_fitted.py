@@ -19,13 +19,12 @@ from rbench.load.registry import Registry
 from rbench.plan.lineage import effective
 from rbench.plan.prepare import Options, prepare_loaded
 from rbench.publish import encoder as export
-from rbench.spec import EncoderSpec, Job, Record
-from rbench.storage.runs.files import unseal
+from rbench.spec import EncoderSpec, Job
 from rbench.train import models, objectives
 from rbench.train.likelihood import LikelihoodObjective
 from rbench.train.loop import pretrain
 from rbench.train.objectives.whitening import whiten
-from tests import tiny
+from tests import reference, tiny
 from tests.tasks.test_guide import shown
 from tests.train import bases
 from tests.train.bases import TEXTS
@@ -285,8 +284,7 @@ def test_an_encoder_over_word_vectors_is_loaded_from_them() -> None:
 
 
 def test_encoders_without_word_vectors_have_the_keys_they_had() -> None:
-    records = (Path(__file__).parents[2] / "results" / "reference" / "table1-local" / "finetune").rglob("record.json")
-    job = Record.model_validate_json(unseal(next(records).read_bytes())).job
+    job = next(job for job in reference.plan("table1-local").jobs if job.stage == "finetune")
     assert Job.make(job.spec, job.parts, job.needs, job.seed).key == job.key
 
 

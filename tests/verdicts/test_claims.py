@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,11 @@ from rbench.spec import Health, Job, Raised
 from rbench.storage.runs import Store
 from rbench.tables import Results, attack_table
 from rbench.verdicts.claims import JudgedClaim, lines, table
+from tests import reference
 from tests.tables.conftest import make_outcomes, make_suite
 
 MakeRun = Callable[..., Store]
 ONE_SEED = {"seeds": (0,)}
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 
 
 def judged(store: Store, **keys: Any) -> JudgedClaim:
@@ -331,7 +330,7 @@ def test_a_flag_of_training_concerns_both_of_two_attacks_on_one_encoder_alike(
     tmp_path: Path, flag: Any, stage: str, attacks_told_apart: bool
 ) -> None:
     """It says what the encoder is, and not what attacks do to it. A victim that guesses says nothing of attacks."""
-    store = Store(shutil.copytree(REFERENCE / "adcl-gated-ag", tmp_path / "run"))
+    store = Store(reference.unpacked("adcl-gated-ag", tmp_path / "run"))
     (job,) = [job for job in jobs(store) if job.stage == stage and job.parts[0] == "adcl-minilm-gated"]
     record = store.record(job)
     assert record is not None

@@ -18,12 +18,12 @@ from rbench.spec import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outcom
 from rbench.storage.runs import Store
 from rbench.tables.formats import render
 from rbench.verdicts.compare import CellKey, ComparedCell, Comparison, table, unmatched
+from tests import reference
 from tests.tables.conftest import make_outcomes, make_suite
 
 MakeRun = Callable[..., Store]
 BETWEEN = ("minilm", "bert_b")
 ONE_SEED = {"seeds": (0,)}
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 
 
 def cell(found: Comparison, task: str = "mr", attack: str = "pwws") -> ComparedCell:
@@ -285,7 +285,7 @@ def test_any_attack_carries_the_flags_of_each_attack(make_run: MakeRun) -> None:
 
 
 def test_clean_accuracy_carries_the_flags_of_its_victim(tmp_path: Path) -> None:
-    store = Store(shutil.copytree(REFERENCE / "adcl-gated-ag", tmp_path / "run"))
+    store = Store(reference.unpacked("adcl-gated-ag", tmp_path / "run"))
     plan = store.plan()
     assert plan is not None
     (victim,) = [job for job in plan.jobs if isinstance(job.spec, FinetuneJob) and job.parts[0] == "minilm"]

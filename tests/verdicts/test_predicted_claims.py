@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -19,25 +18,27 @@ from rbench.storage.runs import Store
 from rbench.tables import Results
 from rbench.tables.contrast import contrasts
 from rbench.verdicts.claims import Judged
+from tests import reference
 
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 FINETUNED = ("freelb", "clean")
 HIGHER: Any = {"higher": "cline-minilm-mlm", "than": "minilm-mlm", "where": {"task": "imdb"}}
-ADVERSARIAL, CONTRAST = REFERENCE / "cline-table5-local", REFERENCE / "cline-table4-local"
+ADVERSARIAL, CONTRAST = "cline-table5-local", "cline-table4-local"
 
 
-def judged(run: Path, tmp_path: Path, **keys: Any) -> Judged:
+def judged(run: Path | str, tmp_path: Path, **keys: Any) -> Judged:
     file = tmp_path / "claims.yaml"
     file.write_text(yaml.safe_dump({"claims": [{"id": "c", **keys}]}))
-    ((one,),) = (found.judged for found in api.claims(run, file))
+    ((one,),) = (found.judged for found in api.claims(run if isinstance(run, Path) else reference.run(run), file))
     return one
 
 
-def right(folder: Path) -> dict[str, dict[str, bool]]:
-    """Whether the original and the last edit of each bundle are classified correctly."""
+def right(run: str, *named: str) -> dict[str, dict[str, bool]]:
+    """Whether the original and the last edit of each bundle of a job are classified correctly."""
     found: dict[str, dict[str, bool]] = defaultdict(dict)
-    (file,) = folder.rglob("predictions.jsonl")
-    for line in file.read_text(encoding="utf-8").splitlines():
+    (job,) = [
+        job for job in reference.plan(run).jobs if all(part in job.name.split("/") for part in ("measure", *named))
+    ]
+    for line in (Store(reference.run(run)).content(job, "predictions.jsonl") or b"").splitlines():
         row = json.loads(line)
         found[row["bundle"]]["original" if row["original"] else "edit"] = row["label"] == row["prediction"]
     return found
@@ -52,7 +53,7 @@ def test_accuracy_on_an_adversarial_set_is_judged_by_mcnemars_test(tmp_path: Pat
         than={"finetune": "clean"},
         where={"encoder": "minilm-mlm", "task": "mr"},
     )
-    victims = [right(next((ADVERSARIAL / "measure" / "minilm-mlm" / "mr" / name).iterdir())) for name in FINETUNED]
+    victims = [right(ADVERSARIAL, "minilm-mlm", "mr", name) for name in FINETUNED]
     mine, theirs = ([row.get("edit", row["original"]) for row in rows.values()] for rows in victims)
     alone = [sum(a and not b for a, b in zip(*pair, strict=True)) for pair in ((mine, theirs), (theirs, mine))]
     assert list(victims[0]) == list(victims[1]) and len(mine) == 100 and sum(alone) > 5
@@ -74,7 +75,7 @@ def test_contrast_sets_are_judged_bundle_by_bundle_with_seeds_as_a_level(metric:
     differences = []
     for seed in range(3):
         cline, base = (
-            right(next((CONTRAST / "measure" / name / "imdb" / "clean" / "contrast_imdb").glob(f"seed{seed}-*")))
+            right(CONTRAST, name, "imdb", "clean", "contrast_imdb", f"seed{seed}")
             for name in ("cline-minilm-mlm", "minilm-mlm")
         )
         differences.append({bundle: counted(cline[bundle]) - counted(base[bundle]) for bundle in base})
@@ -100,8 +101,10 @@ def test_contrast_sets_are_judged_bundle_by_bundle_with_seeds_as_a_level(metric:
 
 
 def test_a_job_whose_predictions_are_damaged_is_not_done(tmp_path: Path) -> None:
-    run = shutil.copytree(CONTRAST, tmp_path / "run")
-    (file,) = (run / "measure" / "minilm-mlm").rglob("seed0-*/predictions.jsonl")
+    run = reference.unpacked(CONTRAST, tmp_path / "run")
+    store = Store(run)
+    job = next(job for job in reference.plan(CONTRAST).jobs if job.name.startswith("measure/minilm-mlm/imdb/clean/"))
+    file = store.folder(job) / "predictions.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     file.write_text("".join(lines[1:]), encoding="utf-8")
     found = judged(run, tmp_path, metric="con", **HIGHER)
@@ -109,7 +112,7 @@ def test_a_job_whose_predictions_are_damaged_is_not_done(tmp_path: Path) -> None
 
 
 def test_a_bundle_without_its_original_is_an_error_that_names_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = Results.of(Store(CONTRAST))
+    results = Results.of(Store(reference.run(CONTRAST)))
     cell = next(iter(contrasts(results).cells.values()))
     edit = Prediction(bundle="b", example_id="e", original=False, label=0, prediction=0)
     monkeypatch.setattr(Store, "predictions", lambda store, job: [edit])

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from rbench import api
+from tests import reference
 
-REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
-FILES = sorted((REFERENCE / "claims").glob("*.yaml"))
+FILES = sorted((reference.REFERENCE / "claims").glob("*.yaml"))
 
 
 def test_each_run_has_claims() -> None:
-    assert {file.stem for file in FILES} == {path.parent.name for path in REFERENCE.glob("*/plan.json")}
+    assert {file.stem for file in FILES} == {*reference.NAMES}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_verdicts_are_as_committed(file: Path) -> None:
-    found = api.claims_table(api.claims(REFERENCE / file.stem, file, ()), "markdown")
-    assert found.rstrip("\n") == file.with_suffix(".md").read_text(encoding="utf-8").rstrip("\n")
+    found = api.claims_table(api.claims(reference.run(file.stem), file, ()), "markdown")
+    assert found.rstrip("\n") == reference.verdicts(file.stem).rstrip("\n")

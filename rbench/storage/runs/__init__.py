@@ -1,7 +1,7 @@
 """Store the records and outcomes of a RUN on disk: atomic, resumable, and checked against each other.
 
     RUN/plan.json             what the suite asked for
-    RUN/<stage>/<readable parts>/seed<k>-<key8>/
+    RUN/<stage>/<first 16 digits of the job's key>/
         record.json           written once, when the job ends
         outcomes.jsonl        a line per attacked or built example, written together at the end
         outcomes.<p>.jsonl    of an attack that has not ended: what the process <p> has done, appended one by one

@@ -4,7 +4,7 @@ The values that one field has in all lines are stored together, in one of four w
 
     {"same": V}                          all lines have the value V
     {"fields": {NAME: COLUMN, ...}}      values are objects with the same names in one order: a column for each name
-    {"lengths": COLUMN, "items": COLUMN} values are lists of objects: their lengths, and a column of all their objects
+    {"lengths": COLUMN, "items": COLUMN} values are lists of objects or null: their lengths, and a column of all objects
     {"values": [V, ...]}                 anything else
 
 A file of columns is one object of `n`, the number of lines, `style`, how lines were written, and `lines`, their column.
@@ -84,10 +84,11 @@ def _column(values: list[Any]) -> dict[str, Any]:
         return {"same": values[0]}
     if values and all(isinstance(value, dict) for value in values) and len({tuple(value) for value in values}) == 1:
         return {"fields": {name: _column([value[name] for value in values]) for name in values[0]}}
-    if values and all(isinstance(value, list) for value in values):
-        items = [item for value in values for item in value]
+    if all(value is None or isinstance(value, list) for value in values):
+        items = [item for value in values for item in value or ()]
         if items and all(isinstance(item, dict) for item in items):
-            return {"lengths": _column([len(value) for value in values]), "items": _column(items)}
+            lengths = [None if value is None else len(value) for value in values]
+            return {"lengths": _column(lengths), "items": _column(items)}
     return {"values": values}
 
 
@@ -102,9 +103,9 @@ def _values(column: dict[str, Any], most: int) -> Iterator[Any]:
     elif "lengths" in column:
         items = _values(column["items"], most)
         for length in _values(column["lengths"], most):
-            most -= length
-            if length < 0 or most < 0:
+            most -= length or 0
+            if most < 0 or (length is not None and length < 0):
                 raise ValueError("lists have more objects than there is room for")
-            yield list(islice(items, length))
+            yield None if length is None else list(islice(items, length))
     else:
         yield from column["values"]

@@ -3,7 +3,7 @@
     RUN.zip
         checksums.json                       the size and sha256 of each file of the RUN, in the order of the plan
         plan.json                            as it is, and so are all tables and figures
-        records.jsonl                        the record.json of each job, a line each
+        records.jsonl                        the record.json of each job, a line each, with its key for the job
         <folder of a job>/outcomes.json      the columns (`runs.columns`) of outcomes.jsonl; so of predictions and rows
 
 A packed RUN may come from somebody else. It is refused as it is opened, before anything in it is unpacked, if a member
@@ -18,12 +18,13 @@ import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import from_json, to_json
 
@@ -74,14 +75,34 @@ def fits(size: int, packed: int) -> bool:
     return 0 <= size <= max(ALWAYS, RATIO * packed)
 
 
-def record_line(content: bytes) -> bytes:
-    """Return the content of a record.json as one line, without a newline. Raises ValueError where it is no JSON."""
-    return to_json(from_json(content))
+def jobs_of(plan: bytes) -> dict[str, Any]:
+    """Return the jobs of a plan.json by their keys, as its JSON has them. Raises ValueError where it has none."""
+    try:
+        return {job["key"]: job for job in from_json(plan)["jobs"]}
+    except (KeyError, TypeError) as error:
+        raise ValueError("plan.json has no jobs") from error
 
 
-def record_of(line: bytes) -> bytes:
-    """Return the content of a record.json from its line."""
-    return to_json(from_json(line), indent=1) + b"\n"
+def record_line(content: bytes, jobs: Mapping[str, Any]) -> bytes | None:
+    """Return a record.json as one line, without a newline, in which its job is the key of one of the plan's.
+
+    None where this would not give back the same bytes.
+    """
+    try:
+        found = from_json(content)
+        line = to_json({**found, "job": found["job"]["key"]})
+        return line if record_of(line, jobs) == content else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def record_of(line: bytes, jobs: Mapping[str, Any]) -> bytes:
+    """Return the content of a record.json from its line. Raises ValueError for what `record_line` did not give."""
+    try:
+        found = from_json(line)
+        return to_json({**found, "job": jobs[found["job"]]}, indent=1) + b"\n"
+    except (KeyError, TypeError) as error:
+        raise ValueError("it is of no job of the plan") from error
 
 
 class Packed(Below):
@@ -206,7 +227,7 @@ class _Archive:
         member, stated = self._places[name], self.files[name]
         try:
             if isinstance(member, int):
-                content = record_of(self._records[member])
+                content = record_of(self._records[member], self._jobs)
             elif member == name:
                 content = self._member(member)
             else:
@@ -232,6 +253,10 @@ class _Archive:
             if len(content) > size:
                 raise ValueError(f"it is larger than its {size} bytes")
         return bytes(content)
+
+    @cached_property
+    def _jobs(self) -> dict[str, Any]:
+        return jobs_of(self._member("plan.json"))
 
     @cached_property
     def _records(self) -> list[bytes]:

@@ -1,7 +1,7 @@
 """The outcomes of an attack that several processes work on: each appends to a file of its own, until all are there.
 
-    RUN/attack/<readable parts>/seed<k>-<key8>/outcomes.<process>.jsonl    what one process has made of the job so far
-    RUN/attack/<readable parts>/seed<k>-<key8>/outcomes.jsonl              all, in the order of the sample, at the end
+    RUN/attack/<key>/outcomes.<process>.jsonl    what one process has made of the job so far
+    RUN/attack/<key>/outcomes.jsonl              all, in the order of the sample, at the end
 
 No two processes write one file, so nothing that one does can damage what another wrote. What a killed process wrote
 counts. An example that two processes attacked has two outcomes, of which one is kept.

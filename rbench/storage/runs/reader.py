@@ -103,8 +103,7 @@ class Reader:
 
     def folder(self, job: Job) -> Path:
         """Return the folder of this job's record and outcomes. It is always inside `root`."""
-        parts = (folder_name(part) for part in job.parts)
-        return self.root.joinpath(job.stage, *parts, f"seed{job.seed}-{folder_name(job.key[:8])}")
+        return self.root / job.stage / folder_name(job.key[:16])
 
     def below(self, job: Job) -> Below:
         """Return the RUN in which the job's folder lies; its files are read and written below it."""

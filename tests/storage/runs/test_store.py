@@ -242,7 +242,7 @@ def test_the_layout_is_the_documented_one(tmp_path: Path) -> None:
     fill(store, "a")
     store.write_record(make_record(JOB))
     store.write_plan(Plan(suite=SUITE, jobs=(JOB,)))
-    folder = f"attack/minilm/mr/clean/pwws/seed0-{JOB.key[:8]}"
+    folder = f"attack/{JOB.key[:16]}"
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {
         "plan.json",
         f"{folder}/record.json",
@@ -281,9 +281,9 @@ def test_damaged_files_are_store_errors(tmp_path: Path, text: str) -> None:
         store.plan()
 
 
-def test_jobs_with_the_same_eight_digits_are_not_confused(tmp_path: Path) -> None:
+def test_jobs_with_the_same_sixteen_digits_are_not_confused(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    other = JOB.model_copy(update={"key": JOB.key[:8] + "0" * 56})
+    other = JOB.model_copy(update={"key": JOB.key[:16] + "0" * 48})
     assert store.folder(other) == store.folder(JOB)
     fill(store, "a")
     assert store.outcomes(other) == []

@@ -8,7 +8,6 @@ import json
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,10 +27,10 @@ from rbench.tables.table import Table
 from rbench.verdicts.papers import tables as printed
 from rbench.verdicts.papers.beside import Comparison, Ours, Pair, _agrees, compare, partners, table
 from rbench.verdicts.papers.tables import PrintedTable
+from tests import reference
 from tests.tables.conftest import make_run as make_run
 from tests.tables.conftest import make_suite
 
-REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
 MakeRun = Callable[..., Store]
 
 
@@ -180,7 +179,7 @@ def test_stand_ins_are_of_the_same_system(name: str, ours: tuple[str, ...], expe
 
 
 def test_the_committed_run_of_a_suite_needs_no_name() -> None:
-    run = REFERENCE / "robustsentembed-table2-local"
+    run = reference.run("robustsentembed-table2-local")
     rows = list(csv.DictReader(io.StringIO(api.table(run, with_paper="suite", fmt="csv"))))
     assert len(rows) == 45
     own = json.loads(api.table(run, fmt="json"))["cells"]
@@ -203,7 +202,7 @@ def test_wrong_names_are_refused_before_the_run_is_read() -> None:
     with pytest.raises(SuiteError, match="layouts paper and full, not by-task"):
         api.table("nowhere", with_paper="adcl-table1", layout="by-task")
     with pytest.raises(SuiteError, match=r"adcl-table7 prints no asr; it has seconds"):
-        api.table(REFERENCE / "table1-local", with_paper="adcl-table7", metric="asr")
+        api.table(reference.run("table1-local"), with_paper="adcl-table7", metric="asr")
     with pytest.raises(SuiteError, match=r"quickstart reproduces no printed table. Name one: --with-paper adcl-table1"):
         of_suite("quickstart")
     assert of_suite("table1") == "robustsentembed-table1"
@@ -265,4 +264,4 @@ def test_the_readmes_profile_of_table_1_has_an_encoder_beside_each_of_the_papers
     found = partners(printed.load("robustsentembed-table1"), ours)
     assert list(found) == [f"{name}-bert-base" for name in ("simcse", "uscal", "robustembed", "robustsentembed")]
     with pytest.raises(StoreError, match=r"robustsentembed-bert-base\)\. This RUN has minilm\."):
-        api.table(REFERENCE / "table1-local", with_paper="suite")
+        api.table(reference.run("table1-local"), with_paper="suite")

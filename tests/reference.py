@@ -1,0 +1,59 @@
+"""The committed RUNs, each one file, and what tests read of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from rbench.spec import Plan, Record
+from rbench.storage.pack import unpack
+from rbench.storage.runs import Store
+
+REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
+NAMES = sorted(path.stem for path in REFERENCE.glob("*.zip"))
+
+
+def run(name: str) -> Path:
+    """The file of a RUN."""
+    return REFERENCE / f"{name}.zip"
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    """The RUN as a new folder, which a test may change."""
+    return unpack(run(name), folder).path
+
+
+@cache
+def plan(name: str) -> Plan:
+    """The stored plan."""
+    found = Store(run(name)).plan()
+    assert found is not None
+    return found
+
+
+@cache
+def records(name: str) -> MappingProxyType[str, Record]:
+    """The reliable records by the names of their jobs, in the plan's order."""
+    return MappingProxyType({record.job.name: record for record in Store(run(name)).records(plan(name))})
+
+
+def page(name: str) -> str:
+    """The page of a RUN: what it shows, its tables, and the verdicts on its claims."""
+    return (REFERENCE / f"{name}.md").read_text(encoding="utf-8")
+
+
+def section(name: str) -> str:
+    """The part of a RUN's page that people wrote."""
+    return page(name).partition("\n## Tables\n")[0]
+
+
+def verdicts(name: str) -> str:
+    """What `rbench claims` prints of a RUN."""
+    return page(name).partition("\n## Claims\n")[2].partition("prints them.\n\n")[2]
+
+
+def files(name: str, folder: str) -> dict[str, bytes]:
+    """What a folder of the RUN, such as its tables, holds."""
+    below = Store(run(name)).opened()
+    return {path.name: below.read(path) for path in below.files(run(name) / folder)}
