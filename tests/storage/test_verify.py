@@ -18,11 +18,11 @@ from rbench.spec import Job
 from rbench.storage.runs import Parts, Store
 from rbench.storage.standing import standing
 from rbench.storage.verify import verify
+from tests import reference
 from tests.storage.conftest import World
 from tests.storage.test_runs import CONTRAST, PWWS, RANDOM, alter_line, drop_line
 from tests.stored import rewrite
 from tests.tables.conftest import finish, make_outcomes, make_plan, make_record, make_suite
-from tests.test_keys import RUNS
 
 
 def shell(*words: str | Path) -> Any:
@@ -218,9 +218,9 @@ def test_an_example_that_is_there_twice_is_named(attacked: tuple[Store, Job]) ->
     assert not verify(store.root).findings
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
-def test_nothing_committed_is_damaged(run: Path) -> None:
-    found = verify(run)
+@pytest.mark.parametrize("run", reference.NAMES)
+def test_nothing_committed_is_damaged(run: str) -> None:
+    found = verify(reference.run(run))
     assert not [finding for finding in found.findings if finding.damage], found.findings
 
 
