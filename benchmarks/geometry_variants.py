@@ -35,7 +35,7 @@ import transformers
 from machine import processor
 
 from rbench import attack, load
-from rbench.attack.engine import Engine
+from rbench.attack.workers import Engine
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.finetune import FinetuneContext, strategy

@@ -41,8 +41,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from widened import widened
 
 from rbench import attack, load
-from rbench.attack.engine import Engine
-from rbench.attack.workers import sensible
+from rbench.attack.workers import Engine, sensible
 from rbench.encoders import random_weights
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.inference import Network

@@ -31,7 +31,7 @@ from machine import processor
 from throughput import limited, measured
 
 from rbench import attack, load
-from rbench.attack.engine import Engine
+from rbench.attack.workers import Engine
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.inference import Network, backends
 from rbench.load.registry import Registry

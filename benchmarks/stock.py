@@ -15,8 +15,7 @@ import numpy as np
 import transformers
 
 from rbench.attack._textattack import swapped
-from rbench.attack.build import recipe_class
-from rbench.attack.constraints import protected_columns
+from rbench.attack.build import protected_columns, recipe_class
 from rbench.spec import AttackSpec, TaskSpec
 
 # isort: split

@@ -100,12 +100,16 @@ def configs(model: str, commit: str, revision: str | None = None) -> Path:
         Unreachable: the hub cannot be asked, and the cache cannot tell what the model's files say.
         ResourceError: the download failed, or the repository has no model of transformers.
     """
-    from huggingface_hub import HfApi, hf_hub_download, snapshot_download
+    from huggingface_hub import _CACHED_NO_EXIST, HfApi, hf_hub_download, snapshot_download, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError
 
     snapshot = cached(model, commit)
-    if snapshot is not None and _known_by_cache(model, commit, snapshot):
-        return snapshot
+    if snapshot is not None:
+        # A snapshot that transformers alone has downloaded lacks modules.json whether or not the hub has it. One that
+        # `hf download` made has all there is, .gitattributes too.
+        found = try_to_load_from_cache(model, "modules.json", revision=commit)
+        if isinstance(found, str) or found is _CACHED_NO_EXIST or (snapshot / ".gitattributes").is_file():
+            return snapshot
     if (reason := "HF_HUB_OFFLINE is set" if offline() else _not_reached(endpoint())) is not None:
         raise Unreachable(
             f"{reason}, and the hub cache lacks the files that say how "
@@ -115,7 +119,7 @@ def configs(model: str, commit: str, revision: str | None = None) -> Path:
         names = [file.rfilename for file in HfApi().model_info(model, revision=commit, timeout=TIMEOUT).siblings or ()]
         if not {"config.json", "modules.json"} & {*names}:
             raise ResourceError(f"{model} has no config.json on {endpoint()}: it is no model of transformers")
-        small = [name for name in names if name.endswith("config.json") or name in _SMALL]
+        small = [name for name in names if name.endswith(("config.json", "config_sentence_transformers.json"))]
         folder = Path(snapshot_download(model, revision=commit, allow_patterns=small))
         with contextlib.suppress(EntryNotFoundError):  # the client remembers that there is none
             hf_hub_download(model, "modules.json", revision=commit)
@@ -123,22 +127,6 @@ def configs(model: str, commit: str, revision: str | None = None) -> Path:
     except failures() as error:
         raise ResourceError(f"{model} could not be read from {endpoint()}: {_first_line(error)}") from error
     return folder
-
-
-_SMALL = ("config_sentence_transformers.json",)
-"""JSON files besides those that are called `config.json` or `*_config.json`."""
-
-
-def _known_by_cache(model: str, commit: str, snapshot: Path) -> bool:
-    """Return whether the cache has all that sentence-transformers' files say of a model, or knows that it has none.
-
-    A snapshot that transformers alone has downloaded lacks modules.json whether or not the hub has it. One that
-    `hf download` made has all there is, .gitattributes too.
-    """
-    from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
-
-    found = try_to_load_from_cache(model, "modules.json", revision=commit)
-    return isinstance(found, str) or found is _CACHED_NO_EXIST or (snapshot / ".gitattributes").is_file()
 
 
 def remember(model: str, revision: str | None, commit: str) -> None:

@@ -19,8 +19,7 @@ from rbench.load.alone import ChosenAttack, chosen_attack
 from rbench.load.registry import Registry
 from rbench.load.search_path import search_path
 from rbench.plan.prepare import Options
-from rbench.progress import Progress
-from rbench.progress.notebook import shown
+from rbench.progress import Progress, shown
 from rbench.score import exchanged_labels
 from rbench.spec import AttackSpec, Job, Outcome, ResourceChoice, ResourceProfile, TaskSpec
 from rbench.stages.given import GivenVictim, How, read, unreadable, victim_of

@@ -23,8 +23,7 @@ from rbench.plan.occupied import check_same_suite
 from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.plan.work import estimate
-from rbench.progress import Progress, Silent
-from rbench.progress.notebook import shown
+from rbench.progress import Progress, Silent, shown
 from rbench.publish.adversarial import Made, check_place, write
 from rbench.spec import Job, NumExamples, Outcome, Plan, SetFile, Suite
 from rbench.spec.unlisted import known_as, short_name

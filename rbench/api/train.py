@@ -29,8 +29,7 @@ from rbench.load.registry import NAME, Registry, nearest, unknown
 from rbench.load.unlisted import absolute, is_model, problem
 from rbench.plan.lineage import chain, effective, trained_root, weights_source
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
-from rbench.progress import Progress, Silent
-from rbench.progress.notebook import shown
+from rbench.progress import Progress, Silent, shown
 from rbench.publish import encoder as exporting
 from rbench.spec import IN_DOMAIN, EncoderSpec, Record, TrainSpec, is_text_file
 from rbench.spec.unlisted import is_path

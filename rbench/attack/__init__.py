@@ -8,22 +8,8 @@ classifier for TextAttack. Only this package imports textattack. Importing the p
 
 from __future__ import annotations
 
-from rbench.attack import _textattack  # noqa: F401  (first: it prepares the import of textattack)
+from rbench.attack import _textattack
 from rbench.attack.build import build, check, needs
-from rbench.attack.engine import AttackTask, EngineConfig
 from rbench.attack.run import run
 from rbench.attack.victim import ScorerVictim, Victim
-from rbench.attack.workers import Workers, sensible
-
-__all__ = [
-    "AttackTask",
-    "EngineConfig",
-    "ScorerVictim",
-    "Victim",
-    "Workers",
-    "build",
-    "check",
-    "needs",
-    "run",
-    "sensible",
-]
+from rbench.attack.workers import AttackTask, EngineConfig, Workers, sensible

@@ -57,7 +57,8 @@ _MISSING = object()
 
 
 @contextmanager
-def _loggers_kept() -> Iterator[None]:
+def _loggers_and_environment_kept() -> Iterator[None]:
+    parallel = os.environ.get("TOKENIZERS_PARALLELISM", "false")
     threshold = logging.root.manager.disable
     before = {
         name: logger.disabled
@@ -68,18 +69,10 @@ def _loggers_kept() -> Iterator[None]:
     try:
         yield
     finally:
+        os.environ["TOKENIZERS_PARALLELISM"] = parallel
         logging.disable(threshold)
         for name, disabled in before.items():
             logging.getLogger(name).disabled = disabled
-
-
-@contextmanager
-def _environment_kept(name: str, default: str) -> Iterator[None]:
-    before = os.environ.get(name, default)
-    try:
-        yield
-    finally:
-        os.environ[name] = before
 
 
 @contextmanager
@@ -185,13 +178,7 @@ def _library(name: str) -> ModuleType:
 
 def _prepared_import() -> Any:
     try:
-        with (
-            _loggers_kept(),
-            _environment_kept("TOKENIZERS_PARALLELISM", "false"),
-            _no_post_install(),
-            _stopwords_or_none(),
-            _deferred(),
-        ):
+        with _loggers_and_environment_kept(), _no_post_install(), _stopwords_or_none(), _deferred():
             import textattack
     except OSError as error:
         raise ResourceError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 from rbench.errors import JobError
 from rbench.inference import Batched, Memo, Remote
 from rbench.spec import TaskSpec
-from rbench.spec.victims import Origin, VictimSpec
+from rbench.spec.victims import VictimSpec
 from rbench.victims.answers import Answers
 from rbench.victims.asked import open_answers
 from rbench.victims.scores import AnswerError, Row
@@ -26,13 +26,6 @@ VERSION = 1
 Text = str | tuple[str, ...]
 
 CACHE_BYTES = 512 << 20
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What stands where other victims have a network."""
-
-    backend: Origin
 
 
 class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
@@ -49,7 +42,7 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
         self.num_labels = len(answers.labels)
         self.pooled = answers.pooled
         """How many examples should be attacked at once."""
-        self.network = Asked(answers.origin)
+        self.network = SimpleNamespace(backend=answers.origin)  # what stands where other victims have a network
         self.model = self.tokenizer = None  # names that TextAttack uses
         self.max_length: int | None = None
         self.by_text: Memo[Text, Tensor] = Memo(CACHE_BYTES, lambda text, row: 300 + 2 * len(str(text)))
@@ -89,9 +82,10 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
 
     def get_grad(self, text_input: Text) -> NoReturn:
         """Refuse: there are no gradients."""
+        what = "an endpoint" if self.network.backend == "endpoint" else f"a {self.network.backend}"
         raise JobError(
-            f"victim {self.name} is {_article(self.network.backend)}, which has no gradients; attack it with a recipe "
-            "that needs none, such as textfooler, or give it as a `model`"
+            f"victim {self.name} is {what}, which has no gradients; attack it with a recipe that needs none, such as "
+            "textfooler, or give it as a `model`"
         )
 
     def _ask(self, texts: list[Text]) -> list[Row | AnswerError]:
@@ -119,7 +113,3 @@ def _generators_kept() -> Iterator[None]:
         random.setstate(before[0])
         np.random.set_state(before[1])
         torch.set_rng_state(before[2])
-
-
-def _article(origin: Origin) -> str:
-    return "an endpoint" if origin == "endpoint" else f"a {origin}"

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import textattack.attack_recipes
 from textattack import Attack
 from textattack.attack_recipes import AttackRecipe
-from textattack.constraints import PreTransformationConstraint
+from textattack.constraints import Constraint
+from textattack.constraints.pre_transformation import InputColumnModification
 
 from rbench.attack._textattack import use_device
 from rbench.attack.binding import arguments, binding, dry_build
-from rbench.attack.cached import cached
-from rbench.attack.constraints import foreseen, suite_constraints
+from rbench.attack.cached import EnoughWordsChanged, cached, columns_of, foreseen
 from rbench.attack.observed import listen, watch
 from rbench.attack.similarity_goal import aim_at_similarity, remember_allowed
 from rbench.errors import SuiteError
 from rbench.load.code import open_source
 from rbench.load.recipes import refusal
-from rbench.load.registry import load_module, unknown
+from rbench.load.registry import load_module, nearest, unknown
 from rbench.spec import AttackSpec, ResourceKind, TaskSpec
+from rbench.system.changes import words_changed
 
 VERSION = 1
-USES = ("attack.constraints", "attack.cached")
+USES = ("attack.cached",)
 """attack.binding is not listed, because only recipes use it."""
 
 
@@ -108,7 +108,7 @@ def build(
     if task.kind == "sts" and task.scale is None:
         raise SuiteError(f"task {task.name} has no scale, and attacks need it: write `scale: [lowest, highest]`")
     if spec.recipe is None:
-        made = _own(spec, victim, resources, task, _opened(spec, path, digest))
+        made = _own(spec, victim, resources, task, path, digest)
     else:
         made = _recipe(spec, victim, resources)
     if task.kind == "sts":
@@ -117,9 +117,11 @@ def build(
     if hasattr(attack.search_method, "attack"):  # a search that counts words asks the attack that is run
         attack.search_method.attack = attack
     attack.pre_transformation_constraints.extend(foreseen(attack))
-    for constraint in suite_constraints(spec, task):
-        before = isinstance(constraint, PreTransformationConstraint)
-        (attack.pre_transformation_constraints if before else attack.constraints).append(constraint)
+    if columns := protected_columns(spec, task):
+        attack.pre_transformation_constraints.append(InputColumnModification(list(task.columns), set(columns)))
+    if spec.max_words is not None:
+        attack.pre_transformation_constraints.append(EnoughWordsChanged(spec.max_words))
+        attack.constraints.append(MaxWordsChanged(spec.max_words))
     attack.goal_function.query_budget = spec.query_budget or float("inf")
     attack = listen(watch(attack))
     return remember_allowed(attack) if task.kind == "sts" and spec.similarity.maximise else attack
@@ -134,14 +136,49 @@ def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:
         return recipe.build(victim)
 
 
-def _opened(spec: AttackSpec, path: Path | None, digest: str | None) -> ModuleType:
+def _own(
+    spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, path: Path | None, digest: str | None
+) -> Attack:
     if path is None:
         raise SuiteError(f"attack {spec.name}: it names no `recipe`, and it has no Python file")
-    return load_module(path) if digest is None else open_source(path, digest)
-
-
-def _own(spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, module: ModuleType) -> Attack:
+    module = load_module(path) if digest is None else open_source(path, digest)
     options = module.Options.model_validate(spec.parameters)
     accepts = inspect.signature(module.build).parameters
     more = {"task": task} if "task" in accepts else {}
     return module.build(victim, resources, options, **more)
+
+
+# ------------------------------------------------------------------------------ constraints that a suite can add to any
+
+
+class MaxWordsChanged(Constraint):  # type: ignore[misc]
+    """Refuses texts in which more than `max_words` words of the original are changed."""
+
+    def __init__(self, max_words: int) -> None:
+        super().__init__(compare_against_original=True)
+        self.max_words = max_words
+
+    def _check_constraint(self, transformed_text: Any, reference_text: Any) -> bool:
+        return words_changed(columns_of(reference_text), columns_of(transformed_text)) <= self.max_words
+
+    def extra_repr_keys(self) -> list[str]:
+        return ["max_words"]
+
+
+def protected_columns(spec: AttackSpec, task: TaskSpec) -> tuple[str, ...]:
+    """Return the columns of `task` that the attack must not change. On STS tasks `similarity.side` may add one.
+
+    Raises:
+        SuiteError: the attack protects a column that the task does not have.
+    """
+    columns = spec.protect.get(task.kind, ())
+    if task.kind == "sts" and spec.similarity.side != "both":
+        columns = (*columns, task.columns[1 if spec.similarity.side == "first" else 0])
+    for column in columns:
+        if column not in task.columns:
+            hint = f"; did you mean {' or '.join(close)}?" if (close := nearest(column, task.columns)) else ""
+            raise SuiteError(
+                f"attack {spec.name} protects the column {column!r} of {task.kind} tasks, but {task.name} has the "
+                f"columns {', '.join(task.columns)}{hint}"
+            )
+    return tuple(columns)

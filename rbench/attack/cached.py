@@ -1,5 +1,7 @@
 """Make TextAttack's attack loop faster without changing its outcomes (status, counted queries and final text).
 
+Candidates that an attack's own constraints would refuse are not made (`foreseen`, `EnoughWordsChanged`).
+
 `Victim` caches answers over all examples, so the goal function's own cache, which is cleared after each example, is
 switched off. All candidates of a step form one batch. TextAttack's PWWS makes the candidates of each word twice and
 queries them word by word; here they are made once, and the victim is queried for all of them in one batch before the
@@ -13,6 +15,7 @@ not certain use TextAttack's own code, for example Chinese, which is segmented a
 
 from __future__ import annotations
 
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -20,12 +23,16 @@ from functools import lru_cache
 from typing import Any
 
 from textattack import Attack
+from textattack.constraints import PreTransformationConstraint
+from textattack.constraints.overlap import MaxWordsPerturbed
 from textattack.goal_functions import GoalFunction
 from textattack.search_methods import GreedyWordSwapWIR as _GreedyWordSwapWIR
 from textattack.shared import AttackedText
 from textattack.shared.utils import words_from_text
+from textattack.transformations import WordSwapMaskedLM
 
 from rbench.attack._textattack import swapped
+from rbench.system.changes import words_changed
 
 VERSION = 1
 
@@ -48,21 +55,17 @@ class GreedyWordSwapWIR(_GreedyWordSwapWIR):  # type: ignore[misc]
 
     def _get_index_order(self, initial_text: Any, max_len: int = -1) -> Any:
         if self.ask_ahead and self.wir_method == "weighted-saliency":
-            self._ask(initial_text)
+            _, indices = self.get_indices_to_order(initial_text)
+            if self.truncate_words_to is not None:
+                indices = sorted(indices)[: self.truncate_words_to]
+            texts = [initial_text.replace_word_at_index(index, self.unk_token) for index in indices]
+            for index in indices:
+                texts += self.get_transformations(initial_text, original_text=initial_text, indices_to_modify=[index])
+            goal = self.goal_function
+            left = goal.query_budget - goal.num_queries
+            if texts := texts[: int(min(left, len(texts)))]:
+                goal.model([text.tokenizer_input for text in texts])
         return super()._get_index_order(initial_text, max_len)
-
-    def _ask(self, text: Any) -> None:
-        _, indices = self.get_indices_to_order(text)
-        if self.truncate_words_to is not None:
-            indices = sorted(indices)[: self.truncate_words_to]
-        texts = [text.replace_word_at_index(index, self.unk_token) for index in indices]
-        for index in indices:
-            texts += self.get_transformations(text, original_text=text, indices_to_modify=[index])
-        goal = self.goal_function
-        left = goal.query_budget - goal.num_queries
-        texts = texts[: int(min(left, len(texts)))]
-        if texts:
-            goal.model([text.tokenizer_input for text in texts])
 
 
 class CachedAttack(Attack):  # type: ignore[misc]
@@ -241,7 +244,6 @@ class SplicedText(AttackedText):  # type: ignore[misc]
         return columns
 
     def _attributes(self, index: int, new: str, fresh: tuple[str, ...]) -> dict[str, Any]:
-        """Return the attributes that TextAttack gives to a text derived from another."""
         old = self.words[index]
         modified, places = set(self.attack_attrs["modified_indices"]), self.attack_attrs["original_index_map"].copy()
         if longer := len(fresh) - 1:
@@ -261,3 +263,63 @@ class SplicedText(AttackedText):  # type: ignore[misc]
         if "label_names" in self.attack_attrs:
             attributes["label_names"] = self.attack_attrs["label_names"]
         return attributes
+
+
+# -------------------------------------------------------------------------------------- candidates that nobody needs
+
+
+class EnoughWordsChanged(PreTransformationConstraint):  # type: ignore[misc]
+    """Once `max_words` words are changed, allows changes to these words only.
+
+    `MaxWordsChanged` would refuse all other candidates, so they are not made.
+    """
+
+    def __init__(self, max_words: int) -> None:
+        self.max_words = max_words
+
+    def _get_modifiable_indices(self, current_text: Any) -> set[int]:
+        everything = set(range(len(current_text.words)))
+        if words_changed(columns_of(_original(current_text)), columns_of(current_text)) < self.max_words:
+            return everything
+        return everything & set(current_text.attack_attrs["modified_indices"])
+
+    def extra_repr_keys(self) -> list[str]:
+        return ["max_words"]
+
+
+class EnoughWordsPerturbed(PreTransformationConstraint):  # type: ignore[misc]
+    """Once as many words differ from the original as `limit` allows, allows changes to these words only.
+
+    `limit` is TextAttack's MaxWordsPerturbed (40% in BERT-Attack). It would refuse all other candidates, so the masked
+    LM is not asked for them. This holds for transformations that replace one word by one word.
+    """
+
+    def __init__(self, limit: MaxWordsPerturbed) -> None:
+        self.limit = limit
+
+    def _get_modifiable_indices(self, current_text: Any) -> set[int]:
+        original = _original(current_text)
+        everything = set(range(current_text.num_words))
+        if original.num_words != current_text.num_words:
+            return everything
+        different: set[int] = current_text.all_words_diff(original)
+        most = [float("inf")]
+        if self.limit.max_percent:
+            most.append(math.ceil(current_text.num_words * self.limit.max_percent))
+        if self.limit.max_num_words:
+            most.append(self.limit.max_num_words)
+        return different if len(different) >= min(most) else everything
+
+
+def _original(text: Any) -> Any:
+    """Return the text that the attack of `text` began with."""
+    while (before := text.attack_attrs.get("previous_attacked_text")) is not None:
+        text = before
+    return text
+
+
+def foreseen(attack: Attack) -> list[PreTransformationConstraint]:
+    """Return constraints that keep an attack from making candidates that its own constraints would refuse."""
+    if not isinstance(attack.transformation, WordSwapMaskedLM):
+        return []
+    return [EnoughWordsPerturbed(c) for c in attack.constraints if type(c) is MaxWordsPerturbed]

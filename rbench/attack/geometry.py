@@ -42,23 +42,11 @@ from rbench.attack.victim import Labelled, ScorerVictim, at_logits
 from rbench.errors import JobError
 from rbench.inference import rows_of
 from rbench.substitution.options import GeometryOptions
-from rbench.substitution.search import (
-    BatchText,
-    Gradients,
-    Scores,
-    Slot,
-    Words,
-    search,
-)
-from rbench.substitution.word_gradients import WordNorm, nearest_boundary, norms_by_word, pieces_to_words, word_norms
+from rbench.substitution.search import BatchText, Gradients, Scores, Slot, Words, search
+from rbench.substitution.word_gradients import WordNorm, nearest_boundary, norms_by_word
 
 VERSION = 1
-USES = (
-    "attack.substitutes",
-    "inference.input_gradients",
-    "substitution.search",
-    "substitution.word_gradients",
-)
+USES = ("attack.substitutes", "inference.input_gradients", "substitution.search", "substitution.word_gradients")
 
 Direction = Literal["gradient", "deepfool"]
 
@@ -105,10 +93,9 @@ class VictimGradients:
         )
         labelled = (Labelled(row, label) for row, label in zip(rows_of(encoded), labels, strict=True))
         found = self.victim.log_odds_gradients(labelled)
-        logits = torch.stack([one.logits for one in found]).double()
         embeddings = [one.embeddings for one in found]
         norms = norms_by_word(encoded, embeddings, [word_spans(text) for text in texts], self.word_norm)
-        log_probabilities = logits.log_softmax(dim=1)
+        log_probabilities = torch.stack([one.answer for one in found]).cpu().double().log_softmax(dim=1)
         return Look(log_probabilities, *self.towards(log_probabilities, labels), norms)
 
     def towards(self, log_probabilities: Tensor, labels: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -121,21 +108,6 @@ class VictimGradients:
             g = torch.zeros_like(log_probabilities)
             g = g.scatter(1, nearest.unsqueeze(1), 1.0).scatter(1, own.unsqueeze(1), -1.0)
         return g, (g @ weight).norm(dim=1)
-
-    def example(self, method: GeometrySearch, initial: Any) -> GeometryExample:
-        """Return the callables of the search for one example."""
-        return _LabelExample(method, initial)
-
-
-class PairLook(NamedTuple):
-    """Result of one gradient pass over n pairs of sentences."""
-
-    vectors: Tensor
-    """(n, 2 dim): z."""
-    raw_gradients: Tensor
-    """(n, 2 dim): gradient of the raw score at z."""
-    norms: list[Tensor] | None
-    """n tensors (words,): a gradient norm for each word of both sentences, -inf where truncation hides the word."""
 
 
 class ScorerGradients:
@@ -153,31 +125,23 @@ class ScorerGradients:
         self.victim, self.word_norm = victim, word_norm
         _check_tokenizer(victim.tokenizer)
 
-    def __call__(self, texts: Sequence[AttackedText], *, norms: bool) -> PairLook:
-        """Look at all pairs; `norms` says whether gradients at word pieces are computed too."""
+    def __call__(self, texts: Sequence[AttackedText], *, norms: bool) -> Gradients:
+        """Return z (n, 2 dim), the gradient of the raw score at z, and, if `norms`, a norm for each word of both."""
         pairs = [text.tokenizer_input for text in texts]
         vectors = self.victim.vectors(pairs)
         gradients = [torch.cat(self.victim.raw_gradient(u, v)) for u, v in vectors]
         joined = torch.stack([torch.cat(one) for one in vectors])
-        return PairLook(joined, torch.stack(gradients), self._norms(texts, pairs) if norms else None)
+        return Gradients(joined, torch.stack(gradients), self._norms(texts, pairs) if norms else None)
 
     def _norms(self, texts: Sequence[AttackedText], pairs: Sequence[tuple[str, ...]]) -> list[Tensor]:
-        offsets = self.victim.encoded(pairs, return_offsets_mapping=True)
-        found = self.victim.embedding_gradients(pairs)
-        rows = []
-        for number, text in enumerate(texts):
-            sides = []
-            for side in (0, 1):
-                row = 2 * number + side
-                spans = [(0, start, end) for column, start, end in word_spans(text) if column == side]
-                owners = pieces_to_words(offsets["offset_mapping"][row], offsets.sequence_ids(row), spans)
-                sides.append(word_norms(found[row], owners, len(spans), self.word_norm))
-            rows.append(torch.cat(sides))
-        return rows
-
-    def example(self, method: Any, initial: Any) -> PairExample:
-        """Return the callables of the search for one example."""
-        return PairExample(method, initial, self)
+        spans = [
+            [(0, start, end) for column, start, end in word_spans(text) if column == side]
+            for text in texts
+            for side in (0, 1)
+        ]
+        encoded = self.victim.encoded(pairs, return_offsets_mapping=True)
+        norms = norms_by_word(encoded, self.victim.embedding_gradients(pairs), spans, self.word_norm)
+        return [torch.cat(both) for both in zip(norms[::2], norms[1::2], strict=True)]
 
 
 def _check_tokenizer(tokenizer: Any) -> None:
@@ -203,7 +167,8 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
     def perform_search(self, initial_result: Any) -> Any:
         if self._left() < 2:
             return initial_result
-        example = self.gradients.example(self, initial_result)
+        of_pairs = isinstance(self.gradients, ScorerGradients)
+        example = (PairExample if of_pairs else _LabelExample)(self, initial_result)
         text = initial_result.attacked_text
         _, free = self.get_indices_to_order(text)
         (result,) = search(
@@ -222,9 +187,7 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
         return example.results[result.words]
 
     def _left(self) -> float:
-        """Return the number of queries left in the budget."""
-        left: float = self.goal_function.query_budget - self.goal_function.num_queries
-        return left
+        return float(self.goal_function.query_budget - self.goal_function.num_queries)
 
     def extra_repr_keys(self) -> list[str]:
         return ["options"]
@@ -289,9 +252,7 @@ class GeometryExample(ABC):
 
 
 class _LabelExample(GeometryExample):
-    """The callables of the search for one example of a classification task."""
-
-    def __init__(self, method: GeometrySearch, initial: Any) -> None:
+    def __init__(self, method: Any, initial: Any) -> None:
         super().__init__(method, initial)
         self.label = int(initial.ground_truth_output)
         self.axis = torch.zeros(0)
@@ -327,10 +288,10 @@ class _LabelExample(GeometryExample):
 class PairExample(GeometryExample):
     """The callables of the search for one pair."""
 
-    def __init__(self, method: Any, initial: Any, look: ScorerGradients) -> None:
+    def __init__(self, method: Any, initial: Any) -> None:
         super().__init__(method, initial)
-        self.look = look
-        low, high = look.victim.scorer.scale
+        self.look: ScorerGradients = method.gradients
+        low, high = self.look.victim.scorer.scale
         gold = float(initial.ground_truth_output)
         # In the middle both ends are equally far. Then the score goes on in the direction in which it errs.
         room = (high - gold) - (gold - low)
@@ -344,8 +305,8 @@ class PairExample(GeometryExample):
         return self._looked(batch, norms=False)
 
     def _looked(self, batch: list[BatchText], *, norms: bool) -> Gradients:
-        vectors, gradients, found = self.look([self.texts[s.words] for s in batch], norms=norms)
-        return Gradients(vectors, self.sign * gradients, found)
+        found = self.look([self.texts[s.words] for s in batch], norms=norms)
+        return found._replace(directions=self.sign * found.directions)
 
     def scores(self, batch: list[BatchText]) -> Scores:
         flipped, last = self.asked(batch)

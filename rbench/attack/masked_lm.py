@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,13 @@ from textattack.transformations import WordSwapMaskedLM as _WordSwapMaskedLM
 from torch.nn import Module
 
 from rbench.attack.cached import CHINESE
-from rbench.attack.components import current
 from rbench.errors import ResourceError
 from rbench.resources.masked_lm import MaskedLM, Question, Ranked
 
 VERSION = 1
+
+current: ContextVar[Any] = ContextVar("current")
+"""The resources for components that are built now; set by `rbench.attack.binding.binding`."""
 
 MAX_PIECES = 12
 """Number of pieces of a word that are combined when `piece_candidates` or `max_combinations` is set. Public copies of

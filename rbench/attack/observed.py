@@ -29,7 +29,7 @@ from textattack import Attack
 from textattack.constraints.overlap import MaxWordsPerturbed
 from textattack.transformations import WordSwapGradientBased
 
-from rbench.attack.constraints import EnoughWordsPerturbed
+from rbench.attack.cached import EnoughWordsPerturbed
 from rbench.attack.run import Truth
 from rbench.spec import Step
 from rbench.system.changes import Texts, changed
@@ -92,10 +92,12 @@ class Asked:
             places = None if indices is None else [int(index) for index in indices]
             if places is not None and shifted:
                 places = list(text.convert_from_original_idxs(places))
-            if places is not None and len(places) == 1:
-                self._one(text, bool(made), places[0])
-            else:
+            if places is None or len(places) != 1:
                 self._several(text, made, places)
+            elif (word := _original(text, places[0])) is not None and (
+                made or (word not in self._had and self._open(text, places))
+            ):
+                self._had[word] = bool(made)
         except Exception:  # texts of somebody's own making: counting must not end their attack
             self._told = False
 
@@ -103,12 +105,6 @@ class Asked:
         """Count a word that the search may change, and for which there were no words before any constraint."""
         if (word := _original(text, index)) is not None:
             self._had.setdefault(word, False)
-
-    def _one(self, text: Any, had: bool, index: int) -> None:
-        word = _original(text, index)
-        if word is None or (not had and (word in self._had or not self._open(text, [index]))):
-            return
-        self._had[word] = had
 
     def _several(self, text: Any, made: Sequence[Any], places: list[int] | None) -> None:
         changed = [new.attack_attrs.get("newly_modified_indices", ()) for new in made]
@@ -197,7 +193,6 @@ class Heard:
         self.add((original, final))
         text, way = self._end
         way = way if text is final.attacked_text else _way(final.attacked_text)
-        self.add((original, final))
         try:
             known = [given for given in way if given in self._answers]
             if known[0] != original.attacked_text.tokenizer_input:
@@ -221,7 +216,6 @@ class Heard:
 
 
 def _way(final: Any) -> list[Any]:
-    """Return the texts from the first to the final one, in the victim's form."""
     texts = [final]
     while (before := texts[-1].attack_attrs.get("previous_attacked_text")) is not None:
         texts.append(before)

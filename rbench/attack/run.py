@@ -73,24 +73,17 @@ def truth(example: Example, task: TaskSpec) -> Truth:
     """
     label = example.label
     if task.kind == "sts":
-        return Truth(_finite(label), graded=True, skip=_unfit(example, task))
+        assert task.scale is not None  # `build` has checked it
+        score = float(label) if label is not None and math.isfinite(label) else None
+        unfit: SkipReason | None = None
+        if not all(text.strip() for text in example.texts):
+            unfit = "empty sentence"
+        elif score is None or not task.scale[0] <= score <= task.scale[1]:
+            unfit = "gold outside the scale"
+        return Truth(score, graded=True, skip=unfit)
     if label is None or label not in range(len(task.labels)):
         raise JobError(f"task {task.name}, example {example.id}: {label!r} is not one of {len(task.labels)} classes")
     return Truth(int(label), graded=False)
-
-
-def _finite(score: float | None) -> float | None:
-    return float(score) if score is not None and math.isfinite(score) else None
-
-
-def _unfit(example: Example, task: TaskSpec) -> SkipReason | None:
-    """Return why a pair of an STS task cannot be attacked."""
-    assert task.scale is not None  # `build` has checked it
-    if not all(text.strip() for text in example.texts):
-        return "empty sentence"
-    low, high = task.scale
-    score = _finite(example.label)
-    return None if score is not None and low <= score <= high else "gold outside the scale"
 
 
 def run(
@@ -183,19 +176,17 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
             truncated=truncated,
         )
     usual = getattr(type(attack), "attack", None) in (Attack.attack, CachedAttack.attack)
-    asked = getattr(attack, "asked", None)
-    if asked is not None:
-        asked.clear()
-    heard = getattr(attack, "heard", None)
-    if heard is not None:
-        heard.clear()
+    asked, heard = getattr(attack, "asked", None), getattr(attack, "heard", None)
+    for one in (asked, heard):
+        if one is not None:
+            one.clear()
     result = attack.attack(text if usual else given, known.given)
-    before, after = result.original_result, _final(result, attack.goal_function)
+    before, (after, status) = result.original_result, _ended(result, attack.goal_function)
     words = columns_of(before.attacked_text)
     num_words = sum(map(len, words))
     common: dict[str, Any] = {
         "example_id": example.id,
-        "status": _status(result, attack.goal_function, after),
+        "status": status,
         "original": example.texts,
         **known.fields,
         **known.answer("original", before.output),
@@ -203,7 +194,7 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
         "num_words": num_words,
         "truncated": truncated,
     }
-    if common["status"] == "skipped":
+    if status == "skipped":
         return Outcome(**common)
     words_asked, without = asked.counts if asked is not None else (None, None)
     changed = words_changed(words, columns_of(after.attacked_text))
@@ -216,7 +207,7 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
         perturbed=perturbed,
         **known.answer("perturbed", after.output),
         num_words_changed=changed,
-        perturbed_share=share if common["status"] == "succeeded" else None,
+        perturbed_share=share if status == "succeeded" else None,
         words_asked=words_asked,
         words_without_candidate=without,
         similarity=None if similarity is None else float(similarity),
@@ -225,22 +216,18 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
     )
 
 
-def _final(result: Any, goal: Any) -> Any:
-    """Return the goal function's result for the final text."""
+def _ended(result: Any, goal: Any) -> tuple[Any, Status]:
+    """Return the goal function's result for the final text, and what became of the example."""
+    final = result.perturbed_result
     if isinstance(result, MaximizedAttackResult) and isinstance(goal, SimilarityGoal):
-        return goal.largest(result.perturbed_result)
-    return result.perturbed_result
-
-
-def _status(result: Any, goal: Any, final: Any) -> Status:
+        final = goal.largest(final)
+        return final, "succeeded" if goal.succeeded(final.output) else "failed"
     if isinstance(result, SkippedAttackResult):
-        return "skipped"
-    if isinstance(result, MaximizedAttackResult) and isinstance(goal, SimilarityGoal):
-        return "succeeded" if goal.succeeded(final.output) else "failed"
+        return final, "skipped"
     if isinstance(result, SuccessfulAttackResult):
-        return "succeeded"
+        return final, "succeeded"
     if isinstance(result, FailedAttackResult):
-        return "failed"
+        return final, "failed"
     raise JobError(
         f"a {type(result).__name__} is neither success nor failure: the attack's goal is not misclassification"
     )

@@ -7,11 +7,7 @@ from typing import Any
 
 import numpy as np
 from textattack import Attack
-from textattack.constraints.pre_transformation import (
-    InputColumnModification,
-    RepeatModification,
-    StopwordModification,
-)
+from textattack.constraints.pre_transformation import InputColumnModification, RepeatModification, StopwordModification
 from textattack.goal_function_results import GoalFunctionResultStatus
 from textattack.goal_functions import UntargetedClassification
 from textattack.search_methods import SearchMethod
@@ -20,7 +16,7 @@ from textattack.transformations.word_swaps.word_swap import WordSwap
 
 from rbench.substitution.candidates import Candidates, open_source
 from rbench.substitution.options import AttackOptions, at_most
-from rbench.substitution.segmentation import Span
+from rbench.substitution.segmentation import Span, in_joined
 
 VERSION = 1
 
@@ -49,7 +45,7 @@ class WordSwapCandidates(WordSwap):  # type: ignore[misc]
 
     def replacements(self, wanted: Sequence[tuple[AttackedText, int]]) -> list[list[str]]:
         """Return the candidates for each pair (text, word index), the best first, computed in one batch."""
-        return self.source([(text.text, *_place(text, index)) for text, index in wanted])
+        return self.source([in_joined([*text._text_input.values()], word_spans(text)[i]) for text, i in wanted])
 
     def _get_transformations(self, current_text: AttackedText, indices_to_modify: set[int]) -> list[AttackedText]:
         indices = sorted(indices_to_modify)
@@ -60,13 +56,6 @@ class WordSwapCandidates(WordSwap):  # type: ignore[misc]
             for word in words
         )
         return [text for text in texts if text.num_words == current_text.num_words]
-
-
-def _place(text: AttackedText, index: int) -> tuple[int, int]:
-    """Return the start and the end (exclusive) of a word in the joined text, in characters."""
-    column, start, end = word_spans(text)[index]
-    before = sum(len(part) + 1 for part in list(text._text_input.values())[:column])
-    return before + start, before + end
 
 
 class RandomSubstitution(SearchMethod):  # type: ignore[misc]

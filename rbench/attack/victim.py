@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from torch import Tensor
 from rbench.encoders.classify import Batching, network_of
 from rbench.encoders.reading import tokens_of
 from rbench.errors import JobError
-from rbench.inference import Batched, GradientNetwork, Memo, Network, Row, padding_of, rows_of, steady
+from rbench.inference import Batched, GradientNetwork, InputGradients, Memo, Network, Row, padding_of, rows_of, steady
 
 VERSION = 1
 
@@ -37,15 +38,6 @@ class Labelled(NamedTuple):
     label: int
 
 
-class LogOddsGradients(NamedTuple):
-    """The result of one forward and one backward pass for a text, on the CPU."""
-
-    logits: Tensor
-    """(labels,), float32."""
-    embeddings: Tensor
-    """(tokens, dim), gradient of m (see `at_logits`) at the token embeddings."""
-
-
 def at_logits(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the gradient (n, labels) of m = logsumexp(l_k, k != y) - l_y at the logits l (n, labels).
 
@@ -54,8 +46,8 @@ def at_logits(logits: Tensor, labels: Tensor) -> Tensor:
     return logits.scatter(1, labels, -math.inf).softmax(dim=1).scatter(1, labels, -1.0)
 
 
-def log_odds_gradients(classifier: Any, wanted: Sequence[Labelled]) -> list[LogOddsGradients]:
-    """Return the gradient of m for each text, on the CPU.
+def log_odds_gradients(classifier: Any, wanted: Sequence[Labelled]) -> list[InputGradients]:
+    """Return the logits of each text, and the gradient of m at its token embeddings.
 
     If `classifier` is `rbench.inference.steady` and on a CPU, a text's gradient does not depend on the other texts of
     its batch.
@@ -69,52 +61,62 @@ def log_odds_gradients(classifier: Any, wanted: Sequence[Labelled]) -> list[LogO
         pad=getattr(classifier, "pad", None) or padding_of(classifier.tokenizer),
         step=getattr(classifier, "batching", Batching()).step,
     )
-    found = network([row for row, _ in wanted], lambda logits, places: at_logits(logits, labels[places]))
-    return [LogOddsGradients(one.answer.float().cpu(), one.embeddings) for one in found]
+    return network([row for row, _ in wanted], lambda logits, places: at_logits(logits, labels[places]))
 
 
-class Victim(ModelWrapper):  # type: ignore[misc]
-    """A classifier under attack.
+class NetworkVictim(ModelWrapper):  # type: ignore[misc]
+    """A network under attack, with its answers cached, up to CACHE_BYTES, as long as this object lives: over examples
+    and attacks.
 
-    Texts are computed in batches of equal length. Each distinct sequence of token ids is computed once, so texts with
-    the same ids get identical logits. Answers are cached, up to CACHE_BYTES, as long as this object lives: over
-    examples and attacks. Inside `rbench.inference.run` several attacks share a batch.
+    Token ids are computed in batches of equal length. Inside `rbench.inference.run` several attacks share a batch.
 
     Args:
-        classifier: an `rbench.encoders.classifier.EncoderClassifier`, or any module whose output has `.logits`.
+        module: a `Victim`'s classifier or a `ScorerVictim`'s scorer.
         name: for messages.
-        max_length: longest input in tokens; longer ones are cut as TextAttack cuts them. None: the classifier's own.
-        device: where the classifier is.
+        max_length: longest input in tokens; longer ones are cut as TextAttack cuts them. None: the module's own.
+        device: where the module is.
         backend: what computes it, one of `rbench.inference.BACKENDS` or "auto".
     """
 
     def __init__(
-        self,
-        classifier: Any,
-        name: str,
-        *,
-        max_length: int | None = None,
-        device: str = "cpu",
-        backend: str = "auto",
+        self, module: Any, name: str, *, max_length: int | None = None, device: str = "cpu", backend: str = "auto"
     ) -> None:
-        self.classifier, self.name, self.device = classifier.eval(), name, device
-        self.model, self.tokenizer = classifier, classifier.tokenizer  # the names that TextAttack uses
-        self.max_length = int(max_length or classifier.max_length)
-        self.num_labels: int | None = getattr(classifier, "num_labels", None)
-        self.by_text: Memo[Text, Tensor] = Memo(CACHE_BYTES // 2, lambda text, row: 300 + 2 * len(str(text)))
+        self.name, self.device = name, device
+        self.model, self.tokenizer = module.eval(), module.tokenizer  # the names that TextAttack uses
+        self.max_length = int(max_length or module.max_length)
+        self.by_text: Memo[Any, Tensor] = Memo(CACHE_BYTES // 2, lambda text, row: 300 + 2 * len(str(text)))
         self.by_ids: Batched[Row, Tensor] = Batched(
-            self._forward, Memo(CACHE_BYTES // 2, lambda ids, row: 400 + 16 * len(ids[0]))
+            self._forward, Memo(CACHE_BYTES // 2, lambda ids, row: 400 + 16 * len(ids[0]) + 4 * len(row))
         )
-        self.network = network_of(classifier, name=f"victim {name}", shown=self._shown, device=device, backend=backend)
-        self.log_odds_gradients: Batched[Labelled, LogOddsGradients] = Batched(
-            lambda wanted: log_odds_gradients(self._steady, wanted)
-        )
-        """Gradients of the log-odds against a label, for attacks that use gradients."""
+        self.network = self._opened(name=f"victim {name}", device=device, backend=backend)
+
+    @abstractmethod
+    def _opened(self, **options: Any) -> Network:
+        """Return what computes rows of token ids; `options` are those of `Network`."""
+
+    @abstractmethod
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        """Return what the network gives for each row, on the CPU."""
+
+
+class Victim(NetworkVictim):
+    """A classifier under attack: an `rbench.encoders.classifier.EncoderClassifier`, or any module whose output has
+    `.logits`.
+
+    Each distinct sequence of token ids is computed once, so texts with the same ids get identical logits.
+    """
+
+    def _opened(self, **options: Any) -> Network:
+        self.classifier = self.model
+        self.num_labels: int | None = getattr(self.classifier, "num_labels", None)
         self._texts: dict[Row, Text] = {}
+        return network_of(self.classifier, shown=self._shown, **options)
 
     @cached_property
-    def _steady(self) -> Any:
-        return steady(self.classifier)
+    def log_odds_gradients(self) -> Batched[Labelled, InputGradients]:
+        """Gradients of the log-odds against a label, for attacks that use gradients."""
+        twin = steady(self.classifier)
+        return Batched(lambda wanted: log_odds_gradients(twin, wanted))
 
     def __call__(self, text_input_list: Sequence[Text], **kwargs: Any) -> Tensor:
         """Return logits (n, labels), float32, on the CPU, for texts that are strings or tuples of columns.
@@ -196,51 +198,31 @@ class Towards(NamedTuple):
     direction: bytes
 
 
-class ScorerVictim(ModelWrapper):  # type: ignore[misc]
-    """A scorer under attack.
+class ScorerVictim(NetworkVictim):
+    """A scorer under attack: an `rbench.encoders.scorer.EncoderScorer`. `max_length` is that of a sentence.
 
-    An attack changes one sentence at a time, so about half of the sentences of its queries are known. Sentences are
-    computed in batches of equal length, and their vectors are cached. A pair's score is computed for this pair alone,
-    in float64. So it has the same bits whatever else is asked, as a classifier's logits have (see `Victim`).
-
-    Args:
-        scorer: an `rbench.encoders.scorer.EncoderScorer`.
-        name: for messages.
-        max_length: longest sentence in tokens; longer ones are cut. None: the scorer's own.
-        device: where the scorer is.
-        backend: what computes the encoder, one of `rbench.inference.BACKENDS` or "auto".
+    An attack changes one sentence at a time, so about half of the sentences of its queries are known: their vectors
+    are cached. A pair's score is computed for this pair alone, in float64. So it has the same bits whatever else is
+    asked, as a classifier's logits have (see `Victim`).
     """
 
-    def __init__(
-        self,
-        scorer: Any,
-        name: str,
-        *,
-        max_length: int | None = None,
-        device: str = "cpu",
-        backend: str = "auto",
-    ) -> None:
-        self.scorer, self.name, self.device = scorer.eval(), name, device
-        self.model, self.tokenizer = scorer, scorer.tokenizer  # the names that TextAttack uses
-        self.max_length = int(max_length or scorer.max_length)
-        self.by_pair: Memo[Pair, Tensor] = Memo(CACHE_BYTES // 4, lambda pair, score: 400 + 2 * len(str(pair)))
-        self.by_ids: Batched[Row, Tensor] = Batched(
-            self._forward, Memo(CACHE_BYTES // 2, lambda ids, row: 400 + 16 * len(ids[0]) + 4 * len(row))
-        )
-        self.network = Network(
-            scorer.encoder,
-            _vectors,
-            tokenizer=self.tokenizer,
-            name=f"victim {name}",
-            device=device,
-            backend=backend,
-        )
-        self.gradients: Batched[Towards, Tensor] = Batched(self._gradients)
-        """Gradients (tokens, dim) at the token embeddings, on the CPU."""
+    def _opened(self, **options: Any) -> Network:
+        self.scorer = self.model
+        return Network(self.scorer.encoder, _vectors, tokenizer=self.tokenizer, **options)
 
     @cached_property
-    def _steady(self) -> Any:
-        return steady(self.scorer.encoder)
+    def gradients(self) -> Batched[Towards, Tensor]:
+        """Gradients (tokens, dim) at the token embeddings, on the CPU."""
+        twin: Any = steady(self.scorer.encoder)
+        table, pad = twin.model.get_input_embeddings(), padding_of(self.tokenizer)
+        network = GradientNetwork(twin, _vectors, table, self.scorer.device, pad=pad)
+
+        def computed(wanted: Sequence[Towards]) -> list[Tensor]:
+            loss = torch.from_numpy(np.stack([np.frombuffer(one.direction, np.float32) for one in wanted])).clone()
+            found = network([one.row for one in wanted], lambda z, places: loss[places].to(z.device))
+            return [one.embeddings for one in found]
+
+        return Batched(computed)
 
     def __call__(self, text_input_list: Sequence[Pair], **kwargs: Any) -> Tensor:
         """Return scores (n,), float64, on the CPU, for pairs of sentences.
@@ -248,7 +230,7 @@ class ScorerVictim(ModelWrapper):  # type: ignore[misc]
         Raises:
             JobError: the encoder gave NaN or infinity; names the victim and the pair.
         """
-        return torch.stack(self.by_pair.filled(text_input_list, self._scores))
+        return torch.stack(self.by_text.filled(text_input_list, self._scores))
 
     def _scores(self, pairs: list[Pair]) -> Iterator[Tensor]:
         for pair, (u, v) in zip(pairs, self.vectors(pairs), strict=True):
@@ -312,15 +294,6 @@ class ScorerVictim(ModelWrapper):  # type: ignore[misc]
             Towards(row, direction.numpy().tobytes())
             for row, direction in zip(self.rows(pairs), directions, strict=True)
         )
-
-    def _gradients(self, wanted: Sequence[Towards]) -> list[Tensor]:
-        directions = torch.from_numpy(np.stack([np.frombuffer(one.direction, np.float32) for one in wanted])).clone()
-        pad = padding_of(self.tokenizer)
-        network = GradientNetwork(
-            self._steady, _vectors, self._steady.model.get_input_embeddings(), self.scorer.device, pad=pad
-        )
-        found = network([one.row for one in wanted], lambda z, places: directions[places].to(z.device))
-        return [one.embeddings for one in found]
 
     def get_grad(self, text_input: Pair) -> dict[str, Any]:
         """Return token ids, and the gradient (tokens, dim) of a loss at the token embeddings of both sentences.

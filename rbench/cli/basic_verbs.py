@@ -52,7 +52,7 @@ def run(
     command again resumes: finished jobs are not run again, and a half-finished attack continues at its next example.
     Several at once share the work, in terminals or on machines that see the same folder; --executor starts them.
     """
-    from rbench.progress.bars import watching
+    from rbench.progress import watching
 
     limits = rbench.api.conditions(fail_if or (), options.include)
     if dry_run:
@@ -142,7 +142,7 @@ def attack(
     """
     from rbench.load import load_task
     from rbench.load.registry import Registry
-    from rbench.progress.bars import watching
+    from rbench.progress import watching
 
     if (encoder is None) == (not classifier):
         said = "--encoder excludes --classifier" if classifier else "Missing option --encoder or --classifier"

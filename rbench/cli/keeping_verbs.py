@@ -160,7 +160,7 @@ def adversarial(
     uses the stored outcomes of a finished run; --encoder, --task, --attack, --finetune and --seed say which where it
     has several. The set has parquet files and a card, and opens with datasets.load_dataset(DIR).
     """
-    from rbench.progress.bars import watching
+    from rbench.progress import watching
 
     cell = rbench.api.Cell(encoder, task, attack, finetune, seed)
     if run is not None:
@@ -254,7 +254,7 @@ def prune(
     Entries in use by a running process are kept, and nothing outside the cache folder is touched.
     """
     from rbench.api import housekeeping
-    from rbench.progress.bars import tracking
+    from rbench.progress import tracking
     from rbench.storage.weights import default_cache
 
     if yes and dry_run:
@@ -285,7 +285,7 @@ def verify_cache() -> None:
     differs. A run checks the weights that it uses by itself.
     """
     from rbench.api import housekeeping
-    from rbench.progress.bars import tracking
+    from rbench.progress import tracking
     from rbench.storage.weights import default_cache
 
     with tracking("reading weights") as track:

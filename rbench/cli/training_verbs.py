@@ -53,7 +53,7 @@ def train(
     With an objective, a base and a corpus, trains an encoder that has no file yet, and prints a file that makes it
     available to suites.
     """
-    from rbench.progress.bars import watching
+    from rbench.progress import watching
 
     corpus, folders = _told_apart(data or [], options.include)
     options = dataclasses.replace(options, data=search_path(folders, "RBENCH_DATA"))
@@ -86,7 +86,7 @@ def export(
     checks that it gives the same vectors. An encoder that rbench trains comes from the cache, and is trained first if
     it is not there. Classifiers that were fine-tuned for an attack are not exported.
     """
-    from rbench.progress.bars import watching
+    from rbench.progress import watching
 
     with watching(quiet) as progress:
         dim = rbench.api.export(encoder, folder, force=force, options=options, progress=progress)

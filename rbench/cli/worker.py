@@ -46,7 +46,7 @@ def main() -> int:
 
 def _work(text: str) -> int:
     from rbench.api.suites import work
-    from rbench.progress.bars import Lines
+    from rbench.progress import Lines
     from rbench.stages.spread import requested
 
     work(requested(text), Lines())

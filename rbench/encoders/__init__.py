@@ -6,7 +6,126 @@
 
 from __future__ import annotations
 
-from rbench.encoders.load import load
-from rbench.encoders.locate import locate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["load", "locate"]
+from rbench import hub
+from rbench.encoders.architecture import embedded_tokenizer
+from rbench.encoders.foreign import reading as reading_files  # `reading` is a module of this package
+from rbench.encoders.locate import EMBEDDED_TOKENIZER, TOKENIZER_FILES, is_vectors, transformer_folder
+from rbench.encoders.locate import locate as locate
+from rbench.errors import ResourceError
+from rbench.spec import EncoderSpec, TaskKind
+
+if TYPE_CHECKING:
+    from rbench.encoders.sentence import SentenceEncoder
+
+
+def load(
+    spec: EncoderSpec, where: str | Path, *, device: str = "cpu", seed: int = 0, kind: TaskKind | None = None
+) -> SentenceEncoder:
+    """Load the encoder `spec` with the weights at `where`: a folder, `id@commit` (or `id`) on the hub, or word vectors.
+
+    An encoder that keeps random weights has them drawn with `seed`, and reads with the tokenizer at `where`. Any other
+    encoder has the same weights for each seed.
+
+    If `spec.layers` is set, only that many transformer layers are kept, counted from the first. Of a
+    sentence-transformers model the transformer and the modules after its pooling are used. Pooling, normalisation,
+    prompt and all else are those of `spec`, whatever the folder's files say (`rbench.encoders.described`).
+
+    Args:
+        kind: the kind of task whose texts are read, where `spec.prompt` has a prompt for each; None: of no task.
+
+    Raises:
+        ResourceError: there are no weights, they are damaged or incomplete, or the network has fewer layers or does not
+            support the pooling.
+    """
+    from rbench.encoders.reading import Settings
+    from rbench.encoders.sentence import SentenceEncoder
+
+    settings = Settings.of(spec, kind)
+    if spec.random_weights:
+        from rbench.encoders.random_weights import draw
+
+        return draw(spec, _tokenizer(spec, str(where)), seed, kind).to(device)
+    if is_vectors(str(where)):
+        from rbench.encoders.static import read
+
+        if spec.layers is not None:
+            raise ResourceError(f"encoder `{spec.name}`: word vectors have no layers; leave out `layers`")
+        network, tokenizer = read(str(where))
+        made = SentenceEncoder(network, tokenizer, spec.pooling, spec.max_length, spec.name, settings=settings)
+        return made.eval().to(device)
+    try:
+        folder = fetch(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision)
+    except ResourceError as error:
+        raise ResourceError(f"encoder `{spec.name}`: {error}") from error
+    return SentenceEncoder.open(
+        folder,
+        pooling=spec.pooling,
+        layers=spec.layers,
+        max_length=spec.max_length,
+        trust_remote_code=spec.trust_remote_code,
+        name=spec.name,
+        settings=settings,
+    ).to(device)
+
+
+def _tokenizer(spec: EncoderSpec, where: str) -> Any:
+    """Return the tokenizer in a folder, of a model on the hub (`id@commit`), or of the embedded world."""
+    from transformers import AutoTokenizer
+
+    if where == EMBEDDED_TOKENIZER:
+        return embedded_tokenizer()
+    repo, _, commit = where.partition("@")
+    with reading_files(f"encoder `{spec.name}`: the tokenizer of {where} cannot be read"):
+        if Path(where).is_dir():
+            return AutoTokenizer.from_pretrained(transformer_folder(Path(where)))
+        found = AutoTokenizer.from_pretrained(repo, revision=commit or None)  # downloads no weights
+        hub.remember(repo, spec.revision, commit)
+        return found
+
+
+def fetch(where: str, *, trust_remote_code: bool = False, revision: str | None = None) -> Path:
+    """Return the folder at `where`, or download `id@commit` (or `id` at `revision`) from the hub into its cache.
+
+    The download has config, tokenizer and one set of weights; it has Python files only with `trust_remote_code`.
+
+    Raises:
+        ResourceError: there is no such folder, and neither the hub nor its cache has the model.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+
+    if Path(where).is_dir():
+        return Path(where)
+    repo, _, commit = where.partition("@")
+    if not hub.is_repo_id(repo):
+        raise ResourceError(f"{where} is neither a folder nor a model on the hub")
+    try:
+        commit = hub.commit(repo, commit or revision)
+        cached = hub.cached(repo, commit)
+        if cached is not None and (any(cached.rglob("*.safetensors")) or any(cached.rglob("pytorch_model*.bin"))):
+            return cached
+        names = [file.rfilename for file in HfApi().model_info(repo, revision=commit).siblings or ()]
+        folder = snapshot_download(repo, revision=commit, allow_patterns=_wanted(names, trust_remote_code))
+        hub.remember(repo, revision, commit)
+        return Path(folder)
+    except hub.failures() as error:
+        raise ResourceError(f"{where} could not be downloaded: {error}") from error
+
+
+def _wanted(names: list[str], code: bool) -> list[str]:
+    """Return the files to download: safetensors weights if there are any, else PyTorch's, and config and tokenizer.
+
+    Weights in other formats (ONNX, OpenVINO, TensorFlow, Flax) are left out.
+    """
+    ours = [name for name in names if not name.startswith(("onnx/", "openvino/", "coreml/"))]
+    safe = any(name.endswith(".safetensors") for name in ours)
+    return [
+        name
+        for name in ours
+        if name.endswith((".safetensors", ".json") if safe else (".json",))
+        or (not safe and name.rsplit("/", 1)[-1].startswith("pytorch_model"))
+        or name.rsplit("/", 1)[-1] in TOKENIZER_FILES
+        or (code and name.endswith(".py"))
+    ]

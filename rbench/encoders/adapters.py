@@ -49,8 +49,9 @@ def merged(folder: Path) -> Located:
         raise ResourceError(f"{folder} holds an adapter without {WEIGHTS}; save it with safetensors")
     base = _base(folder, name, about.get("revision"))
     check_model(base)
-    files = [folder / CONFIG, folder / WEIGHTS, *_tokenizer(folder), *sorted(_model_files(base))]
-    source = digests.of_files(files)
+    suffixes = (".json", ".safetensors", ".bin", ".txt", ".model")
+    of_base = sorted(path for path in base.iterdir() if path.is_file() and path.suffix in suffixes)
+    source = digests.of_files([folder / CONFIG, folder / WEIGHTS, *_tokenizer(folder), *of_base])
     cache = scratch.default_cache()
     place = cache / "merged" / source
     if Below(cache).kind(place / ABOUT) is None:
@@ -129,14 +130,6 @@ def _merged(folder: Path, base: Path, about: dict[str, Any]) -> Any:
 
 def _content(place: Path) -> str:
     return digests.of_files(sorted(path for path in place.iterdir() if path.is_file() and path.name != ABOUT))
-
-
-def _model_files(base: Path) -> list[Path]:
-    return [
-        path
-        for path in base.iterdir()
-        if path.is_file() and path.suffix in (".json", ".safetensors", ".bin", ".txt", ".model")
-    ]
 
 
 def _tokenizer(folder: Path) -> list[Path]:

@@ -136,10 +136,14 @@ class EncoderClassifier(OnEncoder):
         super().__init__(encoder, max_length)
         if num_labels < 2:
             raise ValueError(f"a classifier needs at least two labels, not {num_labels}")
-        self.dropout = nn.Dropout(_own_dropout(encoder) if dropout is None else dropout)
+        config: Any = encoder.model.config
+        if dropout is None:  # `dropout` is the name in DistilBERT's config
+            own = (getattr(config, name, None) for name in ("hidden_dropout_prob", "dropout"))
+            dropout = next((float(value) for value in own if value is not None), 0.1)
+        self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(encoder.dim, num_labels, device=encoder.device)
         # Normal with a small deviation, as transformers initialises heads. Torch's default is wider for small `dim`.
-        nn.init.normal_(self.head.weight, std=float(getattr(encoder.model.config, "initializer_range", 0.02)))
+        nn.init.normal_(self.head.weight, std=float(getattr(config, "initializer_range", 0.02)))
         nn.init.zeros_(self.head.bias)
         self.num_labels = num_labels
 
@@ -175,11 +179,3 @@ class EncoderClassifier(OnEncoder):
         classifier = cls(encoder, about["num_labels"], about["dropout"], about["max_length"])
         classifier.head.load_state_dict(head)
         return classifier
-
-
-def _own_dropout(encoder: SentenceEncoder) -> float:
-    config = encoder.model.config
-    value = getattr(config, "hidden_dropout_prob", None)
-    if value is None:
-        value = getattr(config, "dropout", None)  # the name in DistilBERT's config
-    return 0.1 if value is None else float(value)

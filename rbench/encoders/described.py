@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, get_args
 from pydantic import ValidationError
 
 from rbench import hub
-from rbench.encoders.foreign import object_of, tensors_of
+from rbench.encoders.foreign import modules, object_of, tensors_of
 from rbench.encoders.locate import ENCODER_HALVES, transformer_folder
-from rbench.encoders.modules import modules, normalizes
 from rbench.encoders.reading import Settings
 from rbench.errors import ResourceError
 from rbench.spec import Attention, Dtype, Pooling
@@ -82,27 +81,22 @@ def stated(where: str, *, revision: str | None = None, trust_remote_code: bool =
 
 def check_code(folder: Path, *, trusted: bool = False) -> None:
     """Raise ResourceError where the model in a folder needs Python code of its own, and that is not `trusted`."""
-    if not trusted and (code := _code_of(folder)):
-        raise ResourceError(
-            f"it needs Python code of its own ({code}), which rbench runs only where the file of an encoder says so. "
-            "Read that code; then write DIR/encoders/NAME.yaml with its `base`, its `pooling` and "
-            "`trust_remote_code: true`, pass --include DIR, and name the encoder NAME"
-        )
-
-
-def _code_of(folder: Path) -> str:
-    """Return the class of a model's own that its config asks for, or nothing where transformers has the network."""
     try:
         config = object_of(transformer_folder(folder) / "config.json")
         asked = config.get("auto_map", {})
         code, kind = asked.get("AutoModel") or asked.get("AutoConfig"), config.get("model_type")
     except (ResourceError, AttributeError):
-        return ""  # whoever opens the files says what is wrong
-    if not code:
-        return ""
+        return  # whoever opens the files says what is wrong
+    if trusted or not code:
+        return
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    return "" if kind in CONFIG_MAPPING_NAMES else str(code)
+    if kind not in CONFIG_MAPPING_NAMES:  # else transformers has the network
+        raise ResourceError(
+            f"it needs Python code of its own ({code}), which rbench runs only where the file of an encoder says so. "
+            "Read that code; then write DIR/encoders/NAME.yaml with its `base`, its `pooling` and "
+            "`trust_remote_code: true`, pass --include DIR, and name the encoder NAME"
+        )
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -130,10 +124,13 @@ def described(folder: Path) -> dict[str, Any]:
             f"{', '.join(ENCODER_HALVES)} alone. To measure its vectors, give its answers as a callable or an endpoint"
         )
     parts = {kind: folder / part for kind, part in modules(folder)}
+    named = config.get("architectures") or [""]
+    causal = isinstance(named, list) and str(named[0]).endswith("ForCausalLM") and config.get("is_causal", True)
+    found: dict[str, Any] = {"pooling": "last" if causal else "mean"}  # where a folder states none
     if not parts:
-        return {"pooling": _usual_pooling(root)} | _of_victim(folder, root)
+        return found | _of_victim(folder, config)
     pooling = object_of(parts["Pooling"] / "config.json") if "Pooling" in parts else {}
-    found: dict[str, Any] = {"pooling": _pooling(pooling, folder) if "Pooling" in parts else _usual_pooling(root)}
+    found |= {"pooling": _pooling(pooling, folder)} if "Pooling" in parts else {}
     found |= _of_transformer(root) | _of_vectors(folder)
     if "prompt" in found and pooling.get("include_prompt") is False:
         found["include_prompt"] = False
@@ -149,16 +146,7 @@ def prompts(folder: Path) -> dict[str, str]:
     return {str(k): v for k, v in listed.items() if isinstance(v, str) and v} if isinstance(listed, dict) else {}
 
 
-def _usual_pooling(root: Path) -> Pooling:
-    """Return the pooling that sentence-transformers gives a network whose folder states none."""
-    config = object_of(root / "config.json")
-    named = config.get("architectures") or [""]
-    causal = isinstance(named, list) and str(named[0]).endswith("ForCausalLM") and config.get("is_causal", True)
-    return "last" if causal else "mean"
-
-
 def _pooling(config: dict[str, Any], folder: Path) -> Pooling:
-    """Return the pooling that the config.json of a Pooling module states."""
     flagged = [mode for flag, mode in FLAGS.items() if config.get(flag)]
     stated = config.get("pooling_mode", flagged or "mean")
     modes = stated if isinstance(stated, list) else [stated]
@@ -172,7 +160,6 @@ def _pooling(config: dict[str, Any], folder: Path) -> Pooling:
 
 
 def _of_transformer(root: Path) -> dict[str, Any]:
-    """Return what the settings of the Transformer module state."""
     config = next((stated for name in SETTINGS if (stated := object_of(root / name))), {})
     modalities = config.get("modality_config", {"text": {}})
     beyond = [
@@ -186,7 +173,8 @@ def _of_transformer(root: Path) -> dict[str, Any]:
             f"{root}: its Transformer module asks for {', '.join(beyond)}; rbench encodes plain texts with a network's "
             "last hidden states. To measure such a model, give its answers as a callable or an endpoint"
         )
-    loading = _mapping(config, "model_kwargs") or _mapping(config, "model_args")
+    options = (config.get(key) for key in ("model_kwargs", "model_args"))
+    loading = next((found for found in options if isinstance(found, dict) and found), {})
     dtype = str(loading.get("dtype", loading.get("torch_dtype", ""))).removeprefix("torch.")
     attention = loading.get("attn_implementation")
     longest = config.get("max_seq_length")
@@ -196,7 +184,7 @@ def _of_transformer(root: Path) -> dict[str, Any]:
     return found | ({"attention": attention} if attention in get_args(Attention) else {})
 
 
-def _of_victim(folder: Path, root: Path) -> dict[str, Any]:
+def _of_victim(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     """Return what the file says that rbench writes beside a victim's weights; nothing where there is none."""
     about = object_of(folder / ABOUT)
     if about.get("format") != 1 or about.get("pooling") not in get_args(Pooling):
@@ -206,7 +194,7 @@ def _of_victim(folder: Path, root: Path) -> dict[str, Any]:
     except ValidationError as error:
         raise ResourceError(f"{folder / ABOUT}: its `settings` are damaged: {error.errors()[0]['msg']}") from error
     found = {"pooling": about["pooling"], **settings}
-    longest, network = about.get("encoder_max_length"), object_of(root / "config.json").get("max_position_embeddings")
+    longest, network = about.get("encoder_max_length"), config.get("max_position_embeddings")
     shorter = type(longest) is int and 0 < longest < (network if type(network) is int else 0)
     return found | ({"max_length": longest} if shorter else {})
 
@@ -214,15 +202,11 @@ def _of_victim(folder: Path, root: Path) -> dict[str, Any]:
 def _of_vectors(folder: Path) -> dict[str, Any]:
     """Return what is done before the transformer and after pooling."""
     config = object_of(folder / OVERALL)
-    found: dict[str, Any] = {"normalize": True} if normalizes(folder) else {}
+    kinds = [kind for kind, _ in modules(folder) if kind != "Dropout"]
+    found: dict[str, Any] = {"normalize": True} if kinds[-1:] == ["Normalize"] else {}
     prompt = prompts(folder).get(str(config.get("default_prompt_name")))
     found |= {"prompt": prompt} if prompt else {}
     return found | ({"truncate_dim": config["truncate_dim"]} if _counts(config.get("truncate_dim")) else {})
-
-
-def _mapping(config: dict[str, Any], key: str) -> dict[str, Any]:
-    found = config.get(key)
-    return found if isinstance(found, dict) else {}
 
 
 def _counts(value: Any) -> bool:

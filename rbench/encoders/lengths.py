@@ -43,19 +43,15 @@ def in_groups(call: Callable[[dict[str, Tensor]], Tensor], inputs: dict[str, Ten
     if mask is None or mask.device.type != "cpu" or any(x.shape[:2] != mask.shape for x in inputs.values()):
         return call(inputs)
     few, many = LEAST
-    groups = _groups(_lengths(mask), min(many, max(few, WORK // max(1, weights))))
+    # The length of each row up to its last token that is not padding; at least 1.
+    lengths = torch.where(mask.any(1), mask.shape[1] - mask.bool().flip(1).int().argmax(1), 1)
+    groups = _groups(lengths, min(many, max(few, WORK // max(1, weights))))
     if len(groups) == 1:
         return call(inputs)
     answers = [call({name: x[rows, :length] for name, x in inputs.items()}) for rows, length in groups]
     if answers[0].ndim == 3:
         answers = [functional.pad(answer, (0, 0, 0, mask.shape[1] - answer.shape[1])) for answer in answers]
     return torch.cat(answers)[torch.cat([rows for rows, _ in groups]).argsort()]
-
-
-def _lengths(mask: Tensor) -> Tensor:
-    """Return the length (rows,) of each row up to its last token that is not padding; at least 1."""
-    last = mask.shape[1] - mask.bool().flip(1).int().argmax(1)
-    return torch.where(mask.any(1), last, 1)
 
 
 def _groups(lengths: Tensor, least: int) -> list[tuple[Tensor, int]]:

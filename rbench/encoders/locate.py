@@ -8,8 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from rbench import hub
 from rbench.encoders import adapters, architecture
-from rbench.encoders.foreign import check_files
-from rbench.encoders.modules import FIRST, after_pooling, modules
+from rbench.encoders.foreign import FIRST, after_pooling, check_files, modules
 from rbench.encoders.vectors import vector_files
 from rbench.errors import ResourceError
 from rbench.mini import lexical as mini
@@ -153,18 +152,13 @@ def _commit(where: str) -> str:
     return where.rpartition("@")[2]
 
 
-def is_static(folder: Path) -> bool:
-    """Return whether the folder is a SentenceTransformer of a StaticEmbedding. Raises ResourceError as `modules`."""
-    return any(kind == "StaticEmbedding" for kind, _ in modules(folder))
-
-
 def transformer_folder(folder: Path) -> Path:
     """Return the folder with config.json and weights: `folder`, or the one that modules.json names.
 
     Of a StaticEmbedding it is the folder with its table and tokenizer.
 
     Raises:
-        ResourceError: as `rbench.encoders.modules.modules`.
+        ResourceError: as `rbench.encoders.foreign.modules`.
     """
     return folder / next((path for kind, path in modules(folder) if kind in FIRST), "")
 
@@ -192,7 +186,12 @@ def flow_missing() -> str:
 def is_vectors(where: str) -> bool:
     """Return whether `where` has word vectors: `EMBEDDED`, a file, or a folder with vectors that is not a model."""
     place = Path(where)
-    return where == EMBEDDED or place.is_file() or (place.is_dir() and not _is_model(place) and _has_vectors(place))
+    if where == EMBEDDED or place.is_file() or not place.is_dir() or _is_model(place):
+        return where == EMBEDDED or place.is_file()
+    try:
+        return bool(vector_files(place))
+    except ResourceError:
+        return False
 
 
 def _locate_vectors(spec: EncoderSpec, name: str, models_path: Sequence[Path]) -> Located:
@@ -213,13 +212,6 @@ def _vectors_fingerprint(where: str) -> str:
     return digests.of_files(vector_files(Path(where)))
 
 
-def _has_vectors(folder: Path) -> bool:
-    try:
-        return bool(vector_files(folder))
-    except ResourceError:
-        return False
-
-
 def _is_model(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("config.json", "modules.json", adapters.CONFIG))
 
@@ -235,13 +227,10 @@ def _content(root: Path) -> Iterator[Path]:
     if not weights:
         raise ResourceError(f"{root} has no weights (*.safetensors or pytorch_model*.bin)")
     small = [path for name in ("config.json", *TOKENIZER_FILES) if (path := root / name).is_file()]
-    own_code = root.glob("*.py") if any(_has_code(path) for path in small) else ()
+    configs = [path for path in small if path.name in ("config.json", "tokenizer_config.json")]
+    # They may name classes of the folder's own, which `trust_remote_code` runs.
+    own_code = root.glob("*.py") if any(b'"auto_map"' in path.read_bytes() for path in configs) else ()
     yield from sorted([*weights, *small, *own_code])
-
-
-def _has_code(config: Path) -> bool:
-    """Whether a config names classes of the folder's own, which `trust_remote_code` runs."""
-    return config.name in ("config.json", "tokenizer_config.json") and b'"auto_map"' in config.read_bytes()
 
 
 def _not_found(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason: str) -> str:

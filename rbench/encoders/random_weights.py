@@ -43,7 +43,8 @@ def draw(spec: EncoderSpec, tokenizer: Any, seed: int, kind: TaskKind | None = N
     if wrong := architecture.problem(spec):
         raise ResourceError(wrong)
     with torch.random.fork_rng(devices=()):
-        torch.manual_seed(_own(seed))
+        # Another seed than `seed` itself, with which a fine-tuning draws its head; in 0..2**63.
+        torch.manual_seed(int.from_bytes(hashlib.sha256(f"random weights:{seed}".encode()).digest()[:8], "big") >> 1)
         try:
             model = BertModel(architecture.config_of(spec, tokenizer))
         except (ValueError, TypeError, KeyError, RuntimeError) as error:
@@ -61,8 +62,3 @@ def weights_hash(encoder: SentenceEncoder) -> str:
         digest.update(f"{name} {tuple(value.shape)} {value.dtype}\n".encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _own(seed: int) -> int:
-    """Return the seed of the draw, in 0..2**63. A fine-tuning draws its head with `seed` itself."""
-    return int.from_bytes(hashlib.sha256(f"random weights:{seed}".encode()).digest()[:8], "big") >> 1

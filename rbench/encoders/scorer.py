@@ -192,7 +192,6 @@ class EncoderScorer(OnEncoder):
 
 
 def _head(kind: str, state: dict[str, Tensor], dim: int) -> CosineHead | RegressionHead:
-    """Return the head of a kind with its stored weights or knots. Raises ValueError for another kind."""
     if kind == CosineHead.kind:
         return CosineHead(state["cosines"].numpy(), state["scores"].numpy())
     if kind != RegressionHead.kind:

@@ -18,20 +18,23 @@ from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTo
 from transformers.utils import logging as transformers_logging
 
 from rbench.encoders import static as static  # registers its network with AutoModel
-from rbench.encoders.foreign import check_finite, check_model, reading
+from rbench.encoders.foreign import check_finite, check_model, modules, reading
 from rbench.encoders.lengths import in_groups, linear_weights
-from rbench.encoders.locate import ENCODER_HALVES, TRANSFORM, is_static, transformer_folder
-from rbench.encoders.pooled import masked_mean as masked_mean
-from rbench.encoders.pooled import pool
+from rbench.encoders.locate import ENCODER_HALVES, TRANSFORM, transformer_folder
 from rbench.encoders.reading import Settings, fitted, longest_input, plain, prepared, prompt_tokens, takes
 from rbench.encoders.transform import Transform, transform_of
 from rbench.errors import ResourceError
-from rbench.inference import Network, rows_of
+from rbench.inference import Memo, Network, rows_of
 from rbench.spec import Pooling
 
 VERSION = 1
 USES = ()
 """Transforms and word vectors are not listed, because only encoders that have them use them."""
+
+REMEMBERED = 512 * 1024**2
+"""Bytes of vectors and texts that `RememberedVectors` keeps. With 384 numbers a vector, the sets of STS take 46 MB."""
+_OBJECTS = 300
+"""Bytes of Python's objects around one text and its vector, roughly."""
 
 
 class SentenceEncoder(nn.Module):
@@ -40,7 +43,7 @@ class SentenceEncoder(nn.Module):
     Args:
         model: a transformers model, bidirectional or causal; its unused pooler is dropped.
         tokenizer: the tokenizer that belongs to it. The encoder's own reads as `settings` say.
-        pooling: see `rbench.encoders.pooled.pool`.
+        pooling: see `pool`.
         max_length: longest input in tokens; None, or more than the network can read: the longest that it can read.
         name: for error messages.
         transform: applied to the pooled vectors; frozen, see `rbench.encoders.transform`.
@@ -78,7 +81,7 @@ class SentenceEncoder(nn.Module):
         self.pooling: Pooling = pooling
         self.reads_token_types = takes(model, "token_type_ids")
         self._options = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
-        self.width = _width(model)
+        self.width = int(model.config.hidden_size)
         if transform is not None and transform.width != self.width:
             raise ResourceError(
                 f"encoder `{name}`: its transform takes vectors of {transform.width} numbers and its network gives "
@@ -123,15 +126,16 @@ class SentenceEncoder(nn.Module):
             check_model(root)
         except ResourceError as error:
             raise ResourceError(f"encoder `{name}`: {error}") from error
-        if is_static(folder):
+        if any(kind == "StaticEmbedding" for kind, _ in modules(folder)):
             if layers is not None:
                 raise ResourceError(f"encoder `{name}`: a StaticEmbedding has no layers; leave out `layers`")
             network, words = static.of_sentence_transformers(root)
             check_finite(network, root)
-            after = transform_of(folder, pooling, _width(network), name)
+            after = transform_of(folder, pooling, network.config.hidden_size, name)
             return cls(network, words, pooling, max_length, name, after, settings).eval()
         model, missing = _read(root, trust_remote_code, name, settings or Settings())
-        after = transform_of(folder, pooling, _width(model), name)
+        config: Any = model.config
+        after = transform_of(folder, pooling, config.hidden_size, name)
         poolers = [key for key in missing if "pooler" in key]
         if pooling == "cls+mlp" and poolers:
             raise ResourceError(f"encoder `{name}`: pooling cls+mlp needs a pooler, and {root} has no weights for one")
@@ -140,7 +144,6 @@ class SentenceEncoder(nn.Module):
             raise ResourceError(f"encoder `{name}`: {root} lacks weights, {lost[0]} and {len(lost) - 1} more")
         check_finite(model, root)
         if layers is not None:
-            config: Any = model.config
             if after is not None and layers < config.num_hidden_layers:
                 raise ResourceError(
                     f"encoder `{name}`: its transform was fitted on vectors of {config.num_hidden_layers} layers; "
@@ -235,13 +238,91 @@ class SentenceEncoder(nn.Module):
         return vectors
 
 
-def _width(model: Any) -> int:
-    return int(model.config.hidden_size)
+class RememberedVectors:
+    """An encoder with the vectors of the sentences that it has encoded: the sets of STS share a quarter of theirs.
+
+    Args:
+        encoder: it must not change, because vectors are not computed again.
+        limit: bytes to keep. Beyond that the sentences are dropped that were not asked for longest.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, limit: int = REMEMBERED) -> None:
+        self.encoder = encoder
+        self._memo: Memo[str, NDArray[np.float32]] = Memo(
+            limit, lambda text, vector: vector.nbytes + len(text.encode()) + _OBJECTS
+        )
+
+    def encode(
+        self,
+        texts: list[str],
+        backend: str = "torch",
+        progress: Callable[[int], Any] | None = None,
+    ) -> NDArray[np.float32]:
+        """Return vectors (len(texts), dim) as `SentenceEncoder.encode` does. `texts` are distinct.
+
+        Args:
+            progress: called first with the number of sentences that are remembered, then with that of each batch.
+        """
+        known = {text: self._memo.get(text) for text in texts}
+        new = [text for text, vector in known.items() if vector is None]
+        if progress is not None and len(new) < len(texts):
+            progress(len(texts) - len(new))
+        for text, vector in zip(new, self.encoder.encode(new, backend, progress), strict=True):
+            known[text] = own = vector.copy()  # a view would keep all of these vectors in memory
+            self._memo.put(text, own)
+        return np.array([*known.values()], dtype=np.float32).reshape(len(texts), self.encoder.dim)
 
 
 def _vectors(encoder: nn.Module, **inputs: Tensor) -> Tensor:
     vectors: Tensor = encoder(**inputs)
     return vectors.float()
+
+
+def pool(pooling: Pooling, outputs: Any, mask: Tensor | None, skip: int = 0) -> Tensor:
+    """Return a vector for each text, (batch, dim), of the hidden states of its tokens.
+
+    The poolings but `cls+mlp` and `first-last-mean` are those of sentence-transformers, with its numbers.
+
+    Args:
+        pooling: `cls`: the last hidden state of the first token. `last`: that of the last token. `cls+mlp`: the output
+            of BERT's pooler (dense layer and tanh on the first token's state), which SimCSE trains. `mean`: the mean of
+            the last hidden states. `weighted-mean`: their mean weighted by position, 1 for the first token. `max`:
+            their largest values. `sqrt-mean`: their sum divided by the square root of their number. `first-last-mean`:
+            the mean over the average of hidden_states[0] (the embedding layer's output) and hidden_states[-1], which
+            is `avg_first_last` in SimCSE's code (Gao et al. 2021).
+        outputs: of a transformers network, with `hidden_states` for `first-last-mean`.
+        mask: (batch, length), 1 for tokens and 0 for padding on either side; None: there is no padding.
+        skip: number of tokens at the start of a text that are not pooled. `cls` then takes the token after them.
+    """
+    if pooling == "cls+mlp":
+        return outputs.pooler_output  # type: ignore[no-any-return]
+    states: Tensor = outputs.last_hidden_state
+    if pooling == "first-last-mean":
+        states = (outputs.hidden_states[0] + outputs.hidden_states[-1]) / 2
+    if mask is None:
+        mask = torch.ones(states.shape[:2], dtype=torch.int64, device=states.device)
+    positions = mask.cumsum(dim=1)
+    counted = mask * (positions > skip).to(mask.dtype) if skip else mask
+    if pooling in ("cls", "last"):
+        wanted = counted * (positions if pooling == "last" else positions == skip + 1)
+        # A gather, because a trace (OpenVINO) keeps no number of rows.
+        places = wanted.argmax(dim=1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
+        return states.gather(1, places).squeeze(1)
+    if pooling == "max":
+        return states.masked_fill(counted.unsqueeze(-1) == 0, float("-inf")).amax(dim=1)
+    if pooling == "weighted-mean":
+        return masked_mean(states, counted * positions)
+    mean = masked_mean(states, counted)
+    return mean * counted.sum(dim=1, keepdim=True).to(mean.dtype).sqrt() if pooling == "sqrt-mean" else mean
+
+
+def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean (batch, dim) of `states` (batch, length, dim) where `mask` (batch, length) is 1.
+
+    Other numbers of `mask` are weights.
+    """
+    weights = mask.to(states.dtype).unsqueeze(-1)
+    return (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
 
 
 def keep_layers(model: nn.Module, layers: int, name: str = "encoder") -> None:
@@ -336,13 +417,11 @@ def _stored_once(network: nn.Module) -> nn.Module:
 
 
 def _leave_out(again: dict[str, str], module: nn.Module, state: dict[str, Any], prefix: str, about: Any) -> None:
-    """Leave the further names out of a state."""
     for name in again:
         state.pop(prefix + name, None)
 
 
 def _fill_in(again: dict[str, str], module: nn.Module, state: dict[str, Any], prefix: str, *more: Any) -> None:
-    """Put the further names into a state that is read."""
     for name, first in again.items():
         if prefix + first in state:
             state.setdefault(prefix + name, state[prefix + first])

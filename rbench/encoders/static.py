@@ -127,11 +127,15 @@ def of_sentence_transformers(folder: Path) -> tuple[StaticModel, PreTrainedToken
     Raises:
         ResourceError: a file is missing or damaged, or the tokenizer has tokens that the table lacks.
     """
+    from safetensors.torch import load_file
     from tokenizers import Tokenizer, processors
 
+    safe = folder / "model.safetensors"
     try:
         core = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        table = _table_of(folder)
+        held = load_file(safe) if safe.is_file() else torch.load(folder / "pytorch_model.bin", weights_only=True)
+        # The vectors (tokens, dim); those of model2vec have another name.
+        table: Tensor = (held["embedding.weight"] if "embedding.weight" in held else held["embeddings"]).float()
     except Exception as error:  # tokenizers raises Exception itself
         raise ResourceError(f"{folder} cannot be read as a StaticEmbedding: {error}") from error
     if (known := core.get_vocab_size()) > len(table):
@@ -164,16 +168,6 @@ def _tokenizer(core: Any, longest: int, pad: str, first: str) -> PreTrainedToken
         cls_token=first,
         model_input_names=["input_ids", "attention_mask"],
     )
-
-
-def _table_of(folder: Path) -> Tensor:
-    """Return the vectors (tokens, dim) of a StaticEmbedding; those of model2vec have another name."""
-    from safetensors.torch import load_file
-
-    safe = folder / "model.safetensors"
-    held = load_file(safe) if safe.is_file() else torch.load(folder / "pytorch_model.bin", weights_only=True)
-    found: Tensor = held["embedding.weight"] if "embedding.weight" in held else held["embeddings"]
-    return found.float()
 
 
 def tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:

@@ -20,8 +20,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rbench.encoders.foreign import ACTIVATIONS, activation_of, after_pooling
 from rbench.encoders.locate import TRANSFORM, TRANSFORM_ABOUT, flow_missing
-from rbench.encoders.modules import ACTIVATIONS, activation_of, after_pooling
 from rbench.errors import ResourceError
 from rbench.spec import Pooling
 
@@ -102,7 +102,7 @@ class Dense(Transform):
     Args:
         weight: W, (dim, width).
         bias: b, (dim,); None: there is none.
-        activation: f, the name of a class in torch.nn, one of `rbench.encoders.modules.ACTIVATIONS`.
+        activation: f, the name of a class in torch.nn, one of `rbench.encoders.foreign.ACTIVATIONS`.
     """
 
     KIND = "dense"
@@ -290,8 +290,13 @@ def transform_of(folder: Path, pooling: Pooling, width: int, name: str = "encode
         return read_transform(placed, pooling, name) if (placed / TRANSFORM_ABOUT).is_file() else None
     if [kind for kind, _ in parts] == ["Dense"] and activation_of(parts[0][1]) == "Identity":
         return read_transform(parts[0][1], pooling, name)
+    steps: list[Transform] = []
     try:
-        return Chain(_modules(parts, width)).eval()
+        for kind, part in parts:
+            now = steps[-1].dim if steps else width
+            about = {"kind": _KINDS[kind], "width": now, "activation": activation_of(part)}
+            steps.append(_restored(about, {} if kind == "Normalize" else load_file(part / WEIGHTS)))
+        return Chain(steps).eval()
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ResourceError(
             f"encoder `{name}`: the modules after the pooling in {folder} cannot be read ({type(error).__name__}: "
@@ -299,42 +304,34 @@ def transform_of(folder: Path, pooling: Pooling, width: int, name: str = "encode
         ) from error
 
 
-def _modules(parts: Sequence[tuple[str, Path]], width: int) -> list[Transform]:
-    """Return the transforms that modules of sentence-transformers are, given as kind and folder."""
-    steps: list[Transform] = []
-    for kind, folder in parts:
-        if kind == "Normalize":
-            about: dict[str, Any] = {"kind": "normalize", "width": steps[-1].dim if steps else width}
-            steps.append(_saved_step(about, {}))
-        elif kind == "LayerNorm":
-            steps.append(_saved_step({"kind": "layer-norm"}, load_file(folder / WEIGHTS)))
-        else:
-            about = {"kind": "dense", "activation": activation_of(folder)}
-            steps.append(_saved_step(about, load_file(folder / WEIGHTS)))
-    return steps
+_KINDS = {"Dense": Dense.KIND, "LayerNorm": LayerNorm.KIND, "Normalize": Normalize.KIND}
+"""The kinds of transforms by those of sentence-transformers' modules."""
 
 
-def _saved_step(about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Transform:
-    """Return one step of a chain, of what `Transform.about` says of it and its weights."""
+def _restored(about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Transform:
+    """Return a transform, of what `Transform.about` says of it and its weights."""
     match about["kind"]:
+        case Linear.KIND:
+            weight = weights["linear.weight"]
+            return Linear(weight, weights.get("linear.bias", torch.zeros(len(weight))))
         case Dense.KIND:
             return Dense(weights["linear.weight"], weights.get("linear.bias"), about["activation"])
         case LayerNorm.KIND:
             return LayerNorm(weights["norm.weight"], weights["norm.bias"])
         case Normalize.KIND:
             return Normalize(about["width"])
+        case Chain.KIND:
+            steps = []
+            for i, step in enumerate(about["steps"]):
+                start = f"steps.{i}."
+                own = {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)}
+                steps.append(_restored(step, own))
+            return Chain(steps)
+        case Flow.KIND:
+            flow = Flow(*(about[name] for name in ("width", "levels", "depth", "hidden")))
+            flow.load_state_dict(weights)
+            return flow
     raise ValueError(f"there is no step {about['kind']!r} after a pooling")
-
-
-def _chain(steps: Sequence[Mapping[str, Any]], weights: Mapping[str, Tensor]) -> Chain:
-    """Return the chain that `Transform.save` wrote."""
-    made = []
-    for i, step in enumerate(steps):
-        start = f"steps.{i}."
-        made.append(
-            _saved_step(step, {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)})
-        )
-    return Chain(made)
 
 
 def read_transform(folder: Path, pooling: Pooling, name: str = "encoder") -> Transform:
@@ -353,18 +350,10 @@ def read_transform(folder: Path, pooling: Pooling, name: str = "encoder") -> Tra
         about: dict[str, Any] = {"kind": Linear.KIND}
         if file.is_file():
             about = json.loads(file.read_text(encoding="utf-8"))
-        kind, fitted = about.pop("kind"), about.pop("pooling", pooling)
-        weights = load_file(folder / WEIGHTS)
-        if kind == Linear.KIND:
-            weight = weights["linear.weight"]
-            made: Transform = Linear(weight, weights.get("linear.bias", torch.zeros(len(weight))))
-        elif kind == Chain.KIND:
-            made = _chain(about["steps"], weights)
-        elif kind == Flow.KIND:
-            made = Flow(**about)
-            made.load_state_dict(weights)
-        else:
+        kind, fitted = about["kind"], about.get("pooling", pooling)
+        if kind not in (Linear.KIND, Chain.KIND, Flow.KIND):
             raise ResourceError(f"encoder `{name}`: {file} is of kind {kind!r}, which this rbench does not read")
+        made = _restored(about, load_file(folder / WEIGHTS))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise ResourceError(
             f"encoder `{name}`: the {TRANSFORM} in {folder} cannot be read ({type(error).__name__}: {error})"

@@ -70,16 +70,12 @@ def ready(
     if wanted not in ("auto", "fastest", *BACKENDS):
         raise ResourceError(f"there is no back-end {wanted}; there are auto, {', '.join(BACKENDS)}")
     sample = sample or partial(_sample, module)
-    if wanted == "fastest":
-        return _fastest(module, read, device, SHARING, sample)
-    if wanted != "auto":
-        if wanted not in usable(device):
-            raise ResourceError(f"the back-end {wanted} cannot be used on {device.type} here{REMEDY.get(wanted, '')}")
-        return wanted, _build(wanted, module, read, sample)
-    return _fastest(module, read, device, BACKENDS, sample)
-
-
-REMEDY = {"openvino": "; `pip install openvino` installs it"}
+    if wanted in ("auto", "fastest"):
+        return _fastest(module, read, device, BACKENDS if wanted == "auto" else SHARING, sample)
+    if wanted not in usable(device):
+        remedy = "; `pip install openvino` installs it" if wanted == "openvino" else ""
+        raise ResourceError(f"the back-end {wanted} cannot be used on {device.type} here{remedy}")
+    return wanted, _build(wanted, module, read, sample)
 
 
 def usable(device: torch.device) -> list[str]:

@@ -68,13 +68,9 @@ class GradientNetwork:
         """
         kind = self.device.type
         found: dict[int, InputGradients] = {}
-        for places in batches(rows, MAX_ROWS[kind], MAX_TOKENS[kind], self._step):
+        for places in batches(rows, MAX_ROWS[kind], MAX_TOKENS[kind], self.step or STEP[kind]):
             found.update(zip(places, self._whole(rows, places, direction), strict=True))
         return [found[place] for place in range(len(rows))]
-
-    @property
-    def _step(self) -> int:
-        return self.step or STEP[self.device.type]
 
     def _whole(self, rows: Sequence[Row], places: list[int], direction: Direction) -> list[InputGradients]:
         """The rows at these places as one batch, or as halves of it where the GPU's memory is full."""
@@ -102,7 +98,7 @@ class GradientNetwork:
             embedded.append(output.detach().requires_grad_())
             return embedded[-1]
 
-        inputs = tensors(rows, self.pad, self._step, self.device)
+        inputs = tensors(rows, self.pad, self.step or STEP[self.device.type], self.device)
         handle = self.table.register_forward_hook(keep)
         try:
             with torch.enable_grad():

@@ -91,7 +91,6 @@ class Network:
         self.backend, self._call = backends.ready(module, read, device=self.device, wanted=backend, sample=sample)
 
     def _sample(self, tokenizer: Any, rows: int, tokens: int) -> dict[str, Tensor]:
-        """Return inputs of so many equal rows of at most so many tokens."""
         one = rows_of(tokenizer([SENTENCE], truncation=True, max_length=tokens))
         return tensors(one * rows, self.pad, 1, self.device)
 

@@ -51,8 +51,7 @@ class Memo(Generic[K, V]):
     """
 
     def __init__(self, limit: int, size: Callable[[K, V], int]) -> None:
-        self.limit, self.used, self.hits, self.misses = limit, 0, 0, 0
-        self._size = size
+        self.limit, self.used, self._size = limit, 0, size
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def __len__(self) -> int:
@@ -61,11 +60,8 @@ class Memo(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return the value of `key` and mark it as the most recently used; None if there is none."""
         value = self._entries.get(key)
-        if value is None:
-            self.misses += 1
-            return None
-        self.hits += 1
-        self._entries.move_to_end(key)
+        if value is not None:
+            self._entries.move_to_end(key)
         return value
 
     def filled(self, keys: Iterable[K], compute: Callable[[list[K]], Iterable[V]]) -> list[V]:
@@ -112,12 +108,6 @@ def limited(seconds: float | None) -> Iterator[None]:
         _limit.reset(token)
 
 
-def _check_limit() -> None:
-    limit = _limit.get()
-    if limit is not None and clock() > limit[0]:
-        raise TimedOut(f"it took longer than {limit[1]:g} s (--max-seconds)")
-
-
 class Batched(Generic[K, V]):
     """A model that many jobs query: it maps each key to a value.
 
@@ -136,22 +126,15 @@ class Batched(Generic[K, V]):
 
     def __call__(self, keys: Iterable[K]) -> list[V]:
         """Return the value of each key, in order. Keys may repeat. Raises TimedOut if the job took too long."""
-        _check_limit()
+        limit = _limit.get()
+        if limit is not None and clock() > limit[0]:
+            raise TimedOut(f"it took longer than {limit[1]:g} s (--max-seconds)")
         wanted = list(keys)
-        known: dict[K, V] = {}
-        missing: dict[K, None] = {}
-        for key in wanted:
-            if key in known or key in missing:
-                continue
-            value = None if self.memo is None else self.memo.get(key)
-            if value is None:
-                missing[key] = None
-            else:
-                known[key] = value
-        if missing:
+        found: dict[K, Any] = {key: None if self.memo is None else self.memo.get(key) for key in dict.fromkeys(wanted)}
+        if missing := [key for key, value in found.items() if value is None]:
             here = getcurrent()
-            known |= here.ask(self, list(missing)) if isinstance(here, _Attack) else self.answer(list(missing))
-        return [known[key] for key in wanted]
+            found |= here.ask(self, missing) if isinstance(here, _Attack) else self.answer(missing)
+        return [found[key] for key in wanted]
 
     def answer(self, keys: list[K]) -> dict[K, V]:
         """Compute these keys now, and cache their values."""
@@ -235,8 +218,7 @@ class _Attack(greenlet):
         answer = parent.switch()
         if isinstance(answer, Exception):
             raise answer
-        answers: dict[K, V] = answer
-        return answers
+        return answer  # type: ignore[no-any-return]
 
 
 def _resume(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: Any) -> None:

@@ -43,7 +43,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 
 _ELSEWHERE = ("errors", "hub", "load", "mini", "progress", "spec", "storage", "system", "tabular", "tasks")
 """Code that has no part in a job's result, or whose output (rows, words) is in keys as hashes."""
-_AS_ASKED = ("resources", "resources.runtime", "resources.locate", "encoders", "encoders.load", "encoders.locate")
+_AS_ASKED = ("resources", "resources.runtime", "resources.locate", "encoders", "encoders.locate")
 """Code that opens the resources and encoders of a job. PARTS says which code these use."""
 
 

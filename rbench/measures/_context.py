@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rbench.encoders.classifier import EncoderClassifier
-    from rbench.encoders.remembered import RememberedVectors
-    from rbench.encoders.sentence import SentenceEncoder
+    from rbench.encoders.sentence import RememberedVectors, SentenceEncoder
     from rbench.resources import Resources
     from rbench.tasks import Example, SetData, TaskData
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
-from rbench.encoders.pooled import masked_mean
 from rbench.encoders.reading import prompt_tokens
+from rbench.encoders.sentence import masked_mean
 from rbench.errors import JobError
 
 if TYPE_CHECKING:

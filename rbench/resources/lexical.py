@@ -45,7 +45,15 @@ def nltk_package(package: str) -> tuple[str, str]:
             pointer = nltk.data.find(name)
             whole.update(name.encode() + b"\0" + bytes.fromhex(_content_of(pointer, name)))
         except (LookupError, OSError) as error:
-            raise ResourceError(_nltk_remedy(package, error)) from error
+            if refused := tuple(getattr(error, "_nltk_refused_writable", ())):
+                raise ResourceError(
+                    f"NLTK refuses its {package} data because other accounts may write to "
+                    f"{', '.join(map(str, refused))}; run `chmod go-w` on them"
+                ) from error
+            raise ResourceError(
+                f"NLTK's {package} data is missing; run `python -m nltk.downloader {package}`, "
+                "or set NLTK_DATA to a folder that has it"
+            ) from error
         where = where or str(pointer).rsplit("/", 1)[0]
     return where, whole.hexdigest()
 
@@ -59,19 +67,6 @@ def _content_of(pointer: Any, name: str) -> str:
 
     archive = getattr(pointer, "zipfile", None)
     return digests.remembered([Path(archive.filename if archive is not None else pointer.path)], name, read)
-
-
-def _nltk_remedy(package: str, error: Exception) -> str:
-    refused = tuple(getattr(error, "_nltk_refused_writable", ()))
-    if refused:
-        return (
-            f"NLTK refuses its {package} data because other accounts may write to {', '.join(map(str, refused))}; "
-            f"run `chmod go-w` on them"
-        )
-    return (
-        f"NLTK's {package} data is missing; run `python -m nltk.downloader {package}`, "
-        "or set NLTK_DATA to a folder that has it"
-    )
 
 
 _read: dict[str, tuple[str, str]] = {}
@@ -174,23 +169,16 @@ class NltkTagger:
         tagger = self._tagger
         context = [*tagger.START, *map(tagger.normalize, words), *tagger.END]
         for i in range(len(tags), until):
-            before = [*tagger.START, *tags]
             tag = tagger.tagdict.get(words[i])
             if not tag:
-                features = tagger._get_features(i, words[i], context, *self._previous(before))
-                tag, _ = tagger.model.predict(features)
+                # The last tag and the one before it. For the first word they are the start markers, in NLTK's order.
+                first, second = tagger.START
+                previous = (tags[-1], tags[-2] if i > 1 else first) if i else (first, second)
+                tag, _ = tagger.model.predict(tagger._get_features(i, words[i], context, *previous))
             tags.append(tag)
 
-    @staticmethod
-    def _previous(before: list[str]) -> tuple[str, str]:
-        """Return the last tag and the one before it. For the first word they are the start markers, in NLTK's order."""
-        if len(before) == 2:
-            return before[0], before[1]
-        return before[-1], before[-2] if len(before) > 3 else before[0]
-
     def _universal(self, tag: str) -> str:
-        mapped: str = self._map("en-ptb", "universal", tag)
-        return mapped
+        return str(self._map("en-ptb", "universal", tag))
 
 
 def nltk_stopwords() -> frozenset[str]:

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -28,6 +28,25 @@ USE = "https://tfhub.dev/google/universal-sentence-encoder/3"
 
 
 Finder = Callable[[Source, Sequence[Path]], Located]
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Computes the fingerprint of the files that a loader reads at a place. Equal ones stay so in another process."""
+
+    loader: str
+
+    def __call__(self, where: str) -> str:
+        match self.loader:
+            case "mini":
+                return digests.of_files(mini.sources())
+            case "textattack-counterfitted":
+                return digests.of_files(Path(where) / name for name in COUNTERFITTED)
+            case "vectors":
+                return digests.of_files(vector_files(Path(where)))
+            case "use":
+                return digests.of_files(sorted(path for path in Path(where).rglob("*") if path.is_file()))
+        return digests.of_files([Path(where)])
 
 
 def locate(
@@ -82,7 +101,10 @@ def _locate(kind: ResourceKind, profile: ResourceProfile, models_path: Sequence[
     finders = _FINDERS[kind]
     if source.kind not in finders:
         raise SuiteError(f"resource profile {profile.name}: " + unknown(f"kind of {kind}", source.kind, finders))
-    return finders[loader(kind, source)](source, models_path)
+    how = loader(kind, source)
+    if not source.name and how in ("folder", "hub", "encoder", "sentence-transformers"):
+        raise ResourceError(f"the profile names no folder; add `{kind}: FOLDER` under `resources`")
+    return finders[how](source, models_path)
 
 
 def loader(kind: ResourceKind, source: Source) -> str:
@@ -107,97 +129,72 @@ def _found(where: str, mark: Callable[[str], str]) -> Located:
 
 
 def _mini(source: Source, models_path: Sequence[Path]) -> Located:
-    return _found("the embedded world (rbench.mini)", _of_mini)
-
-
-def _of_mini(where: str) -> str:
-    return digests.of_files(mini.sources())
+    return _found("the embedded world (rbench.mini)", _Files("mini"))
 
 
 def _on_path(name: str, models_path: Sequence[Path]) -> Path | None:
     return next((place for place in places(models_path, name) if place.exists()), None)
 
 
-def _named(source: Source, what: str) -> str:
-    if not source.name:
-        raise ResourceError(f"the profile names no folder; add `{what}: FOLDER` under `resources`")
-    return source.name
-
-
 def _counterfitted(source: Source, models_path: Sequence[Path]) -> Located:
     cache = Path(os.environ.get("TA_CACHE_DIR") or Path.home() / ".cache" / "textattack")
     folder = cache / "word_embeddings" / "paragramcf"
-    files = [folder / name for name in COUNTERFITTED]
-    if not all(path.is_file() for path in files):
+    if not all((folder / name).is_file() for name in COUNTERFITTED):
         raise ResourceError(
             f"TextAttack's counter-fitted word vectors are not in {folder}; run `python -c 'from textattack.shared "
             "import WordEmbedding; WordEmbedding.counterfitted_GLOVE_embedding()'` with a network connection (481 MB), "
             "or choose the profile `local` with word vectors of your own"
         )
-    return _found(str(folder), _of_counterfitted)
-
-
-def _of_counterfitted(where: str) -> str:
-    return digests.of_files(Path(where) / name for name in COUNTERFITTED)
+    return _found(str(folder), _Files("textattack-counterfitted"))
 
 
 def _vectors(source: Source, models_path: Sequence[Path]) -> Located:
-    name = _named(source, "word_vectors")
-    place = _on_path(name, models_path)
+    place = _on_path(str(source.name), models_path)
     if place is None:
         raise ResourceError(
-            f"there is no {name} in {searched(models_path)}; make a folder DIR/{name} with vectors.npy and "
-            "words.txt, or with one word2vec file, then pass --models DIR (or set RBENCH_MODELS=DIR)"
+            f"there is no {source.name} in {searched(models_path)}; make a folder DIR/{source.name} with vectors.npy "
+            "and words.txt, or with one word2vec file, then pass --models DIR (or set RBENCH_MODELS=DIR)"
         )
-    return _found(str(place), _of_vectors)
-
-
-def _of_vectors(where: str) -> str:
-    return digests.of_files(vector_files(Path(where)))
+    return _found(str(place), _Files("vectors"))
 
 
 def _synonym_list(source: Source, models_path: Sequence[Path]) -> Located:
-    name = _named(source, "synonyms")
-    place = _on_path(name, models_path)
+    place = _on_path(str(source.name), models_path)
     path = place / "synonyms.txt" if place is not None and place.is_dir() else place
     if path is None or not path.is_file():
         raise ResourceError(
-            f"there is no {name}/synonyms.txt in {searched(models_path)}; write this file below a folder DIR, "
+            f"there is no {source.name}/synonyms.txt in {searched(models_path)}; write this file below a folder DIR, "
             "two words a line, then pass --models DIR (or set RBENCH_MODELS=DIR)"
         )
-    return _found(str(path), _of_file)
+    return _found(str(path), _Files("synonyms"))
 
 
-def _of_file(where: str) -> str:
-    return digests.of_files([Path(where)])
+@dataclass(frozen=True)
+class _Nltk:
+    """Finds some of NLTK's packages (`find`), and computes the fingerprint of what attacks read of them."""
 
+    packages: tuple[str, ...]
 
-def _nltk(*packages: str) -> Finder:
-    def find(source: Source, models_path: Sequence[Path]) -> Located:
+    def find(self, source: Source, models_path: Sequence[Path]) -> Located:
         found, problems = [], []
-        for package in packages:
+        for package in self.packages:
             try:
                 found.append(nltk_package(package)[0])
             except ResourceError as error:
                 problems.append(str(error))
         if problems:
             raise ResourceError("; ".join(problems))
-        return _found(", ".join(found), partial(_of_nltk, packages))
+        return _found(", ".join(found), self)
 
-    return find
-
-
-def _of_nltk(packages: tuple[str, ...], where: str) -> str:
-    found = [nltk_package(package)[1] for package in packages]
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()
+    def __call__(self, where: str) -> str:
+        found = [nltk_package(package)[1] for package in self.packages]
+        return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
-def _model(what: str) -> Finder:
-    def find(source: Source, models_path: Sequence[Path]) -> Located:
-        found = find_encoder(_model_spec(source, what), models_path)
-        return _found(found.where, _of_model) if Path(found.where).is_dir() else found
-
-    return find
+def _model(source: Source, models_path: Sequence[Path]) -> Located:
+    name = str(source.name)  # a folder of this name is looked for first, then a hub id
+    found = find_encoder(EncoderSpec(name=name.rsplit("/", 1)[-1], base=name, revision=source.revision), models_path)
+    return _found(found.where, _of_model) if Path(found.where).is_dir() else found
 
 
 def _of_model(where: str) -> str:
@@ -209,15 +206,8 @@ def _of_model(where: str) -> str:
     return hashlib.sha256(f"{mark}{digests.of_files(pooled)}".encode()).hexdigest() if pooled else mark
 
 
-def _model_spec(source: Source, what: str) -> EncoderSpec:
-    """Return the spec by which `rbench.encoders.locate` finds a model: as a folder of its name, then as a hub id."""
-    name = _named(source, what)
-    return EncoderSpec(name=name.rsplit("/", 1)[-1], base=name, revision=source.revision)
-
-
 def _trained(source: Source, models_path: Sequence[Path]) -> Located:
-    name = _named(source, "masked_lm")
-    return Located(f"encoder {name}, pre-trained by this run", f"encoder:{name}", _not_yet)
+    return Located(f"encoder {source.name}, pre-trained by this run", f"encoder:{source.name}", _not_yet)
 
 
 def _not_yet(where: str) -> str:
@@ -240,11 +230,7 @@ def _use(source: Source, models_path: Sequence[Path]) -> Located:
             f"{searched(models_path)}, nor is it in TensorFlow Hub's cache; run `python -c \"import "
             f"tensorflow_hub as h; h.load('{USE}')\"` with TFHUB_CACHE_DIR set to a folder that stays"
         )
-    return _found(str(place), _of_saved_model)
-
-
-def _of_saved_model(where: str) -> str:
-    return digests.of_files(sorted(path for path in Path(where).rglob("*") if path.is_file()))
+    return _found(str(place), _Files("use"))
 
 
 def _installed(module: str) -> bool:
@@ -253,9 +239,9 @@ def _installed(module: str) -> bool:
 
 _FINDERS: dict[ResourceKind, dict[str, Finder]] = {
     "word_vectors": {"textattack-counterfitted": _counterfitted, "folder": _vectors, "mini": _mini},
-    "synonyms": {"wordnet": _nltk("wordnet"), "folder": _synonym_list, "mini": _mini},
-    "masked_lm": {"hub": _model("masked_lm"), "folder": _model("masked_lm"), "encoder": _trained},
-    "sentence_encoder": {"sentence-transformers": _model("sentence_encoder"), "use": _use, "mini": _mini},
-    "pos_tagger": {"nltk": _nltk("averaged_perceptron_tagger_eng", "universal_tagset"), "mini": _mini},
-    "stopwords": {"nltk": _nltk("stopwords"), "mini": _mini},
+    "synonyms": {"wordnet": _Nltk(("wordnet",)).find, "folder": _synonym_list, "mini": _mini},
+    "masked_lm": {"hub": _model, "folder": _model, "encoder": _trained},
+    "sentence_encoder": {"sentence-transformers": _model, "use": _use, "mini": _mini},
+    "pos_tagger": {"nltk": _Nltk(("averaged_perceptron_tagger_eng", "universal_tagset")).find, "mini": _mini},
+    "stopwords": {"nltk": _Nltk(("stopwords",)).find, "mini": _mini},
 }

@@ -79,7 +79,10 @@ class MaskedLM:
             raise ResourceError(f"masked LM {name}: its tokenizer has no mask token")
         self.model, self.tokenizer, self.name = model, tokenizer, name
         self.device, self._backend, self._step = device, backend, step
-        self.memo: Memo[tuple[Any, ...], Any] = Memo(CACHE_BYTES, _bytes)
+        self.memo: Memo[tuple[Any, ...], Any] = Memo(
+            CACHE_BYTES,  # an answer is a list of words or numbers
+            lambda key, value: 400 + 8 * sum(len(x) if isinstance(x, str) else 10 for x in key) + 60 * len(value),
+        )
         self.ranked: Batched[Question, Ranked] = Batched(self._rank)
         """Answers questions. Several attacks share a batch."""
         self._states: Memo[Row, Tensor] = Memo(CACHE_BYTES, lambda row, states: 400 + 4 * states.numel())
@@ -219,8 +222,3 @@ class MaskedLM:
             inputs.pop("token_type_ids", None)
         states: Tensor = body(**inputs)[0]
         return states
-
-
-def _bytes(key: tuple[Any, ...], value: Any) -> int:
-    """Estimate the bytes of a cached answer, which is a list of words or numbers."""
-    return 400 + 8 * sum(len(part) if isinstance(part, str) else 10 for part in key) + 60 * len(value)

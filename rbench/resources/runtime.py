@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from rbench.encoders.load import fetch
+from rbench.encoders import fetch
 from rbench.encoders.vectors import WordVectors, read_counterfitted, read_vectors
 from rbench.errors import ResourceError
 from rbench.inference import Memo
@@ -53,6 +53,8 @@ class Resources:
         if lm is not None and lm.kind == "encoder" and lm.name is not None and lm.name in (trained := trained or {}):
             self._places["masked_lm"] = folder(trained[lm.name])
         self._watch = Watch()
+        self._tag: Memo[tuple[int | str, ...], str] = Memo(64 << 20, lambda words, tag: 300 + 60 * len(words))
+        self._tags: Memo[tuple[str, ...], lexical.Tags] = Memo(64 << 20, lambda words, tags: 200 + 200 * len(words))
 
     def load(self, kinds: Iterable[ResourceKind]) -> None:
         """Load these resources now, so that a damaged one raises its error before the work starts."""
@@ -155,14 +157,6 @@ class Resources:
             tag = tagger.at(words, place)
             self._tag.put(key, tag)
         return tag
-
-    @cached_property
-    def _tag(self) -> Memo[tuple[int | str, ...], str]:
-        return Memo(64 << 20, lambda words, tag: 300 + 60 * len(words))
-
-    @cached_property
-    def _tags(self) -> Memo[tuple[str, ...], lexical.Tags]:
-        return Memo(64 << 20, lambda words, tags: 200 + 200 * len(words))
 
     @cached_property
     def stopwords(self) -> frozenset[str]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from rbench.encoders.modules import modules
+from rbench.encoders.foreign import modules
 from rbench.errors import ResourceError
 from rbench.inference import Batched, Memo, Network, Row, rows_of
 
@@ -104,8 +104,7 @@ def sentence_transformer(folder: Path, device: str, backend: str = "auto") -> Se
 
 
 def _sentence_embedding(model: Any, **inputs: Tensor) -> Tensor:
-    vectors: Tensor = model(dict(inputs))["sentence_embedding"]
-    return vectors
+    return model(dict(inputs))["sentence_embedding"]  # type: ignore[no-any-return]
 
 
 def universal_sentence_encoder(where: str) -> Sentences:

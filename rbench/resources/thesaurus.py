@@ -127,7 +127,10 @@ def wordnet_thesaurus(reader: Any = None) -> Thesaurus:
         senses, lemma, form = _senses(reader, word.lower(), tag)
         base = next(iter(_bases(word.lower(), tag)), lemma) if lemma == word.lower() else lemma
         synsets = [sense.synset() for sense in senses]
-        above = [up for synset in synsets for up in _above(synset)]
+        # Concepts of which a synset is an instance are left out: they are of names ("Hardy" is a writer), and a
+        # thesaurus is asked for words in lower case, so "hardy" would become "writer".
+        # They are sorted by name, because NLTK's order differs from run to run.
+        above = [up for synset in synsets for up in sorted(synset.hypernyms(), key=lambda up: str(up.name()))]
 
         def inflected(lemmas: Iterable[Any]) -> Iterator[str]:
             names = (one.name() for one in lemmas)
@@ -166,15 +169,6 @@ def _bases(word: str, tag: str) -> tuple[str, ...]:
 
     found: tuple[str, ...] = lemminflect.getAllLemmas(word, tag).get(tag, ())
     return found
-
-
-def _above(synset: Any) -> list[Any]:
-    """Return a synset's hypernyms sorted by name, because NLTK's order differs from run to run.
-
-    The concepts of which a synset is an instance are left out. They are of names ("Hardy" is a writer), and a thesaurus
-    is asked for words in lower case, so "hardy" would become "writer".
-    """
-    return sorted(synset.hypernyms(), key=lambda up: str(up.name()))
 
 
 def _inflect(lemma: str, tag: str, form: str) -> str | None:

@@ -18,7 +18,7 @@ Stored = Literal["outcomes", "predictions", "rows"]
 """The files that may lie beside a record."""
 TaskKind = Literal["single", "nli", "pair", "paraphrase", "sts", "unlabelled"]
 Pooling = Literal["cls", "cls+mlp", "mean", "first-last-mean", "last", "weighted-mean", "max", "sqrt-mean"]
-"""How a text's vector is made of its tokens' (`rbench.encoders.pooled`)."""
+"""How a text's vector is made of its tokens' (`rbench.encoders.sentence.pool`)."""
 Dtype = Literal["float32", "bfloat16", "float16", "auto"]
 """The type of a network's weights; auto: as its folder has them."""
 Attention = Literal["sdpa", "eager", "flash_attention_2"]

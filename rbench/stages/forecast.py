@@ -14,7 +14,7 @@ from rbench.plan.machines import Machines
 from rbench.plan.prepare import Prepared
 from rbench.plan.schedule import Part, Schedule, play
 from rbench.plan.work import Estimate, Estimator, Work
-from rbench.progress.bars import duration
+from rbench.progress import duration
 from rbench.spec import Choice, Job, Plan
 from rbench.storage import provenance
 from rbench.storage.team import CHUNK, chunks

@@ -18,7 +18,7 @@ from rbench.tasks import SetData, adversarial
 
 if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
-    from rbench.encoders.remembered import RememberedVectors
+    from rbench.encoders.sentence import RememberedVectors
 
 VERSION = 1
 USES = ()
@@ -63,7 +63,7 @@ def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Rec
 def _encoder(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
     """Open an encoder as it is. The network stays in memory for the next job with the same one, with its vectors."""
     from rbench import encoders
-    from rbench.encoders.remembered import RememberedVectors
+    from rbench.encoders.sentence import RememberedVectors
 
     assert spec.encoder is not None
     encoder, place, kind = spec.encoder, inputs.place("encoder", job.parts[0]), spec.task.kind

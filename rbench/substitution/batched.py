@@ -26,7 +26,7 @@ from rbench.errors import JobError, ResourceError
 from rbench.inference import GradientNetwork, Network, Row, padding_of, rows_of, steady
 from rbench.resources import Resources
 from rbench.substitution.candidates import Candidates, open_source
-from rbench.substitution.options import CandidateSource, Unknown
+from rbench.substitution.options import CandidateOptions
 from rbench.substitution.options import at_most as at_most
 from rbench.substitution.search import (
     BatchText,
@@ -39,7 +39,7 @@ from rbench.substitution.search import (
     Substitution,
     search,
 )
-from rbench.substitution.segmentation import Columns, SegmentedTexts
+from rbench.substitution.segmentation import Columns, SegmentedTexts, in_joined
 from rbench.substitution.word_gradients import WordNorm, norms_by_word
 
 VERSION = 1
@@ -79,10 +79,6 @@ class Target:
     over: Over | None = None
     leave_if_over: bool = True
 
-    def network(self) -> nn.Module:
-        """Token ids to z, sharing the weights of encoder and `project`."""
-        return _Vectors(self.encoder, self.project)
-
     @contextmanager
     def in_eval_mode(self) -> Iterator[None]:
         """Put encoder and `project` into eval mode, and each of their modules back into its own mode afterwards."""
@@ -99,7 +95,7 @@ class Target:
 
 
 class _Vectors(nn.Module):
-    """z = project(encoder)."""
+    """Token ids to z = project(encoder), sharing the weights of both."""
 
     def __init__(self, encoder: SentenceEncoder, project: Project | None) -> None:
         super().__init__()
@@ -133,7 +129,7 @@ class SearchCallbacks:
             )
         self.max_length = min(target.max_length, target.encoder.max_length)
         pad = padding_of(self.tokenizer)
-        module = target.network()
+        module = _Vectors(target.encoder, target.project)
         twin = steady(module)
         table = twin.encoder.model.get_input_embeddings()  # type: ignore[union-attr, operator]
         self.gradient_network = GradientNetwork(twin, _read, table, self.device, pad=pad, step=STEP)
@@ -165,7 +161,6 @@ class SearchCallbacks:
         return Gradients(z, towards)
 
     def _direction(self, z: Tensor, batch: list[BatchText]) -> Tensor:
-        """The gradient (n, dim) of the loss at z."""
         leaf = z.requires_grad_()
         with torch.enable_grad():
             losses = self.target.loss(leaf, [sentence.row for sentence in batch])
@@ -175,12 +170,10 @@ class SearchCallbacks:
 
     def candidates(self, batch: list[Slot]) -> list[list[str]]:
         """The replacements of each word. All columns of a text are read as one, joined with a line break."""
-        slots = []
-        for row, words, place in batch:
-            columns = self.texts.columns(row, words)
-            column, start, end = self.texts.placed(row, words)[place]
-            before = sum(len(text) + 1 for text in columns[:column])
-            slots.append(("\n".join(columns), before + start, before + end))
+        slots = [
+            in_joined(self.texts.columns(row, words), self.texts.placed(row, words)[place])
+            for row, words, place in batch
+        ]
         with torch.autocast(self.device.type, enabled=False):
             return self.source(slots)
 
@@ -267,29 +260,16 @@ class Geometry:
         )
 
     @classmethod
-    def of(
-        cls,
-        resources: Resources,
-        *,
-        source: CandidateSource = "masked_lm",
-        candidates: int,
-        min_cosine: float | None,
-        unknown: Unknown = "discard",
-        **search: Any,
-    ) -> Geometry:
-        """Make it from a resource profile. The options of the source are those of `CandidateOptions`.
-
-        `search` are further arguments of `Geometry`.
+    def of(cls, resources: Resources, **options: Any) -> Geometry:
+        """Make it from a resource profile. `options` are those of `CandidateOptions`, and further ones of `Geometry`.
 
         Only what the source needs is opened: with `neighbours` no masked LM need exist.
 
         Raises:
             ResourceError: a resource that is needed is missing or damaged.
         """
-        proposes = open_source(
-            resources, source=source, candidates=candidates, min_cosine=min_cosine, unknown=unknown, step=STEP
-        )
-        return cls(proposes, resources.stopwords, **search)
+        of_source = {name: options.pop(name) for name in CandidateOptions.model_fields if name in options}
+        return cls(open_source(resources, step=STEP, **of_source), resources.stopwords, **options)
 
     def __call__(
         self,

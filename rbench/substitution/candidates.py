@@ -16,7 +16,7 @@ from rbench.encoders.vectors import WordVectors
 from rbench.errors import ResourceError
 from rbench.inference import Memo
 from rbench.resources.masked_lm import MaskedLM, Question
-from rbench.substitution.options import CandidateSource, Unknown
+from rbench.substitution.options import CandidateOptions, Unknown
 from rbench.substitution.segmentation import in_case_of, spans_of
 
 VERSION = 2
@@ -33,30 +33,24 @@ Candidates = Callable[[Sequence[Place]], list[list[str]]]
 """Proposes replacements of words, the best first: `MaskedWords`, `Neighbours`, or a source of a user's own."""
 
 
-def open_source(
-    resources: Any,
-    *,
-    source: CandidateSource = "masked_lm",
-    candidates: int = 50,
-    min_cosine: float | None = 0.5,
-    unknown: Unknown = "discard",
-    step: int | None = None,
-) -> Candidates:
+def open_source(resources: Any, *, step: int | None = None, **options: Any) -> Candidates:
     """Open a source with those resources of a profile that it needs (`CandidateOptions.needed`), and no others.
 
     Args:
         resources: a `rbench.resources.Resources`.
-        source, candidates, min_cosine, unknown: as in `CandidateOptions`.
         step: the masked LM's batches are padded to a multiple of so many tokens. It changes no candidate.
+        options: as in `CandidateOptions`.
 
     Raises:
         ResourceError: a resource that it needs is missing or damaged.
     """
-    if source == "neighbours":
-        return Neighbours(resources.word_vectors, candidates=candidates, min_cosine=min_cosine)
+    said = CandidateOptions(**options)
+    numbers: dict[str, Any] = {"candidates": said.candidates, "min_cosine": said.min_cosine}
+    if said.source == "neighbours":
+        return Neighbours(resources.word_vectors, **numbers)
     language_model = resources.masked_lm if step is None else resources.masked_lm.padded(step)
-    vectors = None if min_cosine is None else resources.word_vectors
-    return MaskedWords(language_model, vectors, candidates=candidates, min_cosine=min_cosine, unknown=unknown)
+    vectors = None if said.min_cosine is None else resources.word_vectors
+    return MaskedWords(language_model, vectors, unknown=said.unknown, **numbers)
 
 
 class MaskedWords:
@@ -110,7 +104,9 @@ class MaskedWords:
     def _ask(self, slots: Sequence[Place]) -> list[list[str]]:
         """As `__call__`, without memory."""
         replies: list[list[str]] = [[] for _ in slots]
-        wanted = [k for k, (text, a, b) in enumerate(slots) if self._may_have(text[a:b])]
+        # The model is not asked about a word for which no prediction could pass the filter.
+        known = None if self.unknown == "keep" else self.vectors
+        wanted = [k for k, (text, a, b) in enumerate(slots) if known is None or text[a:b].lower() in known]
         masked = self._mask([slots[k] for k in wanted])
         questions = [Question((tuple(ids), None), place, LOOKED_AT * self.candidates, "words") for ids, place in masked]
         ranked = self.language_model.ranked(questions)
@@ -140,10 +136,6 @@ class MaskedWords:
             masked.append(([*self._prefix, *window, *self._suffix], len(self._prefix) + before - left))
         return masked
 
-    def _may_have(self, word: str) -> bool:
-        """Whether any prediction could pass the filter for this word. If not, the model is not asked."""
-        return self.vectors is None or self.unknown == "keep" or word.lower() in self.vectors
-
     def _filter(self, word: str, ranked: Sequence[int]) -> list[str]:
         """The replacements of a word among the model's words, given by number, most probable first."""
         found = {self._words[k].lower(): self._words[k] for k in reversed(ranked)}  # of several cases the first
@@ -152,14 +144,12 @@ class MaskedWords:
         return [in_case_of(word, new) for new in kept[: self.candidates]]
 
     def _passing(self, word: str, others: Sequence[str]) -> Sequence[bool]:
-        """Whether each of the other words, in lower case, passes the filter."""
         if self.vectors is None or self.min_cosine is None:
             return [True] * len(others)
         index, unit = self.vectors.index, self.vectors.unit
         row, rows = index.get(word.lower(), -1), np.array([index.get(other, -1) for other in others], dtype=np.int64)
         near = unit[rows] @ unit[row] >= self.min_cosine
-        passing: list[bool] = np.where((rows >= 0) & (row >= 0), near, self.unknown == "keep").tolist()
-        return passing
+        return list(np.where((rows >= 0) & (row >= 0), near, self.unknown == "keep"))
 
 
 class Neighbours:
@@ -186,7 +176,6 @@ class Neighbours:
         return [[in_case_of(text[a:b], new) for new in self._near(text[a:b].lower())] for text, a, b in slots]
 
     def _near(self, word: str) -> list[str]:
-        """The neighbours of a lower-case word, in lower case."""
         if word not in self._known:
             kept: dict[str, None] = {}
             if word in self.vectors:

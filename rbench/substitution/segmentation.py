@@ -32,6 +32,13 @@ def spans_of(columns: Sequence[str]) -> list[Span]:
     return spans
 
 
+def in_joined(columns: Sequence[str], span: Span) -> tuple[str, int, int]:
+    """Return the columns joined with a line break, and the start and the end (exclusive) of a word in that text."""
+    column, start, end = span
+    before = sum(len(text) + 1 for text in columns[:column])
+    return "\n".join(columns), before + start, before + end
+
+
 def words_of(columns: Sequence[str]) -> list[list[str]]:
     """Return the words of each column of a text."""
     return [[text[start:end] for _, start, end in spans_of([text])] for text in columns]

@@ -13,11 +13,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.encoders import architecture
+from rbench.encoders import architecture, fetch
+from rbench.encoders import load as load_encoder
 from rbench.encoders.described import FLAGS, MODES, OVERALL
 from rbench.encoders.foreign import check_model, reading
-from rbench.encoders.load import fetch
-from rbench.encoders.load import load as load_encoder
 from rbench.encoders.locate import TRANSFORM, is_vectors, transform_folders, transformer_folder
 from rbench.encoders.reading import Settings
 from rbench.errors import JobError, ResourceError

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from rbench.encoders.load import fetch
+from rbench.encoders import fetch
 from rbench.encoders.locate import fingerprint
 from rbench.errors import JobError
 from rbench.mini.writing import paraphrase

@@ -77,8 +77,7 @@ class Answers:
     ) -> None:
         self.spec, self.name, self.labels, self.columns = spec, spec.name, tuple(labels), columns
         self.origin: Origin = spec.origin
-        self.pooled = pooled
-        self._ask, self.stop = ask, stop
+        self.pooled, self._ask, self.stop = pooled, ask, stop
         self._lock = threading.Lock()
         self._known: list[tuple[Text, Row]] = []
         self._probed: list[Row] = []
@@ -104,7 +103,10 @@ class Answers:
         """
         wanted = list(texts)
         with self._lock:
-            again = self._due(len(wanted))
+            self._since += len(wanted)
+            count = min(self._since // EVERY, len(self._known))
+            self._since -= count * EVERY
+            again = self._random.sample(self._known, count)
         rows = self._named([*wanted, *(text for text, _ in again)])
         for (text, before), now in zip(again, rows[len(wanted) :], strict=True):
             self._compare(text, before, now)
@@ -149,26 +151,15 @@ class Answers:
 
     def _named(self, texts: Sequence[Text]) -> list[Row | AnswerError]:
         """Ask, and let each error name the victim and its text."""
-        if not texts:
-            return []
-        rows = self._ask(texts)
-        return [
-            self._caused(text, row) if isinstance(row, AnswerError) else row
-            for text, row in zip(texts, rows, strict=True)
-        ]
-
-    def _caused(self, text: Text, error: AnswerError) -> AnswerError:
-        named = AnswerError(
-            f"victim {self.name}, asked for {shown(text)}: {' '.join(masked(_storable(error)).split())}"
-        )
-        named.__cause__ = error.__cause__
-        return named
-
-    def _due(self, n: int) -> list[tuple[Text, Row]]:
-        self._since += n
-        count = min(self._since // EVERY, len(self._known))
-        self._since -= count * EVERY
-        return self._random.sample(self._known, count)
+        rows = self._ask(texts) if texts else []
+        for i, (text, row) in enumerate(zip(texts, rows, strict=True)):
+            if isinstance(row, AnswerError):
+                # A server may send lone surrogates, which no file can hold.
+                said = masked(str(row).encode("utf-8", "backslashreplace").decode())
+                named = AnswerError(f"victim {self.name}, asked for {shown(text)}: {' '.join(said.split())}")
+                named.__cause__ = row.__cause__
+                rows[i] = named
+        return rows
 
     def _keep(self, text: Text, row: Row | AnswerError) -> None:
         """Keep an answer, in place of any other once there are KEPT."""
@@ -192,11 +183,6 @@ class Answers:
                 "`version` and run again. If its rounding depends on what it computes at once, write a larger "
                 f"`tolerance` (now {self.spec.tolerance:g})."
             )
-
-
-def _storable(error: AnswerError) -> str:
-    """Return what an error says without lone surrogates, which a server may send and no file can hold."""
-    return str(error).encode("utf-8", "backslashreplace").decode()
 
 
 def shown(text: Text) -> str:

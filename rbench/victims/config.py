@@ -59,8 +59,10 @@ def check_config(spec: VictimSpec, config: dict[str, Any], task: TaskSpec) -> tu
 
 
 def _check_model(config: dict[str, Any]) -> None:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+
     kind = config.get("model_type")
-    if kind not in _classifiers():
+    if kind not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES:  # the types that have a class with a head
         own = config.get("auto_map")
         raise ResourceError(
             "it needs Python code of its own (`auto_map` in its config.json), which rbench does not run. Write a "
@@ -81,13 +83,6 @@ def _check_model(config: dict[str, Any]) -> None:
         )
     if config.get("problem_type") == "multi_label_classification":
         raise ResourceError("it may give several labels to one text, and rbench attacks classifiers that give one")
-
-
-def _classifiers() -> frozenset[str]:
-    """Return the model types for which transformers has a class with a head."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
-
-    return frozenset(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES)
 
 
 def _fetched(where: str) -> Path:

@@ -52,8 +52,6 @@ def answers_of(function: Callable[[list[Any]], Any], spec: VictimSpec, task: Tas
 
 
 class _Called:
-    """Calls the function in batches, and reads what it returns."""
-
     def __init__(self, spec: VictimSpec, function: Callable[[list[Any]], Any], reader: Reader, folder: Path) -> None:
         self.spec, self.function, self.reader, self.folder = spec, function, reader, folder
 

@@ -9,11 +9,12 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from rbench.encoders import fetch
 from rbench.encoders.classify import Batching, batching
 from rbench.encoders.foreign import check_finite, check_model, reading
-from rbench.encoders.load import fetch
 from rbench.encoders.reading import fitted, longest_input, padding
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec, VictimSpec
@@ -73,8 +74,7 @@ class ExistingClassifier(nn.Module):
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
-        found: torch.device = next(self.model.parameters()).device
-        return found
+        return next(self.model.parameters()).device  # type: ignore[no-any-return]
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the token embedding layer. Attacks that use gradients put a hook on it."""
@@ -118,7 +118,21 @@ def open_model(spec: VictimSpec, where: str | Path, task: TaskSpec, device: str 
     folder = fetch(str(where), revision=spec.revision)
     check_model(folder)
     order = check_config(spec, read_config(str(folder)), task)
-    model, tokenizer = _read(spec, folder)
+    with reading(
+        f"victim `{spec.name}`: {folder} has no tokenizer that can be read; save it beside the model "
+        "(`tokenizer.save_pretrained(...)`)"
+    ):
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    with reading(f"victim `{spec.name}`: {folder} cannot be read"):
+        model, loading = AutoModelForSequenceClassification.from_pretrained(
+            folder, trust_remote_code=False, output_loading_info=True, torch_dtype=torch.float32
+        )
+    if missing := sorted(loading["missing_keys"]):
+        raise ResourceError(
+            f"victim `{spec.name}`: {folder} lacks weights of a classifier: {', '.join(missing[:3])}"
+            f"{' ...' if len(missing) > 3 else ''}. Save the fine-tuned model with model.save_pretrained(...)"
+        )
+    check_finite(model, folder)
     classifier = ExistingClassifier(model.float(), tokenizer, order, spec.max_length).to(device).eval()
     try:
         return classifier.checked(len(task.columns))
@@ -138,24 +152,3 @@ def _own(model: Any) -> Any:
         if getattr(config, "pad_token_id", None) is None:
             config.pad_token_id = -1
     return own
-
-
-def _read(spec: VictimSpec, folder: Path) -> tuple[Any, Any]:
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    with reading(
-        f"victim `{spec.name}`: {folder} has no tokenizer that can be read; save it beside the model "
-        "(`tokenizer.save_pretrained(...)`)"
-    ):
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    with reading(f"victim `{spec.name}`: {folder} cannot be read"):
-        model, loading = AutoModelForSequenceClassification.from_pretrained(
-            folder, trust_remote_code=False, output_loading_info=True, torch_dtype=torch.float32
-        )
-    if missing := sorted(loading["missing_keys"]):
-        raise ResourceError(
-            f"victim `{spec.name}`: {folder} lacks weights of a classifier: {', '.join(missing[:3])}"
-            f"{' ...' if len(missing) > 3 else ''}. Save the fine-tuned model with model.save_pretrained(...)"
-        )
-    check_finite(model, folder)
-    return model, tokenizer

@@ -15,6 +15,7 @@ from rbench.encoders.foreign import check_model
 from rbench.encoders.locate import fingerprint, on_hub, searched
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec, VictimSpec
+from rbench.spec.unlisted import is_path
 from rbench.system.located import Located
 from rbench.victims.config import check_config, read_config
 
@@ -107,8 +108,3 @@ def _folder(model: str, models_path: Sequence[Path]) -> Path | None:
         return None
     found = next((root / model for root in models_path if (root / model / "config.json").is_file()), None)
     return found or (Path(model) if (Path(model) / "config.json").is_file() else None)
-
-
-def is_path(model: str) -> bool:
-    """Return whether the text is written as a path: it starts with `/`, `.` or `~`."""
-    return model.startswith(("/", ".", "~"))

@@ -91,7 +91,10 @@ class Reader:
         try:
             if names is not None:
                 theirs = sorted(names)
-                self._known(theirs)
+                # Numbers in `given` are refused where the answer has names: there is no order that they could mean.
+                known = {name.casefold() for name in theirs}
+                if strange := [key for key in self.given if key.casefold() not in known]:
+                    raise AnswerError(f"`labels` names {', '.join(strange)}, and its labels are {', '.join(theirs)}")
                 return tuple(names.index(theirs[place]) for place in match(theirs, self.labels, self.given))
             if not self.given:
                 written = ", ".join(f"{i}: ?" for i in range(len(self.labels)))
@@ -102,12 +105,6 @@ class Reader:
             return match([str(i) for i in range(len(self.labels))], self.labels, self.given)
         except ResourceError as error:
             raise AnswerError(str(error)) from None
-
-    def _known(self, theirs: Sequence[str]) -> None:
-        """Refuse numbers in `given` where the answer has names: there is no order that they could mean."""
-        strange = [key for key in self.given if key.casefold() not in {name.casefold() for name in theirs}]
-        if strange:
-            raise AnswerError(f"`labels` names {', '.join(strange)}, and its labels are {', '.join(theirs)}")
 
 
 def unpacked(raw: Any) -> tuple[tuple[str, ...] | None, list[float]]:

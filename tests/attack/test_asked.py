@@ -17,8 +17,8 @@ from textattack.transformations import WordInsertion, WordSwapGradientBased
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
 from rbench import attack
-from rbench.attack.cached import GreedyWordSwapWIR, cached
-from rbench.attack.constraints import EnoughWordsChanged, MaxWordsChanged
+from rbench.attack.build import MaxWordsChanged
+from rbench.attack.cached import EnoughWordsChanged, GreedyWordSwapWIR, cached
 from rbench.attack.observed import watch
 from rbench.attack.run import seed_all
 from rbench.resources import Resources

@@ -13,8 +13,8 @@ from textattack.shared import WordEmbedding
 from rbench import attack, load
 from rbench.attack import binding
 from rbench.attack.binding import dry_build, parts
-from rbench.attack.cached import SplicedText
-from rbench.attack.constraints import EnoughWordsChanged, MaxWordsChanged
+from rbench.attack.build import MaxWordsChanged
+from rbench.attack.cached import EnoughWordsChanged, SplicedText
 from rbench.errors import ResourceError, SuiteError
 from rbench.load import recipes
 from rbench.load.registry import Registry

@@ -11,8 +11,7 @@ from textattack.shared import AttackedText
 
 from rbench import attack
 from rbench.attack.build import build
-from rbench.attack.cached import CachedAttack, cached
-from rbench.attack.constraints import EnoughWordsPerturbed, foreseen
+from rbench.attack.cached import CachedAttack, EnoughWordsPerturbed, cached, foreseen
 from rbench.resources import Resources
 from tests.attack import world
 

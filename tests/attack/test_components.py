@@ -9,8 +9,8 @@ from textattack.constraints.semantics.sentence_encoders import SentenceEncoder
 from textattack.shared import AttackedText, WordEmbedding
 
 from rbench import mini
-from rbench.attack import components
-from rbench.attack.components import current
+from rbench.attack import binding
+from rbench.attack.masked_lm import current
 from rbench.errors import ResourceError
 from rbench.resources import Resources
 from tests.attack import world
@@ -40,7 +40,7 @@ class Plain(SentenceEncoder):  # type: ignore[misc]
 @pytest.mark.parametrize(("window", "skip"), [(None, False), (5, False), (15, True), (9, True)])
 def test_similarity_equals_textattack(resources: Resources, metric: str, window: int | None, skip: bool) -> None:
     arguments = {"threshold": 0.9, "metric": metric, "window_size": window, "skip_text_shorter_than_window": skip}
-    ours = components.UniversalSentenceEncoder(**arguments)
+    ours = binding.UniversalSentenceEncoder(**arguments)
     theirs = Plain(resources, **arguments)
     for row in (ROWS[0], " ".join(ROWS[:3])):
         text = AttackedText(row)
@@ -62,7 +62,7 @@ def test_short_texts_are_not_encoded_and_windows_only_once(lm: Path) -> None:
     encode = resources.sentence_encoder._model
     resources.sentence_encoder._model = lambda texts: asked.extend(texts) or encode(texts)  # type: ignore[method-assign]
     token = current.set(resources)
-    similar = components.UniversalSentenceEncoder(window_size=15, skip_text_shorter_than_window=True)
+    similar = binding.UniversalSentenceEncoder(window_size=15, skip_text_shorter_than_window=True)
     current.reset(token)
     short, long = AttackedText("the story was dull"), AttackedText(" ".join(ROWS[:3]))
     similar._check_constraint_many([short.replace_word_at_index(1, "plot")], short)
@@ -75,8 +75,8 @@ def test_short_texts_are_not_encoded_and_windows_only_once(lm: Path) -> None:
 def test_neighbours_and_cosines_equal_textattack(resources: Resources) -> None:
     vectors = resources.word_vectors
     theirs = WordEmbedding(vectors.matrix, vectors.index, dict(enumerate(vectors.words)))
-    ours = components.embedding()
-    assert ours is components.embedding()
+    ours = binding.embedding()
+    assert ours is binding.embedding()
     for word in vectors.words[:200:20]:
         i = vectors.index[word]
         near = ours.nearest_neighbours(i, 12)
@@ -90,7 +90,7 @@ def test_neighbours_and_cosines_equal_textattack(resources: Resources) -> None:
 
 
 def test_tags_are_those_of_the_words_first_occurrence_in_its_window(resources: Resources) -> None:
-    pos = components.PartOfSpeech()
+    pos = binding.PartOfSpeech()
     tags = dict(resources.pos_tags(["the", "story", "was", "dull"]))
     assert pos._get_pos(["the"], "story", ["was", "dull"]) == tags["story"]
     text = AttackedText("the story was dull")
@@ -101,10 +101,10 @@ def test_tags_are_those_of_the_words_first_occurrence_in_its_window(resources: R
 @pytest.mark.parametrize(
     ("make", "what"),
     [
-        (lambda: components.WordSwapWordNet(language="fra"), "fra"),
-        (lambda: components.StopwordModification(language="german"), "german"),
-        (lambda: components.PartOfSpeech(tagger_type="flair"), "flair"),
-        (lambda: components.PartOfSpeech(tagset="brown"), "brown"),
+        (lambda: binding.WordSwapWordNet(language="fra"), "fra"),
+        (lambda: binding.StopwordModification(language="german"), "german"),
+        (lambda: binding.PartOfSpeech(tagger_type="flair"), "flair"),
+        (lambda: binding.PartOfSpeech(tagset="brown"), "brown"),
     ],
 )
 def test_what_no_resource_stands_behind_is_refused(make: Any, what: str) -> None:
@@ -113,13 +113,13 @@ def test_what_no_resource_stands_behind_is_refused(make: Any, what: str) -> None
 
 
 def test_stop_words_of_the_recipe_win() -> None:
-    assert components.StopwordModification(stopwords=["x"]).stopwords == {"x"}
-    assert "the" in components.StopwordModification().stopwords
+    assert binding.StopwordModification(stopwords=["x"]).stopwords == {"x"}
+    assert "the" in binding.StopwordModification().stopwords
 
 
 def test_letters_of_a_word_are_swapped_one_by_one_unless_it_is_longer_than_any_word() -> None:
     """A word for each letter of a megabyte of letters would need a terabyte."""
-    swap = components.WordSwapHomoglyphSwap()
-    assert len(swap._get_replacement_words("o" * components.LONGEST)) == components.LONGEST
-    assert swap._get_replacement_words("o" * (components.LONGEST + 1)) == []
+    swap = binding.WordSwapHomoglyphSwap()
+    assert len(swap._get_replacement_words("o" * binding.LONGEST)) == binding.LONGEST
+    assert swap._get_replacement_words("o" * (binding.LONGEST + 1)) == []
     assert len(swap._get_replacement_words("foo")) == 3

@@ -18,7 +18,7 @@ def test_a_texts_gradient_is_the_same_bits_in_any_company(kind: str) -> None:
     together = log_odds_gradients(classifier, wanted)
     for one, shared in zip(wanted, together, strict=True):
         (alone,) = log_odds_gradients(classifier, [one])
-        assert torch.equal(alone.logits, shared.logits)
+        assert torch.equal(alone.answer, shared.answer)
         assert torch.equal(alone.embeddings, shared.embeddings)
         assert shared.embeddings.shape == (len(one.row[0]), 32)
 
@@ -34,4 +34,4 @@ def test_gradients_are_those_of_the_log_odds() -> None:
     handle.remove()
     (torch.logsumexp(logits[[0, 2]], 0) - logits[1]).backward()
     torch.testing.assert_close(found.embeddings, words.grad, atol=1e-6, rtol=1e-4)
-    torch.testing.assert_close(found.logits, logits.detach(), atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(found.answer, logits.detach(), atol=1e-6, rtol=1e-4)

@@ -11,8 +11,7 @@ from textattack.shared import AttackedText, utils
 from textattack.transformations import WordSwapMaskedLM as Upstream
 
 from rbench import attack, mini
-from rbench.attack.components import current
-from rbench.attack.masked_lm import WordSwapMaskedLM, _glued
+from rbench.attack.masked_lm import WordSwapMaskedLM, _glued, current
 from rbench.errors import ResourceError
 from rbench.resources import Resources
 from tests.attack import world

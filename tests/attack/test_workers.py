@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from rbench import attack
 from rbench.attack import workers as module
-from rbench.attack.engine import Engine, oracle
+from rbench.attack.workers import Engine, oracle
 from rbench.errors import JobError, ResourceError
 from rbench.spec import AttackSpec, Outcome, ResourceKind, VictimSpec
 from rbench.system import located

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rbench import progress
 from rbench.cli import keeping_verbs
-from rbench.progress import bars
 from rbench.spec import Plan
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache
@@ -222,7 +222,7 @@ def test_reading_all_weights_shows_how_far_it_is(
     shell: Shell, root: Path, cache: WeightCache, monkeypatch: pytest.MonkeyPatch, words: tuple[str], count: int
 ) -> None:
     (root / "backends.json").write_text("{}")
-    monkeypatch.setattr(bars, "EVERY", -1.0)  # every step is worth a line
+    monkeypatch.setattr(progress, "EVERY", -1.0)  # every step is worth a line
     first, *lines = shell("cache", *words).stderr.splitlines()
     assert (
         first

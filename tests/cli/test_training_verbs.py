@@ -166,7 +166,7 @@ def test_ctrl_c_keeps_what_was_done(shell: Shell, mine: Path, texts: Path, monke
         yield Watcher()
 
     assert shell("train", "toy", "--include", mine, "--device", "cpu").exit_code == 0
-    monkeypatch.setattr("rbench.progress.bars.watching", watching)
+    monkeypatch.setattr("rbench.progress.watching", watching)
     command = ["train", "consert", "--base", "toy", "--data", texts, "--set", "batch_size=8", "--steps", "10"]
     result = shell(*command, "--include", mine, "--device", "cpu")
     assert result.exit_code == 130

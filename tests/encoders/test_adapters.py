@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from rbench.encoders.load import load
+from rbench.encoders import load
 from rbench.encoders.locate import locate as locate_encoder
 from rbench.errors import ResourceError, StoreError
 from rbench.spec import EncoderSpec, TaskSpec, VictimSpec

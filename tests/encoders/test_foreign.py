@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AlbertConfig, AlbertModel, BertConfig, BertForSequenceClassification, BertModel
 
+from rbench.encoders import load
 from rbench.encoders.classify import classify
 from rbench.encoders.foreign import check_files, check_model, one_line, tensors_of
-from rbench.encoders.load import load
 from rbench.encoders.locate import PACKAGED, fingerprint
 from rbench.errors import JobError, ResourceError
 from rbench.spec import EncoderSpec, TaskSpec, VictimSpec

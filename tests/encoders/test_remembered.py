@@ -8,8 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.encoders.remembered import RememberedVectors
-from rbench.encoders.sentence import SentenceEncoder
+from rbench.encoders.sentence import RememberedVectors, SentenceEncoder
 
 
 class Counting:

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from rbench.progress import Silent, bars
-from rbench.progress.bars import Bars, Lines, duration, tracking, watching
+from rbench import progress as module
+from rbench.progress import Bars, Lines, Silent, duration, tracking, watching
 
 
 class Clock:
@@ -64,9 +64,9 @@ def test_tracking_yields_everything_and_says_little(capsys: pytest.CaptureFixtur
 
 def test_tracking_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
-    monkeypatch.setattr(bars, "is_terminal", lambda stderr=False: True)
+    monkeypatch.setattr(module, "is_terminal", lambda stderr=False: True)
     monkeypatch.setattr(
-        bars, "console", lambda stderr=False: Console(file=file, force_terminal=True, width=140, color_system=None)
+        module, "console", lambda stderr=False: Console(file=file, force_terminal=True, width=140, color_system=None)
     )
     with tracking("reading") as track:
         assert list(track(range(3))) == [0, 1, 2]
@@ -111,7 +111,7 @@ def test_how_one_watches(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(progress, Silent)
     with watching(quiet=False) as progress:
         assert isinstance(progress, Lines)
-    monkeypatch.setattr(bars, "is_terminal", lambda stderr=False: True)
-    monkeypatch.setattr(bars, "console", lambda stderr=False: Console(file=io.StringIO(), force_terminal=True))
+    monkeypatch.setattr(module, "is_terminal", lambda stderr=False: True)
+    monkeypatch.setattr(module, "console", lambda stderr=False: Console(file=io.StringIO(), force_terminal=True))
     with watching(quiet=False) as progress:
         assert isinstance(progress, Bars)

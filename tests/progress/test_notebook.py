@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from rbench.progress import Silent
-from rbench.progress.bars import Lines
-from rbench.progress.notebook import EVERY, KEPT, Notebook, in_notebook, shown
+from rbench.progress import KEPT, OFTEN, Lines, Notebook, Silent, in_notebook, shown
 
 
 class Output:
@@ -72,7 +70,7 @@ def test_it_changes_a_few_times_a_second_at_most(output: Output, clock: Clock) -
         for done in range(100):
             notebook.update(done, 100)
         assert len(output.shown) == before
-        clock.now += EVERY
+        clock.now += OFTEN
         notebook.update(100, 100)
         assert len(output.shown) == before + 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rbench.progress.bars import WINDOW, Pace
+from rbench.progress import WINDOW, Pace
 from tests.progress.test_bars import Clock
 
 

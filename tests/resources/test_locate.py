@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,15 @@ def test_mini_needs_nothing_at_all(nothing: Path) -> None:
     assert set(found) == set(get_args(ResourceKind))
     assert found["word_vectors"].fingerprint == found["synonyms"].fingerprint
     assert found["masked_lm"].fingerprint == "encoder:mini-bert" and "mini-bert" in found["masked_lm"].where
+
+
+def test_places_are_equal_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a worker process would load its resources anew for each attack."""
+    module = importlib.import_module("rbench.resources.locate")
+    monkeypatch.setattr(module, "nltk_package", lambda package: (f"nltk/{package}", "00"))
+    found = resources.locate(profile("standard"), {"synonyms", "pos_tagger", "stopwords"}, [])
+    found |= resources.locate(profile("mini"), {"word_vectors", "masked_lm"}, [])
+    assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 (our own bytes)
 
 
 def test_the_universal_sentence_encoder_is_never_replaced_silently(

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from rbench import mini
 from rbench.api.suites import prepared_for
-from rbench.encoders.load import _wanted
+from rbench.encoders import _wanted
 from rbench.encoders.locate import fingerprint, locate
 from rbench.errors import JobError, ResourceError
 from rbench.mini.writing import paraphrase

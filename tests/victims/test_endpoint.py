@@ -21,9 +21,8 @@ from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.plan.lineage import portable_victim
 from rbench.spec import TaskSpec
 from rbench.spec.victims import Endpoint, VictimSpec
-from rbench.victims import post
 from rbench.victims.answers import Answers
-from rbench.victims.endpoint import open_endpoint
+from rbench.victims.endpoint import open_endpoint, pause
 from rbench.victims.scores import AnswerError
 from tests.victims.server import Reply, Server
 
@@ -35,7 +34,7 @@ Serve = Callable[[Callable[[Any], Any]], Server]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(post, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr("rbench.victims.endpoint.FIRST_WAIT", 0.01)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -162,14 +161,14 @@ def test_a_pause_that_is_too_long_ends_the_job(serve: Serve) -> None:
 
 def test_pauses_are_seconds_or_dates() -> None:
     soon = datetime.now(UTC) + timedelta(seconds=30)
-    assert post.pause("1.5") == 1.5 and post.pause("-3") == 0.0 and post.pause(None) is None
-    assert 25 < (post.pause(format_datetime(soon, usegmt=True)) or 0) <= 30
-    assert post.pause("Thu, 01 Jan 1970 00:00:00 GMT") == 0.0
+    assert pause("1.5") == 1.5 and pause("-3") == 0.0 and pause(None) is None
+    assert 25 < (pause(format_datetime(soon, usegmt=True)) or 0) <= 30
+    assert pause("Thu, 01 Jan 1970 00:00:00 GMT") == 0.0
 
 
 @given(st.text())
 def test_any_other_pause_is_ignored(header: str) -> None:
-    found = post.pause(header)
+    found = pause(header)
     assert found is None or found >= 0
 
 
@@ -251,7 +250,7 @@ def test_a_failure_does_not_wait_for_requests_that_are_asked_again(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = serve(lambda body: Reply("no", 301, {"Location": "x"}) if "bad" in body["inputs"] else Reply("busy", 503))
-    monkeypatch.setattr(post, "FIRST_WAIT", 30.0)
+    monkeypatch.setattr("rbench.victims.endpoint.FIRST_WAIT", 30.0)
     start = time.monotonic()
     with pytest.raises(JobError, match="sends requests on"):
         opened(server.url, concurrency=2)([("good",), ("bad",)])
