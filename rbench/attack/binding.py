@@ -302,8 +302,8 @@ def binding(resources: Any, parameters: Mapping[str, Mapping[str, Any]]) -> Iter
 
 def recipe_modules() -> list[Any]:
     """Return the modules that define TextAttack's recipes."""
-    loaded = list(sys.modules.items())  # in one step: the thread that asks endpoints imports things meanwhile
-    return [module for name, module in sorted(loaded) if name.startswith("textattack.attack_recipes.")]
+    loaded = list(sys.modules)  # in one step: the thread that asks endpoints imports things meanwhile
+    return [sys.modules[name] for name in sorted(one for one in loaded if one.startswith("textattack.attack_recipes."))]
 
 
 def _swaps(resources: Any) -> Iterator[tuple[Any, str, Any]]:

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -265,6 +266,42 @@ def test_a_sensible_number_is_one_on_a_gpu_and_at_most_the_cores(monkeypatch: py
     assert 1 <= attack.sensible("cpu") <= module.MOST
     monkeypatch.setattr(module, "MEMORY_EACH", 1 << 60)
     assert attack.sensible("cpu") == 1
+
+
+@pytest.mark.parametrize(("device", "threads"), [("cpu", 2), ("cuda", 1)])
+def test_beside_a_gpu_pytorch_has_one_thread_and_afterwards_those_that_it_had(
+    attack_task: attack.AttackTask, examples: list[Example], device: str, threads: int
+) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        workers = attack.Workers(1, attack.EngineConfig(device))
+        workers._engine = SimpleNamespace(run=lambda *given: iter([torch.get_num_threads()]))  # type: ignore[assignment]
+        assert list(workers.run(attack_task, examples)) == [threads]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("device", "pooled"), [("cpu", 4), ("cuda", 16)])
+def test_each_of_several_processes_on_a_gpu_has_enough_examples_under_way_to_fill_batches(
+    attack_task: attack.AttackTask,
+    examples: list[Example],
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    pooled: int,
+) -> None:
+    class Begun(Exception):
+        pass
+
+    def begin(task: attack.AttackTask, pooled: int) -> None:
+        raise Begun(pooled)
+
+    fake = SimpleNamespace(begin=begin, end=lambda: None)
+    monkeypatch.setattr(module._Worker, "start", lambda *given: fake)
+    many = [examples[0]._replace(id=str(i)) for i in range(256)]
+    with pytest.raises(Begun, match=f"^{pooled}$"):
+        list(attack.Workers(4, attack.EngineConfig(device)).run(attack_task, many))
 
 
 def test_victim_and_resources_are_kept_for_the_next_cell(
