@@ -1,15 +1,15 @@
 """Estimates the hours of the suite `table1` as printed, by the model of `rbench plan --estimate`.
 
 Twice: by the model as it is, whose measurements are of MiniLM, and with the seconds of a query that `papers_scale`
-measured at BERT base's shape. Texts, seeds, encoders and settings are read off the suite and its tasks; the number of
-queries of a text is the model's, which is that of fine-tuned victims.
+measured at BERT base's shape; on a GPU also with the trainings that `gpu` measured. Texts, seeds, encoders and settings
+are read off the suite and its tasks; the number of queries of a text is the model's, that of fine-tuned victims.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,18 @@ from equality import RECIPES
 
 from rbench import load
 from rbench.load.registry import Registry
-from rbench.plan.cost_model import REFERENCE, Costs, Network, attack_seconds, reading, training_seconds
+from rbench.plan.cost_model import (
+    REFERENCE,
+    Costs,
+    Network,
+    attack_seconds,
+    costs,
+    reading,
+    tokens_of,
+    training_seconds,
+)
 from rbench.plan.inputs import training_for
-from rbench.plan.machines import Machines
+from rbench.plan.machines import Machines, gpus
 from rbench.spec import EncoderSpec, TaskSpec
 
 BERT_BASE = Network(12, 768, 3072)
@@ -60,7 +69,7 @@ def table1(model: Costs, on: Machines, data: Path, cells: Mapping[str, Mapping[s
     tuning, lengths = 0.0, {}
     for name in suite.tasks:
         task, how = loaded.tasks[name], training_for(suite, loaded.tasks[name])
-        words = lengths[name] = _words(data, task)
+        words = lengths[name] = words_of(data, task)
         texts = victims * _number(suite.examples_for(name), task)
         for recipe in RECIPES:
             each = attack_seconds(model, recipe, BERT_BASE, words, how.max_length, BESIDE[recipe]) * texts
@@ -100,7 +109,7 @@ def _number(wanted: int | str, task: TaskSpec) -> int:
     return wanted if isinstance(wanted, int) else task.sizes["test"]
 
 
-def _words(data: Path, task: TaskSpec) -> tuple[float, float]:
+def words_of(data: Path, task: TaskSpec) -> tuple[float, float]:
     """Return the words of an example that may change, and all."""
     return counted_words(data, task.model_dump()) if (data / task.name).is_dir() else WORDS[task.name]
 
@@ -117,3 +126,60 @@ def _pretraining(model: Costs, on: Machines, spec: EncoderSpec, tasks: Mapping[s
         rate, reading(BERT_BASE, 3 * texts, how.max_length / 2, how.max_length), texts / per_step
     )
     return on.seconds(seconds, 1, attack=False) / 3600
+
+
+def on_gpu(document: Mapping[str, Any], gpu: str, data: Path, processes: Sequence[int]) -> dict[str, Any]:
+    """Return the hours of `table1` on one GPU, by the model and from what `gpu` measured.
+
+    Args:
+        document: what `gpu` wrote.
+        gpu: its name in `rbench.plan.machines.PEAK`.
+        data: as for `table1`.
+        processes: numbers of worker processes on the GPU. Where a cell was not measured with so many, the rate of one
+            process stands for it.
+    """
+    rest = _trainings(document, data)
+    found: dict[str, Any] = {}
+    for count in processes:
+        where = f"{count} process{'es' if count > 1 else ''}"
+        cells, alone = {}, []
+        for name in ("mr", "imdb"):
+            for recipe in RECIPES:
+                single = document["attacks"][f"trained weights, {name}, 1 process, {recipe}"]
+                cell = document["attacks"].get(f"trained weights, {name}, {where}, {recipe}")
+                alone += [f"{name}, {recipe}"] if cell is None else []
+                networks = single["networks"]
+                tokens = networks["tokens_per_second"] / networks["forward_passes_per_second"]
+                seconds = 1 / (cell or single)["queries_per_second"]
+                cells[f"{name}, {recipe}"] = {"over_model": ratio(costs(), recipe, tokens, seconds)}
+        table = table1(costs(), gpus(costs(), 1, gpu), data, cells)
+        attacks = {name: value for name, value in table["hours_with_measured_queries"].items() if name in RECIPES}
+        found |= {"what": table["what"], "by the model": table["hours_by_the_model"]}
+        found[where] = {**attacks, **rest, "all": round(sum(attacks.values()) + sum(rest.values()), 1)}
+        found[where] |= {"with the rate of one process": alone} if alone else {}
+    return found
+
+
+def _trainings(document: Mapping[str, Any], data: Path) -> dict[str, float]:
+    """Return the hours of fine-tuning and of training the encoders, from steps a second that `gpu` measured.
+
+    A text of fine-tuning takes the time of one of MR's and IMDB's, by operations, and a third of it for validation. The
+    scoring by STS-B that selects a checkpoint is not counted.
+    """
+    loaded = load.load("table1", registry=Registry())
+    suite, victims = loaded.suite, len(loaded.suite.encoders) * len(loaded.suite.seeds)
+    cells = [document["tune"][f"trained, {name}"] for name in ("mr", "imdb")]
+    low, high = (BERT_BASE.gflop(cell["mean_tokens"]) for cell in cells)
+    fast, slow = (1 / cell["steps_per_second"] / cell["settings"]["batch_size"] for cell in cells)
+    tuning = training = 0.0
+    for name in suite.tasks:
+        task, how = loaded.tasks[name], training_for(suite, loaded.tasks[name])
+        gflop = BERT_BASE.gflop(tokens_of(words_of(data, task)[1], how.max_length))
+        each = fast + (slow - fast) * (gflop - low) / (high - low)
+        scored = min(how.max_validation or math.inf, task.sizes["validation"])
+        tuning += victims * how.epochs * (how.train_rows(task.sizes["train"]) + scored / 3) * each / 3600
+    for spec in loaded.encoders.values():
+        if (train := spec.train) is not None:
+            texts = (train.epochs or 1) * loaded.tasks[train.data].sizes["train"]
+            training += texts / document["train"][train.objective]["texts_per_second"] / 3600
+    return {"fine-tuning": round(tuning, 1), "training the encoders": round(training, 1)}

@@ -194,7 +194,10 @@ def counted() -> Iterator[dict[str, Counter[str]]]:
 
     def reading(network: Network, rows: Any) -> Any:
         start, answer = time.perf_counter(), whole(network, rows)
+        if network.device.type != "cpu":
+            torch.cuda.synchronize()
         of = counts.setdefault(network.name.split(" ")[0], Counter())
+        of["calls"] += 1
         of["texts"] += len(rows)
         of["tokens"] += sum(len(ids) for ids, _ in rows)
         of["seconds"] += time.perf_counter() - start  # type: ignore[assignment]
@@ -226,6 +229,7 @@ def summary(outcomes: list[Outcome], counts: dict[str, Counter[str]], seconds: f
         "seconds_per_query": round(seconds / max(1, queries if whole else victim["texts"]), 4),
         "forward_passes_per_second": round(victim["texts"] / seconds, 2),
         "tokens_per_second": round(victim["tokens"] / seconds, 1),
+        "texts_per_call": {kind: round(of["texts"] / of["calls"], 1) for kind, of in counts.items()},
         "share_of_time": {kind: round(of["seconds"] / seconds, 3) for kind, of in counts.items()},
     }
 
