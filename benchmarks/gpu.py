@@ -59,7 +59,7 @@ from stock import build_stock, stock
 from throughput import differences
 
 from rbench import attack, encoders, load
-from rbench.attack.engine import Engine
+from rbench.attack.workers import Engine
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.classify import classify
 from rbench.finetune import FinetuneContext, strategy
