@@ -98,8 +98,11 @@ def test_a_run_in_which_nothing_is_done_is_a_page_that_says_so(tmp_path: Path) -
 
 def test_a_record_of_another_schema_is_named(tmp_path: Path) -> None:
     root = write_run(tmp_path / "run")
-    path = next(root.glob("attack/bert_b/mr/**/record.json"))
-    rewrite(path, lambda record: record.update(schema_version=99))
+    store = Store(root)
+    plan = store.plan()
+    assert plan is not None
+    job = next(job for job in plan.jobs if job.name.startswith("attack/bert_b/mr/"))
+    rewrite(store.folder(job) / "record.json", lambda record: record.update(schema_version=99))
     (file,) = api.report(root)
     assert "schema version 99" in missing(file)["damaged"]
     assert {tuple(cell["key"][1:4:2]) for cell in data(file)["metrics"][0]["cells"] if cell["key"][3]} == {

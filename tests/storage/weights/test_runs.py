@@ -101,6 +101,7 @@ def test_a_victim_altered_while_the_run_is_under_way_fails_the_job_and_the_same_
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rbench import stages
+    from rbench.stages import run as running
 
     first = run(place)
     made = records(place)["finetune"]
@@ -113,7 +114,7 @@ def test_a_victim_altered_while_the_run_is_under_way_fails_the_job_and_the_same_
         return run_job(job, context)
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(stages, "run_job", alter_first)
+        meanwhile.setattr(running, "run_job", alter_first)
         (failed,) = run(place).failed
     assert made.job.key[:8] in (failed.error or "")
     assert "tokenizer.json was altered. Run the same command again" in (failed.error or "")
@@ -139,6 +140,7 @@ def test_a_run_sweeps_what_killed_ones_left_and_says_so(place: Path) -> None:
 
 def test_what_a_run_needs_is_in_use_until_it_is_over(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rbench import stages
+    from rbench.stages import run as running
 
     run_job = stages.run_job
     seen: list[set[str]] = []
@@ -147,7 +149,7 @@ def test_what_a_run_needs_is_in_use_until_it_is_over(place: Path, monkeypatch: p
         seen.append(WeightCache(default_cache()).in_use())
         return run_job(job, context)
 
-    monkeypatch.setattr(stages, "run_job", look_first)
+    monkeypatch.setattr(running, "run_job", look_first)
     run(place, only=("finetune",))
     keys = {record.job.key for record in records(place).values()}
     assert seen == [keys, keys]
