@@ -166,7 +166,7 @@ def adversarial(
     if run is not None:
         if n is not None or resources is not None or options.overrides:
             raise PlanError("--run takes outcomes that are there: leave out --num-examples, --resources and --set")
-        built = rbench.api.build_adversarial_from(run, out, cell, only=str(only), overwrite=overwrite)
+        built = rbench.api.build_adversarial_from(run, out, cell, only=Only(only).value, overwrite=overwrite)
     else:
         given = {"--encoder": encoder, "--task": task, "--attack": attack}
         if missing := [name for name, value in given.items() if value is None]:
@@ -178,7 +178,7 @@ def adversarial(
                 options,
                 num_examples=n or 1000,
                 resources=resources,
-                only=str(only),
+                only=Only(only).value,
                 overwrite=overwrite,
                 progress=progress,
             )
