@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rbench.spec import ResourceKind, Variant
-from rbench.substitution.options import (
+from rbench.schema import ResourceKind, Variant
+from rbench.words.substitution.options import (
     CANDIDATE_NEEDS,
     CODE,
     PRINTED,
@@ -23,7 +23,7 @@ from rbench.substitution.options import (
 if TYPE_CHECKING:
     from textattack import Attack
 
-    from rbench.spec import TaskSpec
+    from rbench.schema import TaskSpec
 
 VERSION = 2
 
@@ -57,6 +57,6 @@ def needs(options: Options) -> tuple[ResourceKind, ...]:
 
 def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
     """The attack on a victim of `rbench.attack`; it is the same for every task."""
-    from rbench.attack import geometry
+    from rbench.recipes import geometry
 
     return geometry.build(victim, resources, options)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rbench.spec import ResourceKind, Variant
-from rbench.substitution.options import (
+from rbench.schema import ResourceKind, Variant
+from rbench.words.substitution.options import (
     CANDIDATE_NEEDS,
     CODE,
     PRINTED,
@@ -22,7 +22,7 @@ from rbench.substitution.options import (
 if TYPE_CHECKING:
     from textattack import Attack
 
-    from rbench.spec import TaskSpec
+    from rbench.schema import TaskSpec
 
 VERSION = 2
 
@@ -52,6 +52,6 @@ def needs(options: Options) -> tuple[ResourceKind, ...]:
 
 def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
     """The attack on a victim of `rbench.attack`; it is the same for every task."""
-    from rbench.attack import substitutes
+    from rbench.recipes import substitutes
 
     return substitutes.build_random(victim, resources, options)

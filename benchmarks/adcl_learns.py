@@ -47,16 +47,16 @@ import torch
 import transformers
 from machine import cores, processor
 
-from rbench import load, mini
-from rbench.load.registry import Registry
-from rbench.load.search_path import search_path
-from rbench.resources import Resources
+from rbench import config, mini
+from rbench.config.registry import Registry
+from rbench.config.search_path import search_path
+from rbench.schema import EncoderSpec, ResourceChoice
 from rbench.score.statistics import wilson
-from rbench.spec import EncoderSpec, ResourceChoice
 from rbench.train import batches, moco
 from rbench.train.loop import pretrain
 from rbench.train.moco import Held, MoCo, MoCoObjective
 from rbench.train.objectives import adcl
+from rbench.words.resources import Resources
 
 SLOW = {"head_learning_rate": None}
 FROZEN = 1e-12
@@ -86,26 +86,26 @@ class Part(NamedTuple):
 
 def of_mini(args: argparse.Namespace, registry: Registry, folder: Path) -> Part:
     """adcl-mini on the training texts of mini-sentiment; mini-bert is trained first."""
-    bert = load.load_encoder("mini-bert", registry)
+    bert = config.load_encoder("mini-bert", registry)
     corpus = [str(row["text"]) for row in mini.rows("mini-corpus", "train")]
     where = args.base or folder / "mini-bert"
     if args.base is None:
         pretrain(bert, None, corpus, where, seed=0)
-    spec = load.load_encoder("adcl-mini", registry)
+    spec = config.load_encoder("adcl-mini", registry)
     texts, test = ([str(row["text"]) for row in mini.rows("mini-sentiment", split)] for split in ("train", "test"))
-    resources = Resources(load.load_resources("mini", registry), trained={"mini-bert": where})
+    resources = Resources(config.load_resources("mini", registry), trained={"mini-bert": where})
     return Part(spec, where, texts, test[: args.texts], resources, {"momentum": 0.99, "queue": 512})
 
 
 def of_minilm(args: argparse.Namespace, registry: Registry) -> Part:
     """adcl-minilm on training texts of MR: few steps, small batches, candidates from word vectors."""
-    spec = load.load_encoder("adcl-minilm", registry)
+    spec = config.load_encoder("adcl-minilm", registry)
     rows = [json.loads(line) for line in (args.data / "mr" / "all.jsonl").read_text("utf-8").splitlines()]
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).tolist()
     texts = [str(rows[i]["text"]) for i in order]
     choice = ResourceChoice(profile="local", word_vectors="counterfitted-minilm")
     models = search_path(args.models, "RBENCH_MODELS")
-    resources = Resources(load.load_resources(choice, registry), models)
+    resources = Resources(config.load_resources(choice, registry), models)
     small = {"steps": args.steps, "batch_size": 16, "epochs": None}
     settings = {"source": "neighbours", "candidates": 8, "max_words": 1, "queue": 16 * max(1, args.steps // 10)}
     assert spec.train is not None

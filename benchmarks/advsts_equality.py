@@ -27,19 +27,19 @@ import torch
 from machine import processor
 from stock import stock
 
-from rbench import attack, load
-from rbench.attack.build import recipe_class
-from rbench.attack.run import seed_all, truth
-from rbench.attack.similarity_goal import SimilarityGoal
+from rbench import config, recipes
+from rbench.config.registry import Registry
+from rbench.config.search_path import search_path
 from rbench.encoders.scorer import EncoderScorer
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import RbenchError
-from rbench.finetune import FinetuneContext, cosine
-from rbench.load.registry import Registry
-from rbench.load.search_path import search_path
-from rbench.resources import Resources
-from rbench.spec import AttackSpec, Choice, ResourceChoice, TaskSpec
+from rbench.recipes.build import recipe_class
+from rbench.recipes.run import seed_all, truth
+from rbench.recipes.similarity_goal import SimilarityGoal
+from rbench.schema import AttackSpec, Choice, ResourceChoice, TaskSpec
 from rbench.tasks import Example, open_task
+from rbench.train.finetune import FinetuneContext, cosine
+from rbench.words.resources import Resources
 
 # isort: split
 from textattack import Attack
@@ -65,22 +65,22 @@ def main() -> int:
     args = parse()
     torch.set_num_threads(args.threads)
     registry = Registry()
-    task = load.load_task(args.task, registry)
+    task = config.load_task(args.task, registry)
     data = open_task(task, args.data)
     encoder = SentenceEncoder.open(args.encoder, pooling="mean", name=args.encoder.name)
     context = FinetuneContext(encoder, data, task.training, args.seed, "cpu", lambda done, total, text: None)
     scorer, scores = cosine.run(cosine.Options(), context)
-    profile = load.load_resources(ResourceChoice(profile=args.resources), registry)
+    profile = config.load_resources(ResourceChoice(profile=args.resources), registry)
     records = []
     for name in args.recipes:
-        spec = load.load_attack(Choice(name=name), registry)
-        victim = attack.ScorerVictim(scorer, args.encoder.name, backend=args.backend)
+        spec = config.load_attack(Choice(name=name), registry)
+        victim = recipes.ScorerVictim(scorer, args.encoder.name, backend=args.backend)
         made = Resources(profile, args.models)
         examples = data.split("test")[: args.n]
         ours = {
             outcome.example_id: outcome.model_dump()
-            for outcome in attack.run(
-                lambda spec=spec, victim=victim, made=made: attack.build(spec, victim, made, task),
+            for outcome in recipes.run(
+                lambda spec=spec, victim=victim, made=made: recipes.build(spec, victim, made, task),
                 examples,
                 spec=spec,
                 task=task,

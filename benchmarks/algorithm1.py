@@ -1,6 +1,6 @@
 """Implements the Geometry search as in its pseudocode: one text, one word and one candidate at a time.
 
-`geometry.py` compares the speed of `rbench/substitution/batched.py` with it.
+`geometry.py` compares the speed of `rbench/words/substitution/batched.py` with it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rbench.substitution.batched import at_most
-from rbench.substitution.segmentation import spans_of
+from rbench.words.substitution.batched import at_most
+from rbench.words.substitution.segmentation import spans_of
 
 
 class Plain:

@@ -37,10 +37,10 @@ train: {objective: mlm, data: mini-corpus, steps: 30, learning_rate: 1.0e-3}
 """
 HOOK = """
 import os, sys
-from rbench.stages import attacks, weights
-from rbench.storage import team as board
-from rbench.storage.runs import Parts
-from rbench.system import members
+from rbench.execution import attacks, weights
+from rbench.execution.cluster import team as board
+from rbench.store.runs import Parts
+from rbench.execution.cluster import members
 
 board.CHUNK = attacks.CHUNK = 4
 log = os.open(os.environ["RBENCH_RELIABILITY_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -60,7 +60,14 @@ Parts.append = noting(Parts.append, lambda parts, outcome: f"{parts._job.name} {
 ELSEWHERE = "import sys\nif any('rbench.cli' in word for word in sys.orig_argv):" + HOOK.replace("\n", "\n    ")
 """The same for processes that an executor starts."""
 MAIN = "\nfrom rbench.cli import main\nsys.exit(main())\n"
-PRELOADED = ("rbench.cli", "rbench.api", "rbench.attack.workers", "rbench.stages", "rbench.train.loop", "rbench.report")
+PRELOADED = (
+    "rbench.cli",
+    "rbench.api",
+    "rbench.recipes.workers",
+    "rbench.execution",
+    "rbench.train.loop",
+    "rbench.report",
+)
 """What a process imports sooner or later. None of them starts a thread, so that a fork is safe."""
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from rbench.plan import cost_model
 from rbench.plan.cost_model import MINILM, REFERENCE, AttackCost, Costs, attack_seconds, reading, tokens_of
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables.results import plan_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -294,7 +294,7 @@ def main() -> None:
 
 def _start() -> float:
     """Measure the processor time that a process takes to import what attacks need."""
-    subprocess.run([sys.executable, "-c", "import rbench.attack, rbench.stages, textattack"], check=True)
+    subprocess.run([sys.executable, "-c", "import rbench.recipes, rbench.execution, textattack"], check=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -32,12 +32,12 @@ from machine import cores, processor
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from rbench import encoders, load
+from rbench import config, encoders
+from rbench.config.registry import Registry
+from rbench.config.search_path import search_path
 from rbench.encoders.described import described
-from rbench.inference import backends
-from rbench.load.registry import Registry
-from rbench.load.search_path import search_path
-from rbench.spec import EncoderSpec
+from rbench.encoders.inference import backends
+from rbench.schema import EncoderSpec
 from rbench.tasks import open_task
 
 TOKENS = 768
@@ -133,7 +133,7 @@ def sentences(tasks: Sequence[str], data: Sequence[Path], n: int, seed: int) -> 
     """Return `n` different sentences of STS tasks, in random order."""
     found: dict[str, None] = {}
     for name in tasks:
-        rows = open_task(load.load_task(name, Registry()), data)
+        rows = open_task(config.load_task(name, Registry()), data)
         for split in ("train", "validation", "test"):
             found.update((text, None) for example in rows.split(split) for text in example.texts)
     if len(found) < n:

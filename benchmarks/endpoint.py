@@ -35,15 +35,15 @@ import torch
 import transformers
 from machine import cores, processor
 
-from rbench import attack, load, mini
-from rbench.attack.answering import AnsweringVictim, open_answering
+from rbench import config, mini, recipes
+from rbench.config.registry import Registry
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.locate import PACKAGED
-from rbench.load.registry import Registry
-from rbench.resources import Resources
-from rbench.spec import Choice, ResourceChoice, TaskSpec, VictimSpec
+from rbench.recipes.answering import AnsweringVictim, open_answering
+from rbench.schema import Choice, ResourceChoice, TaskSpec, VictimSpec
 from rbench.system import scratch
 from rbench.tasks import Example
+from rbench.words.resources import Resources
 from tests.victims.server import Server
 
 RECIPES = ("textfooler", "textbugger", "pwws", "bae", "bertattack")
@@ -58,7 +58,7 @@ def main() -> int:
     args = parse()
     if args.part == "serve":
         return serve(args.latency)
-    task = load.load_task("mini-sentiment", Registry())
+    task = config.load_task("mini-sentiment", Registry())
     with scratch.folder("endpoint") as folder:
         resources = resources_with(masked_lm(folder / "lm"))
         rows = (speed if args.part == "speed" else equality)(args, task, resources, folder)
@@ -164,13 +164,13 @@ def equality(args: argparse.Namespace, task: TaskSpec, resources: Resources, fol
     return rows
 
 
-def opened() -> attack.Victim:
+def opened() -> recipes.Victim:
     """Return the packaged victim, computed by PyTorch."""
     classifier, meta = EncoderClassifier.load(VICTIM, "cpu")
-    return attack.Victim(classifier, "direct", max_length=meta["max_length"], backend="torch")
+    return recipes.Victim(classifier, "direct", max_length=meta["max_length"], backend="torch")
 
 
-def plainly(victim: attack.Victim, texts: Sequence[str]) -> list[list[float]]:
+def plainly(victim: recipes.Victim, texts: Sequence[str]) -> list[list[float]]:
     """Return the probabilities of each text alone, as its owner would compute them."""
     rows = []
     for text in texts:
@@ -181,7 +181,7 @@ def plainly(victim: attack.Victim, texts: Sequence[str]) -> list[list[float]]:
 
 
 def attacked(
-    victim: attack.Victim | AnsweringVictim,
+    victim: recipes.Victim | AnsweringVictim,
     recipe: str,
     task: TaskSpec,
     resources: Resources,
@@ -189,12 +189,12 @@ def attacked(
     pooled: int,
 ) -> list[tuple[object, ...]]:
     """Attack the examples, and return what must agree of each outcome, by example."""
-    spec = load.load_attack(Choice(name=recipe), Registry())
+    spec = config.load_attack(Choice(name=recipe), Registry())
 
     def build() -> Any:
-        return attack.build(spec, victim, resources, task)
+        return recipes.build(spec, victim, resources, task)
 
-    made = attack.run(build, examples, spec=spec, task=task, seed=0, pooled=pooled)
+    made = recipes.run(build, examples, spec=spec, task=task, seed=0, pooled=pooled)
     return sorted((o.example_id, o.status, o.num_queries, o.perturbed, o.error) for o in made)
 
 
@@ -217,7 +217,7 @@ def masked_lm(folder: Path) -> Path:
 
 
 def resources_with(lm: Path) -> Resources:
-    profile = load.load_resources(ResourceChoice(profile="mini"), Registry())
+    profile = config.load_resources(ResourceChoice(profile="mini"), Registry())
     assert profile.masked_lm is not None and profile.masked_lm.name is not None
     return Resources(profile, trained={profile.masked_lm.name: lm}, backend="torch")
 

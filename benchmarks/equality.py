@@ -32,16 +32,16 @@ import torch
 from machine import processor
 from stock import build_stock, stock
 
-from rbench import attack, load
-from rbench.attack.cached import split
+from rbench import config, recipes
+from rbench.config.registry import Registry
+from rbench.config.search_path import search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
-from rbench.load.registry import Registry
-from rbench.load.search_path import search_path
-from rbench.resources import Resources
-from rbench.spec import Choice, Outcome, ResourceChoice
-from rbench.storage.weights import weights_hash
+from rbench.recipes.cached import split
+from rbench.schema import Choice, Outcome, ResourceChoice
+from rbench.store.weights import weights_hash
 from rbench.tasks import Example, open_task
+from rbench.words.resources import Resources
 
 RECIPES = ("textfooler", "textbugger", "pwws", "bae", "bertattack")
 NEAR_TIE = 1e-5
@@ -51,27 +51,27 @@ def main() -> int:
     """Run the comparison. Exits with 1 where an outcome differs by more than a near-tie."""
     args = parse()
     registry = Registry()
-    task = load.load_task(args.task, registry)
+    task = config.load_task(args.task, registry)
     examples = chosen(open_task(task, args.data).split("test"), args)
-    profile = load.load_resources(ResourceChoice(profile=args.resources), registry)
+    profile = config.load_resources(ResourceChoice(profile=args.resources), registry)
     classifier, meta = EncoderClassifier.load(args.victim, args.device)
     max_length = int(meta.get("max_length") or classifier.max_length)
     resources = {
         who: Resources(profile, args.models, device=args.device, backend=args.backend) for who in ("stock", "rbench")
     }
-    victim = attack.Victim(
+    victim = recipes.Victim(
         classifier, args.victim.name, max_length=max_length, device=args.device, backend=args.backend
     )
     weights = weights_hash(args.victim)[:16]
     records, kept = read(args.out), stored(args)
     for name in args.recipes:
-        spec = load.load_attack(Choice(name=name), registry)
+        spec = config.load_attack(Choice(name=name), registry)
         todo = [e for e in examples if args.stock_only or key(args, name, e.id) not in records]
         print(f"{name}: {len(examples) - len(todo)} known, {len(todo)} to run", flush=True)
         if not todo:
             continue
         theirs = build_stock(spec, classifier, max_length, resources["stock"], task)
-        ours = attack.build(spec, victim, resources["rbench"], task)
+        ours = recipes.build(spec, victim, resources["rbench"], task)
         for example in todo:
             where = "/".join((key(args, name, example.id), f"length{max_length}", weights, *versions().values()))
             if where not in kept:
@@ -116,7 +116,7 @@ def versions() -> dict[str, str]:
 def timed(attacked: Any, example: Example, spec: Any, task: Any, seed: int) -> tuple[Outcome, float]:
     """Return the outcome and its processor seconds, which depend less on other processes than wall time."""
     start = time.process_time()
-    (outcome,) = attack.run(lambda: attacked, [example], spec=spec, task=task, seed=seed)
+    (outcome,) = recipes.run(lambda: attacked, [example], spec=spec, task=task, seed=seed)
     return outcome, round(time.process_time() - start, 4)
 
 

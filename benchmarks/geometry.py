@@ -4,8 +4,8 @@
 
 speed    hard positives per second in three ways, on the same texts, --rounds times in turn. All are warmed up, and no
          caches are kept from one to the next:
-         batched  `rbench.substitution.batched`, --batch texts a call
-         alone    `rbench.substitution.batched`, one text a call
+         batched  `rbench.words.substitution.batched`, --batch texts a call
+         alone    `rbench.words.substitution.batched`, one text a call
          plain    Algorithm 1 as printed in the paper, one text, one word and one candidate at a time, with unmodified
                   models of transformers and torch.autograd: the baseline without this code
          `alone` and `plain` do the first --some texts. Also counts how many texts of theirs end with the same words.
@@ -45,17 +45,17 @@ from scaling import matmul
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from rbench import load
+from rbench import config
+from rbench.config.registry import Registry
+from rbench.config.search_path import search_path
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.load.registry import Registry
-from rbench.load.search_path import search_path
-from rbench.resources import Resources
-from rbench.spec import EncoderSpec, ResourceChoice, TrainSpec
-from rbench.substitution.batched import Geometry, SearchCallbacks, Swapped, Target, at_most
-from rbench.substitution.candidates import MaskedWords
-from rbench.substitution.segmentation import spans_of
+from rbench.schema import EncoderSpec, ResourceChoice, TrainSpec
 from rbench.system.capacity import cores
 from rbench.train.loop import pretrain
+from rbench.words.resources import Resources
+from rbench.words.substitution.batched import Geometry, SearchCallbacks, Swapped, Target, at_most
+from rbench.words.substitution.candidates import MaskedWords
+from rbench.words.substitution.segmentation import spans_of
 
 MIN_COSINE = 0.5
 DIM, KEYS = 128, 4096
@@ -64,7 +64,7 @@ DIM, KEYS = 128, 4096
 
 def main() -> None:
     args = parse()
-    profile = load.load_resources(ResourceChoice(profile=args.resources), Registry())
+    profile = config.load_resources(ResourceChoice(profile=args.resources), Registry())
     args.found = Resources(profile, args.models, device=args.device)
     args.found.load(("masked_lm", "word_vectors", "stopwords"))
     args.base = args.base or folder_of(args.found.masked_lm.name, args.models)
@@ -280,7 +280,7 @@ def bound(args: argparse.Namespace) -> dict[str, Any]:
     """
     if args.device != "cpu":
         raise SystemExit("bound measures the products of a CPU")
-    profile = load.load_resources(ResourceChoice(profile=args.resources), Registry())
+    profile = config.load_resources(ResourceChoice(profile=args.resources), Registry())
     plain = Resources(profile, args.models, backend="torch")
     plain.load(("masked_lm", "word_vectors", "stopwords"))
     task = Task(args)

@@ -34,22 +34,22 @@ import torch
 import transformers
 from machine import processor
 
-from rbench import attack, load
-from rbench.attack.workers import Engine
+from rbench import config, recipes
+from rbench.config.registry import Registry
+from rbench.config.search_path import search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.finetune import FinetuneContext, strategy
-from rbench.load.registry import Registry
-from rbench.load.search_path import search_path
-from rbench.resources import Resources, locate
+from rbench.execution.attacks import sample
+from rbench.recipes.workers import Engine
+from rbench.schema import Choice, Outcome, ResourceChoice, Training
 from rbench.score import attack_scores, wilson
-from rbench.spec import Choice, Outcome, ResourceChoice, Training
-from rbench.stages.attacks import sample
-from rbench.substitution.candidates import open_source
-from rbench.substitution.segmentation import spans_of
 from rbench.system import located
 from rbench.system.capacity import cores
 from rbench.tasks import Example, TaskData, open_task
+from rbench.train.finetune import FinetuneContext, strategy
+from rbench.words.resources import Resources, locate
+from rbench.words.substitution.candidates import open_source
+from rbench.words.substitution.segmentation import spans_of
 
 SETTINGS: dict[str, dict[str, str]] = {
     f"{variant}, {source}": {"variant": variant, "source": source}
@@ -64,12 +64,12 @@ DRAWS = 10_000
 def main() -> None:
     args = parse()
     registry = Registry()
-    task = load.load_task("mr", registry)
+    task = config.load_task("mr", registry)
     data = open_task(task, args.data)
     accuracy = victim(args, data)
     drawn = sample(data.split("test"), args.n, args.seed, task.name)
     document: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {"settings": {}}
-    engine = Engine(attack.EngineConfig(backend=args.backend))
+    engine = Engine(recipes.EngineConfig(backend=args.backend))
     for label in args.settings:
         options = SETTINGS[label]
         if label in document["settings"]:
@@ -124,7 +124,7 @@ def setting(
     controls = [
         run(args, registry, engine, drawn, Choice(name="random", options=options), seed) for seed in args.control_seeds
     ]
-    spec = load.load_attack(Choice(name="geometry", options=options), registry)
+    spec = config.load_attack(Choice(name="geometry", options=options), registry)
     return {
         "options": spec.parameters,
         "geometry": summary(geometry),
@@ -139,12 +139,12 @@ def run(
     args: argparse.Namespace, registry: Registry, engine: Engine, drawn: list[Example], choice: Choice, seed: int
 ) -> list[Outcome]:
     """Return the outcomes in the order of the texts."""
-    spec = load.load_attack(choice, registry)
-    profile = load.load_resources(ResourceChoice(profile="local"), registry)
+    spec = config.load_attack(choice, registry)
+    profile = config.load_resources(ResourceChoice(profile="local"), registry)
     path = registry.path("attacks", choice.name)
     places = tuple(locate(profile, spec.needs, args.models).items())
-    task = load.load_task("mr", registry)
-    todo = attack.AttackTask(spec, path, task, seed, located.folder(args.victim), "minilm", profile, places)
+    task = config.load_task("mr", registry)
+    todo = recipes.AttackTask(spec, path, task, seed, located.folder(args.victim), "minilm", profile, places)
     found = {outcome.example_id: outcome for outcome in engine.run(todo, drawn)}
     return [found[example.id] for example in drawn]
 
@@ -199,7 +199,7 @@ def mcnemar(one: int, other: int) -> float:
 
 def starved(args: argparse.Namespace, registry: Registry, drawn: list[Example], options: Any) -> dict[str, Any]:
     """Count words of the original texts that are no stop words, and those of them that have no candidate."""
-    profile = load.load_resources(ResourceChoice(profile="local"), registry)
+    profile = config.load_resources(ResourceChoice(profile="local"), registry)
     resources = Resources(profile, args.models, backend=args.backend)
     names = ("source", "candidates", "min_cosine", "unknown")
     source = open_source(resources, **{name: options[name] for name in names})

@@ -58,18 +58,18 @@ from precisions import precisions, rate, synchronized
 from stock import build_stock, stock
 from throughput import differences
 
-from rbench import attack, encoders, load
-from rbench.attack.workers import Engine
+from rbench import config, encoders, recipes
+from rbench.config import code
+from rbench.config.search_path import search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.classify import classify
-from rbench.finetune import FinetuneContext, strategy
-from rbench.load import code
-from rbench.load.search_path import search_path
-from rbench.resources import Resources, locate
-from rbench.spec import Choice, EncoderSpec, Outcome, TrainSpec
+from rbench.recipes.workers import Engine
+from rbench.schema import Choice, EncoderSpec, Outcome, TrainSpec
 from rbench.system import located
 from rbench.tasks import Example, open_task
+from rbench.train.finetune import FinetuneContext, strategy
 from rbench.train.loop import pretrain
+from rbench.words.resources import Resources, locate
 
 ATTACKS = (*RECIPES, "geometry")
 LENGTHS = {"mr": 128, "imdb": 512}
@@ -153,20 +153,20 @@ class Bench:
 
     def task(self, name: str) -> tuple[Any, list[Example]]:
         """Return a task and its test texts in the order of the seed."""
-        task = load.load_task(name, self.networks.registry)
+        task = config.load_task(name, self.networks.registry)
         rows = open_task(task, self.args.data).split("test")
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.args.seed)).tolist()
         return task, [rows[i] for i in order]
 
-    def attack_task(self, recipe: str, task: Any, folder: Path, *, wide: bool = True) -> attack.AttackTask:
+    def attack_task(self, recipe: str, task: Any, folder: Path, *, wide: bool = True) -> recipes.AttackTask:
         """Return an attack on the victim in a folder; `wide`: with the masked LM of BERT base's shape."""
         networks = self.networks
-        spec = load.load_attack(Choice(name=recipe), networks.registry)
+        spec = config.load_attack(Choice(name=recipe), networks.registry)
         path = None if spec.recipe else code.find("attacks", recipe, networks.registry).path
         places = locate(networks.profile, spec.needs, self.args.models)
         if wide and "masked_lm" in places:
             places["masked_lm"] = located.folder(networks.masked_lm)
-        return attack.AttackTask(
+        return recipes.AttackTask(
             spec,
             path,
             task,
@@ -211,14 +211,14 @@ def equality(bench: Bench) -> None:
     args = bench.args
     task, rows = bench.task("mr")
     examples = rows[: 4 if args.small else args.equal_texts]
-    with attack.Workers(min(8, cores()), attack.EngineConfig("cpu")) as workers:
+    with recipes.Workers(min(8, cores()), recipes.EngineConfig("cpu")) as workers:
         for name in ATTACKS:
             todo = bench.attack_task(name, task, args.work / "minilm-mr", wide=False)
             bench.cell("equality", f"mr, {name}", partial(compared, bench, todo, name, examples, workers))
 
 
 def compared(
-    bench: Bench, todo: attack.AttackTask, name: str, examples: list[Example], workers: attack.Workers
+    bench: Bench, todo: recipes.AttackTask, name: str, examples: list[Example], workers: recipes.Workers
 ) -> dict[str, Any]:
     """Attack the same texts on the CPU, on the GPU, and on the GPU in other batches."""
     args = bench.args
@@ -226,7 +226,7 @@ def compared(
     seconds: dict[str, float] = {}
     for side, pooled in (("cpu", None), ("gpu", 64), ("gpu in other batches", 8)):
         start = synchronized(args.device)
-        engine = Engine(attack.EngineConfig(args.device, pooled=pooled))
+        engine = Engine(recipes.EngineConfig(args.device, pooled=pooled))
         outcomes = engine.run(todo, examples) if pooled else workers.run(todo, examples)
         sides[side] = {one.example_id: one for one in outcomes}
         seconds[side] = round(synchronized(args.device) - start, 2)
@@ -302,11 +302,11 @@ TUNED: tuple[tuple[str, str, dict[str, Any]], ...] = (
 def tuned(bench: Bench, base: str, name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Fine-tune a network on a task, keep the victim, and return its speed and its accuracy."""
     args, networks = bench.args, bench.networks
-    task = load.load_task(name, networks.registry)
+    task = config.load_task(name, networks.registry)
     data = open_task(task, args.data)
     small = {"epochs": 1, "max_train": 64, "max_validation": 16, "batch_size": 8} if args.small else {}
     training = task.training.model_copy(update={"max_length": LENGTHS[name], **settings, **small})
-    spec = load.load_encoder("minilm" if base == "minilm" else "minilm-mlm", networks.registry)
+    spec = config.load_encoder("minilm" if base == "minilm" else "minilm-mlm", networks.registry)
     place = encoders.locate(spec, args.models).where if base == "minilm" else networks.masked_lm
     encoder = encoders.load(spec, place, device=args.device, seed=args.seed, kind=task.kind)
     steps = Steps(args.device)
@@ -414,8 +414,8 @@ def attacks(bench: Bench) -> None:
                 bench.cell("attacks", full, partial(alone, bench, todo, rows))
             continue
         device, count = (args.device, processes) if processes else ("cpu", min(8, cores()))
-        config = attack.EngineConfig(device, "auto", args.pooled or (64 if processes else None))
-        with attack.Workers(count, config) as workers:
+        config = recipes.EngineConfig(device, "auto", args.pooled or (64 if processes else None))
+        with recipes.Workers(count, config) as workers:
             for recipe, full in names.items():
                 todo = bench.attack_task(recipe, task, folder)
                 bench.cell("attacks", full, partial(shared, bench, todo, rows, workers, device))
@@ -443,10 +443,10 @@ def while_time(examples: Sequence[Example], seconds: float) -> Iterator[Example]
     return (one for one in examples if time.perf_counter() < ends)
 
 
-def alone(bench: Bench, todo: attack.AttackTask, rows: list[Example]) -> dict[str, Any]:
+def alone(bench: Bench, todo: recipes.AttackTask, rows: list[Example]) -> dict[str, Any]:
     """Attack in this process, and count what networks read."""
     args = bench.args
-    engine = Engine(attack.EngineConfig(args.device))
+    engine = Engine(recipes.EngineConfig(args.device))
     list(engine.run(todo, rows[-WARM_TEXTS:][: 2 if args.small else 8]))
     if args.device != "cpu":
         torch.cuda.reset_peak_memory_stats()
@@ -458,7 +458,7 @@ def alone(bench: Bench, todo: attack.AttackTask, rows: list[Example]) -> dict[st
 
 
 def shared(
-    bench: Bench, todo: attack.AttackTask, rows: list[Example], workers: attack.Workers, device: str
+    bench: Bench, todo: recipes.AttackTask, rows: list[Example], workers: recipes.Workers, device: str
 ) -> dict[str, Any]:
     """Attack in several processes."""
     some = rows[:-WARM_TEXTS] if device != "cpu" else rows[: max(16, len(rows) // 8)]
@@ -519,7 +519,7 @@ def beside_stock(bench: Bench) -> None:
         bench.cell("stock", f"trained weights, mr, {recipe}", partial(against, bench, todo, rows, classifier))
 
 
-def against(bench: Bench, todo: attack.AttackTask, rows: list[Example], classifier: Any) -> dict[str, Any]:
+def against(bench: Bench, todo: recipes.AttackTask, rows: list[Example], classifier: Any) -> dict[str, Any]:
     """Attack the same texts with stock TextAttack and with rbench in one process. Warm both with another text."""
     args = bench.args
     resources = Resources(todo.resources, places=dict(todo.places), device=args.device)
@@ -529,14 +529,14 @@ def against(bench: Bench, todo: attack.AttackTask, rows: list[Example], classifi
     def one(examples: Any) -> list[Outcome]:
         with stock(resources):
             return list(
-                attack.run(lambda: StockAttack(theirs), examples, spec=todo.spec, task=todo.task, seed=args.seed)
+                recipes.run(lambda: StockAttack(theirs), examples, spec=todo.spec, task=todo.task, seed=args.seed)
             )
 
     one(warm)
     start = synchronized(args.device)
     expected = one(while_time(chosen, args.budget))
     stock_seconds = synchronized(args.device) - start
-    engine = Engine(attack.EngineConfig(args.device))
+    engine = Engine(recipes.EngineConfig(args.device))
     list(engine.run(todo, warm))
     start = synchronized(args.device)
     found = list(engine.run(todo, islice(chosen, len(expected))))
@@ -563,7 +563,7 @@ def on_changed_texts(bench: Bench, folder: Path) -> dict[str, Any]:
     args, device = bench.args, bench.args.device
     task, rows = bench.task("mr")
     todo = bench.attack_task("textfooler", task, folder)
-    engine = Engine(attack.EngineConfig(device))
+    engine = Engine(recipes.EngineConfig(device))
     list(engine.run(todo, rows[: 4 if args.small else 128]))
     asked: Any = engine._victim(todo)[0]
     before = {one.texts[0] for one in rows}

@@ -143,7 +143,7 @@ def imports(both: tuple[Tree, Tree], sizes: Sizes) -> Figures:
     commands = {
         "import rbench": ("-c", "import rbench"),
         "rbench --help": (*RBENCH, "--help"),
-        "import rbench.attack._textattack": ("-c", "import rbench.attack._textattack"),
+        "import rbench.recipes._textattack": ("-c", "import rbench.recipes._textattack"),
     }
     for what, command in commands.items():
         for name, rounds in in_turn(both, sizes, lambda tree, c=command: tree.python(*c)):

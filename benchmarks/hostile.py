@@ -137,9 +137,9 @@ def hostile_files(rng: random.Random) -> dict[str, bytes]:
 
 def load_files(folder: Path, count: int, seed: int = 0) -> dict[str, int]:
     """Load `count` generated suites; return how many were refused without a place, and how many ended otherwise."""
+    from rbench.config import load
+    from rbench.config.registry import Registry
     from rbench.errors import SuiteError
-    from rbench.load import load
-    from rbench.load.registry import Registry
 
     rng = random.Random(seed)
     row = {"lost": 0, "tracebacks": 0}

@@ -18,9 +18,9 @@ from package_weights import NOT_COPIED, halve, write
 
 from rbench import api
 from rbench.encoders.locate import PACKAGED
-from rbench.spec import FinetuneJob
-from rbench.storage.runs import Store
-from rbench.storage.weights import WeightCache, default_cache
+from rbench.schema import FinetuneJob
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache, default_cache
 from rbench.system import scratch
 
 NAME = "robustsentembed-mini-victim"

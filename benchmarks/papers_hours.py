@@ -16,8 +16,8 @@ from typing import Any
 from cost_model import words as counted_words
 from equality import RECIPES
 
-from rbench import load
-from rbench.load.registry import Registry
+from rbench import config
+from rbench.config.registry import Registry
 from rbench.plan.cost_model import (
     REFERENCE,
     Costs,
@@ -30,7 +30,7 @@ from rbench.plan.cost_model import (
 )
 from rbench.plan.inputs import training_for
 from rbench.plan.machines import Machines, gpus
-from rbench.spec import EncoderSpec, TaskSpec
+from rbench.schema import EncoderSpec, TaskSpec
 
 BERT_BASE = Network(12, 768, 3072)
 WORDS = {"yelp": (152.0, 152.0), "mnli_mismatched": (11.0, 31.0)}
@@ -63,7 +63,7 @@ def table1(model: Costs, on: Machines, data: Path, cells: Mapping[str, Mapping[s
         data: a folder with TASK/SPLIT.jsonl, for the words of tasks.
         cells: what `papers_scale` measured, by "TASK, ATTACK".
     """
-    loaded = load.load("table1", registry=Registry())
+    loaded = config.load("table1", registry=Registry())
     suite, victims = loaded.suite, len(loaded.suite.encoders) * len(loaded.suite.seeds)
     plain, measured = Counter[str](), Counter[str]()
     tuning, lengths = 0.0, {}
@@ -166,7 +166,7 @@ def _trainings(document: Mapping[str, Any], data: Path) -> dict[str, float]:
     A text of fine-tuning takes the time of one of MR's and IMDB's, by operations, and a third of it for validation. The
     scoring by STS-B that selects a checkpoint is not counted.
     """
-    loaded = load.load("table1", registry=Registry())
+    loaded = config.load("table1", registry=Registry())
     suite, victims = loaded.suite, len(loaded.suite.encoders) * len(loaded.suite.seeds)
     cells = [document["tune"][f"trained, {name}"] for name in ("mr", "imdb")]
     low, high = (BERT_BASE.gflop(cell["mean_tokens"]) for cell in cells)

@@ -40,19 +40,19 @@ from throughput import measured
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from widened import widened
 
-from rbench import attack, load
-from rbench.attack.workers import Engine, sensible
+from rbench import config, recipes
+from rbench.config.registry import Registry
+from rbench.config.search_path import search_path
 from rbench.encoders import random_weights
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.inference import Network
-from rbench.load.registry import Registry
-from rbench.load.search_path import search_path
+from rbench.encoders.inference import Network
 from rbench.plan import machines
 from rbench.plan.cost_model import costs
-from rbench.resources import locate
-from rbench.spec import Choice, Outcome, ResourceChoice, TaskSpec
+from rbench.recipes.workers import Engine, sensible
+from rbench.schema import Choice, Outcome, ResourceChoice, TaskSpec
 from rbench.system import located, speed
 from rbench.tasks import Example, open_task
+from rbench.words.resources import locate
 
 TASKS = {"mr": 128, "imdb": 512}
 """Tasks, with the tokens that the victim reads, as in `table1`."""
@@ -126,7 +126,7 @@ class Networks:
 
     def __init__(self, args: argparse.Namespace, folder: Path) -> None:
         self.args, self.folder, self.registry = args, folder, Registry()
-        self.profile = load.load_resources(ResourceChoice(profile="local"), self.registry)
+        self.profile = config.load_resources(ResourceChoice(profile="local"), self.registry)
         small = Path(locate(self.profile, ["masked_lm"], args.models)["masked_lm"].where)
         self.tokenizer = AutoTokenizer.from_pretrained(small)
         self.masked_lm = folder / "masked-lm"
@@ -135,11 +135,11 @@ class Networks:
 
     def task(self, name: str) -> tuple[TaskSpec, list[Example], Path]:
         """Return a task, texts with the victim's answers for labels, and the victim's folder."""
-        args, task, longest = self.args, load.load_task(name, self.registry), TASKS[name]
+        args, task, longest = self.args, config.load_task(name, self.registry), TASKS[name]
         rows = open_task(task, args.data).split("test")
         drawn = torch.randperm(len(rows), generator=torch.Generator().manual_seed(args.seed)).tolist()
         examples = [rows[i] for i in drawn[: max(args.texts, args.calibrate)]]
-        spec = load.load_encoder("bert-base-random", self.registry)
+        spec = config.load_encoder("bert-base-random", self.registry)
         encoder = random_weights.draw(spec, self.tokenizer, args.seed)
         victim = EncoderClassifier(encoder, len(task.labels), 0.0, longest).to(args.device).eval()
         direction = torch.randn(encoder.dim, generator=torch.Generator().manual_seed(args.seed))
@@ -162,15 +162,15 @@ class Networks:
 def cell(args: argparse.Namespace, networks: Networks, name: str, recipe: str, budget: float) -> dict[str, Any] | None:
     """Attack texts until there are enough, or the seconds of `budget` are spent. None: the victim was never asked."""
     task, examples, folder = networks.task(name)
-    spec = load.load_attack(Choice(name=recipe), networks.registry)
+    spec = config.load_attack(Choice(name=recipe), networks.registry)
     places = locate(networks.profile, spec.needs, args.models)
     if "masked_lm" in places:
         places["masked_lm"] = located.folder(networks.masked_lm)
-    todo = attack.AttackTask(
+    todo = recipes.AttackTask(
         spec, None, task, args.seed, located.folder(folder), "BERT base", networks.profile, tuple(places.items())
     )
     on_gpu = args.device != "cpu"
-    engine = Engine(attack.EngineConfig(args.device, args.backend, max_seconds=budget))
+    engine = Engine(recipes.EngineConfig(args.device, args.backend, max_seconds=budget))
     engine._victim(todo), engine._resources(todo).load(spec.needs)
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()

@@ -33,9 +33,9 @@ import transformers
 from machine import processor
 from torch import Tensor
 
-from rbench import load, mini
-from rbench.load.registry import Registry
-from rbench.spec import EncoderSpec
+from rbench import config, mini
+from rbench.config.registry import Registry
+from rbench.schema import EncoderSpec
 from rbench.train import objectives, perturb
 from rbench.train.contrastive import Batch
 
@@ -79,7 +79,7 @@ def sentences(args: argparse.Namespace) -> list[str]:
 
 
 def rows_of(suite: str, args: argparse.Namespace, texts: Sequence[str]) -> list[dict[str, Any]]:
-    loaded = load.load(suite, registry=Registry(), profile=args.profile)
+    loaded = config.load(suite, registry=Registry(), profile=args.profile)
     rows, deltas = [], []
     print(suite, flush=True)
     for label in loaded.suite.encoders:
@@ -91,7 +91,7 @@ def rows_of(suite: str, args: argparse.Namespace, texts: Sequence[str]) -> list[
     return rows
 
 
-def spec_of(loaded: load.Loaded, label: str, args: argparse.Namespace) -> EncoderSpec:
+def spec_of(loaded: config.Loaded, label: str, args: argparse.Namespace) -> EncoderSpec:
     spec = loaded.encoders[label]
     return spec if args.pooling is None else spec.model_copy(update={"pooling": args.pooling})
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from rbench.encoders.classify import network_of
-from rbench.inference import rows_of
+from rbench.encoders.inference import rows_of
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
 FORMATS = ("tf32", "bf16 autocast", "fp16 autocast", "bf16", "fp16")

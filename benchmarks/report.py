@@ -22,11 +22,11 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from rbench.attack.observed import DIGITS
+from rbench.recipes.observed import DIGITS
 from rbench.report import examples
 from rbench.report.data import Names, Report, Sampled
 from rbench.report.html import page
-from rbench.spec import Outcome, Step
+from rbench.schema import Outcome, Step
 from rbench.system.changes import Texts, changed
 
 OUT = Path(__file__).resolve().parent / "results" / "report.json"
@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def machine_name() -> str:
-    from rbench.storage import provenance
+    from rbench.store import provenance
 
     return str(provenance.machine())
 

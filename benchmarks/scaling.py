@@ -30,17 +30,17 @@ from equality import RECIPES, versions
 from machine import processor
 from throughput import limited, measured
 
-from rbench import attack, load
-from rbench.attack.workers import Engine
+from rbench import config, recipes
+from rbench.config.registry import Registry
+from rbench.config.search_path import search_path
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.inference import Network, backends
-from rbench.load.registry import Registry
-from rbench.load.search_path import search_path
-from rbench.resources import locate
-from rbench.spec import Choice, ResourceChoice
+from rbench.encoders.inference import Network, backends
+from rbench.recipes.workers import Engine
+from rbench.schema import Choice, ResourceChoice
 from rbench.system import located
 from rbench.system.capacity import cores
 from rbench.tasks import Example, open_task
+from rbench.words.resources import locate
 
 SIZES = (50, 100, 200, 400)
 
@@ -48,18 +48,20 @@ SIZES = (50, 100, 200, 400)
 def main() -> None:
     args = parse()
     registry = Registry()
-    task = load.load_task(args.task, registry)
-    profile = load.load_resources(ResourceChoice(profile=args.resources), registry)
+    task = config.load_task(args.task, registry)
+    profile = config.load_resources(ResourceChoice(profile=args.resources), registry)
     rows = open_task(task, args.data).split("test")
     order = np.random.Generator(np.random.PCG64(args.seed)).permutation(len(rows))
     examples = [rows[i] for i in order]
     classifier, _ = EncoderClassifier.load(args.victim)
     victim = limited(args, classifier)
 
-    def cell(name: str) -> attack.AttackTask:
-        spec = load.load_attack(Choice(name=name), registry)
+    def cell(name: str) -> recipes.AttackTask:
+        spec = config.load_attack(Choice(name=name), registry)
         places = tuple(locate(profile, spec.needs, args.models).items())
-        return attack.AttackTask(spec, None, task, args.seed, located.folder(victim), args.victim.name, profile, places)
+        return recipes.AttackTask(
+            spec, None, task, args.seed, located.folder(victim), args.victim.name, profile, places
+        )
 
     parts: dict[str, Any] = {"grid": grid, "profile": profiles, "growth": growth}
     document: dict[str, Any] = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
@@ -94,9 +96,9 @@ def parse() -> argparse.Namespace:
     return args
 
 
-def one(cell: attack.AttackTask, examples: list[Example], count: int, config: attack.EngineConfig) -> dict[str, Any]:
+def one(cell: recipes.AttackTask, examples: list[Example], count: int, config: recipes.EngineConfig) -> dict[str, Any]:
     seen: list[dict[str, Any]] = []
-    with attack.Workers(count, config) as workers:
+    with recipes.Workers(count, config) as workers:
         list(workers.run(cell, [examples[-1]._replace(id=f"warm-{i}") for i in range(4 * count + 8)]))
         with measured(seen, len(examples), children=count > 1) as row:
             row["queries"] = sum(o.num_queries for o in workers.run(cell, examples))
@@ -106,7 +108,7 @@ def one(cell: attack.AttackTask, examples: list[Example], count: int, config: at
 def growth(cell: Any, examples: list[Example]) -> list[dict[str, Any]]:
     found = []
     for n in SIZES:
-        row = one(cell("textfooler"), examples[:n], cores(), attack.EngineConfig())
+        row = one(cell("textfooler"), examples[:n], cores(), recipes.EngineConfig())
         row["seconds_per_query"] = round(row["seconds"] / row["queries"], 5)
         found.append(row | {"seconds": round(row["seconds"], 1)})
         print("growth", found[-1], flush=True)
@@ -120,7 +122,7 @@ def grid(cell: Any, examples: list[Example]) -> list[dict[str, Any]]:
     cases = [(1, 1, best)] + [(cores(), pooled, best) for pooled in (1, 4, 16)]
     cases += [(cores(), 4, name) for name in usable[:-1]]
     for count, pooled, backend in cases:
-        row = one(cell("textfooler"), examples[:60], count, attack.EngineConfig(backend=backend, pooled=pooled))
+        row = one(cell("textfooler"), examples[:60], count, recipes.EngineConfig(backend=backend, pooled=pooled))
         case = {"attack": "textfooler", "workers": count, "pooled": pooled, "backend": backend, "n": 60}
         found.append(case | {"seconds_per_example": round(row["seconds"] / 60, 4), "peak_mb": row["peak_mb"]})
         print("grid", found[-1], flush=True)
@@ -144,7 +146,7 @@ def profiles(cell: Any, examples: list[Example]) -> dict[str, Any]:
     Network._whole = timed  # type: ignore[method-assign]
     rates = {name: matmul(name) for name in ("torch", "onednn")}
     found: dict[str, Any] = {"gflops_matmul_one_thread": rates, "attacks": []}
-    engine = Engine(attack.EngineConfig())
+    engine = Engine(recipes.EngineConfig())
     for name in RECIPES:
         list(engine.run(cell(name), examples[-6:]))
         seconds.clear(), tokens.clear()

@@ -16,7 +16,7 @@ from breakable import LONGEST, Place, Process
 
 FULL_DISK = """
 import errno
-from rbench.storage.runs import parts
+from rbench.store.runs import parts
 really, left = os.write, [10]
 def write(handle, content):
     left[0] -= handle != log

@@ -14,9 +14,9 @@ import nltk
 import numpy as np
 import transformers
 
-from rbench.attack._textattack import swapped
-from rbench.attack.build import protected_columns, recipe_class
-from rbench.spec import AttackSpec, TaskSpec
+from rbench.recipes._textattack import swapped
+from rbench.recipes.build import protected_columns, recipe_class
+from rbench.schema import AttackSpec, TaskSpec
 
 # isort: split
 from textattack import Attack

@@ -73,13 +73,15 @@ def started(args: argparse.Namespace, side: str) -> dict[str, Any]:
 
 def encoding(args: argparse.Namespace) -> dict[str, Any]:
     """Encode each distinct sentence of the sets once."""
-    from rbench import load
+    from rbench import config
+    from rbench.config.registry import Registry
     from rbench.encoders.described import described
-    from rbench.load.registry import Registry
-    from rbench.spec import EncoderSpec
+    from rbench.schema import EncoderSpec
     from rbench.tasks import open_task
 
-    rows = [row for name in args.tasks for row in open_task(load.load_task(name, Registry()), args.data).split("test")]
+    rows = [
+        row for name in args.tasks for row in open_task(config.load_task(name, Registry()), args.data).split("test")
+    ]
     texts = list(dict.fromkeys(text for row in rows for text in row.texts))
     spec = EncoderSpec(**{"name": args.model.name, "base": args.model.name, **described(args.model)})
     began = time.perf_counter()
@@ -96,7 +98,7 @@ def encoding(args: argparse.Namespace) -> dict[str, Any]:
 def scoring(args: argparse.Namespace) -> dict[str, Any]:
     """Run the suite `sts` on the folder."""
     from rbench import api
-    from rbench.storage.runs import Store
+    from rbench.store.runs import Store
 
     with tempfile.TemporaryDirectory() as folder:
         overrides = (f"encoders=[{args.model.resolve()}]", f"evaluate=[{', '.join(args.tasks)}]")

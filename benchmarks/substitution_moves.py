@@ -31,14 +31,14 @@ from numpy.typing import NDArray
 
 from rbench import encoders
 from rbench.encoders.vectors import read_vectors
-from rbench.resources.lexical import nltk_stopwords, wordnet_synonyms
-from rbench.spec import PretrainJob
-from rbench.storage.runs import Store
-from rbench.storage.weights import WeightCache, default_cache
-from rbench.substitution.candidates import Neighbours
-from rbench.substitution.options import at_most
-from rbench.substitution.segmentation import in_case_of
+from rbench.schema import PretrainJob
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache, default_cache
 from rbench.train.substituted import at_random
+from rbench.words.resources.lexical import nltk_stopwords, wordnet_synonyms
+from rbench.words.substitution.candidates import Neighbours
+from rbench.words.substitution.options import at_most
+from rbench.words.substitution.segmentation import in_case_of
 
 SHARE, MOST, DRAWS = 0.2, 10, 2000
 Moves = NDArray[np.float64]

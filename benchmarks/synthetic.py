@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from rbench import api
+from rbench.schema import AttackJob, Job, Outcome, Provenance, Record
 from rbench.score import attack_counts, attack_scores
-from rbench.spec import AttackJob, Job, Outcome, Provenance, Record
-from rbench.storage.runs import Parts, Store
-from rbench.storage.standing import standing
+from rbench.store.runs import Parts, Store
+from rbench.store.standing import standing
 
 Options = api.Options
 TASKS, ATTACKS = ("mini-sentiment", "mini-nli"), ("textfooler", "textbugger", "pwws", "bae", "bertattack")

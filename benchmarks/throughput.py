@@ -39,23 +39,23 @@ from equality import RECIPES, StockAttack, versions
 from machine import processor
 from stock import build_stock, stock
 
-from rbench import attack, load
+from rbench import config, recipes
+from rbench.config.registry import Registry
+from rbench.config.search_path import search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
-from rbench.load.registry import Registry
-from rbench.load.search_path import search_path
-from rbench.resources import Resources, locate
-from rbench.spec import Choice, Outcome, ResourceChoice, TaskSpec
+from rbench.schema import Choice, Outcome, ResourceChoice, TaskSpec
 from rbench.system import located
 from rbench.system.capacity import cores
 from rbench.tasks import Example, open_task
+from rbench.words.resources import Resources, locate
 
 
 def main() -> None:
     args = parse()
     registry = Registry()
-    task = with_rows(load.load_task(args.task, registry), args.test_rows)
-    profile = load.load_resources(ResourceChoice(profile=args.resources), registry)
+    task = with_rows(config.load_task(args.task, registry), args.test_rows)
+    profile = config.load_resources(ResourceChoice(profile=args.resources), registry)
     rows = open_task(task, args.data).split("test")
     order = np.random.Generator(np.random.PCG64(args.seed)).permutation(len(rows))
     drawn = [rows[i] for i in order[: args.n]]
@@ -67,10 +67,10 @@ def main() -> None:
     for name in args.recipes:
         if any(r["attack"] == name and r["task"] == task.name for r in read(args.out)):
             continue
-        spec = load.load_attack(Choice(name=name), registry)
+        spec = config.load_attack(Choice(name=name), registry)
         theirs = build_stock(spec, classifier, args.max_length, resources, task)
         places = tuple(locate(profile, spec.needs, args.models).items())
-        attack_task = attack.AttackTask(
+        attack_task = recipes.AttackTask(
             spec, None, task, args.seed, located.folder(folder), args.victim.name, profile, places
         )
         sides: dict[str, list[dict[str, Any]]] = {"stock": [], "rbench": []}
@@ -80,7 +80,7 @@ def main() -> None:
             with measured(sides["stock"], len(block), children=False) as seen:
                 expected = one_stock(theirs, block, spec, task, args.seed, resources)
                 seen["queries"] = sum(o.num_queries for o in expected)
-            with attack.Workers(args.workers, attack.EngineConfig(args.device, args.backend, args.pooled)) as workers:
+            with recipes.Workers(args.workers, recipes.EngineConfig(args.device, args.backend, args.pooled)) as workers:
                 list(workers.run(attack_task, warm))
                 with measured(sides["rbench"], len(block), children=workers.started) as seen:
                     found = list(workers.run(attack_task, block))
@@ -138,7 +138,7 @@ def one_stock(
     built: Any, examples: list[Example], spec: Any, task: Any, seed: int, resources: Resources
 ) -> list[Outcome]:
     with stock(resources):
-        return list(attack.run(lambda: StockAttack(built), examples, spec=spec, task=task, seed=seed))
+        return list(recipes.run(lambda: StockAttack(built), examples, spec=spec, task=task, seed=seed))
 
 
 @contextmanager

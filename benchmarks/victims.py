@@ -31,19 +31,19 @@ from sklearn.linear_model import LogisticRegression
 from stock import build_stock, stock
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from rbench import encoders, load
-from rbench.attack.build import build
-from rbench.attack.victim import Victim
+from rbench import config, encoders
+from rbench.config.registry import Registry
+from rbench.config.search_path import search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.load.registry import Registry
-from rbench.load.search_path import search_path
-from rbench.resources import Resources
-from rbench.resources import locate as locate_resources
-from rbench.spec import TaskSpec, VictimSpec
-from rbench.stages import sample
+from rbench.execution.attacks import sample
+from rbench.recipes.build import build
+from rbench.recipes.victim import Victim
+from rbench.schema import TaskSpec, VictimSpec
 from rbench.tasks import Example, open_task
 from rbench.victims.model import open_model
+from rbench.words.resources import Resources
+from rbench.words.resources import locate as locate_resources
 
 RECIPES = ("textfooler", "pwws", "textbugger", "bae", "bertattack")
 LENGTH = 128
@@ -54,11 +54,11 @@ FITTED = 2000
 def main() -> None:
     args = parse()
     registry = Registry()
-    task = load.load_task(args.task, registry)
+    task = config.load_task(args.task, registry)
     data = open_task(task, args.data)
     examples = sample(data.split("test"), args.n, 0, task.name)
-    profile = load.load_resources(args.resources, registry)
-    specs = {name: load.load_attack(name, registry) for name in args.recipes}
+    profile = config.load_resources(args.resources, registry)
+    specs = {name: config.load_attack(name, registry) for name in args.recipes}
     users = {kind: [name] for name, spec in specs.items() for kind in spec.needs}
     places = locate_resources(profile, users, args.models)
     resources = {side: Resources(profile, places=places) for side in ("rbench", "stock")}
@@ -84,7 +84,7 @@ def main() -> None:
 
 def make(args: argparse.Namespace, task: TaskSpec, train: list[Example], test: list[Example], folder: Path) -> float:
     """Save a transformers classifier of the encoder's network with a fitted head. Return its accuracy on `test`."""
-    spec = load.load_encoder(args.encoder, Registry())
+    spec = config.load_encoder(args.encoder, Registry())
     source = Path(encoders.locate(spec, args.models).where)
     labels = dict(enumerate(task.labels))
     model = AutoModelForSequenceClassification.from_pretrained(

@@ -19,8 +19,6 @@ From Python:
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,12 +49,12 @@ __all__ = [
 ]
 
 
+_IN_API = {"attack": "attack_texts"}
+"""The functions that have another name in `rbench.api`, where `attack` runs a single attack of a suite."""
+
+
 def __getattr__(name: str) -> Any:
     """Load the API on first use, so that `import rbench` and `rbench --help` stay instant."""
-    if name == "attack":  # also the name of a package, which is imported now and can be called
-        import importlib
-
-        return importlib.import_module("rbench.attack")
     if name == "api":
         import importlib
 
@@ -64,38 +62,9 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from rbench import api
 
-        return getattr(api, name)
+        return getattr(api, _IN_API.get(name, name))
     raise AttributeError(f"module 'rbench' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Attack(ModuleType):
-    """The package `rbench.attack`, which can be called: `rbench.attack(victim, texts, labels)`."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from rbench.api import attack_texts
-
-        return attack_texts(*args, **kwargs)
-
-    @property
-    def __signature__(self) -> Any:
-        import inspect
-
-        from rbench.api import attack_texts
-
-        return inspect.signature(attack_texts)
-
-
-class _Rbench(ModuleType):
-    """The module `rbench`. Python sets its attribute `attack` whenever the package of this name is imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "attack" and type(value) is ModuleType:
-            value.__class__ = _Attack
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Rbench

@@ -56,7 +56,7 @@ def one_fork_server() -> Iterator[None]:
         return
     from multiprocessing import forkserver
 
-    forkserver.set_forkserver_preload(["rbench.attack.workers"])
+    forkserver.set_forkserver_preload(["rbench.recipes.workers"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forkserver, "set_forkserver_preload", lambda modules: None)
         yield
@@ -68,7 +68,7 @@ def one_back_end() -> Iterator[Callable[..., str]]:
 
     The value is what measures. Processes that tests start do measure.
     """
-    from rbench.inference import backends
+    from rbench.encoders.inference import backends
 
     measure = backends._measure
     with pytest.MonkeyPatch.context() as patch:
@@ -79,7 +79,7 @@ def one_back_end() -> Iterator[Callable[..., str]]:
 @pytest.fixture
 def measuring(one_back_end: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The back-end `auto` is the one that is the fastest on this machine, as for users."""
-    from rbench.inference import backends
+    from rbench.encoders.inference import backends
 
     monkeypatch.setattr(backends, "_measure", one_back_end)
 

@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from rbench.spec import Plan, Record
-from rbench.storage.pack import unpack
-from rbench.storage.runs import Store
+from rbench.schema import Plan, Record
+from rbench.store.pack import unpack
+from rbench.store.runs import Store
 
 REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
 NAMES = sorted(path.stem for path in REFERENCE.glob("*.zip"))

@@ -24,7 +24,7 @@ class Allowed(NamedTuple):
 
 ALLOWED = (
     Allowed(
-        "tests/storage/weights/test_cache.py",
+        "tests/store/weights/test_cache.py",
         "root may write anywhere",
         "Continuous integration works as root, from whom no file can be kept by its permissions.",
     ),

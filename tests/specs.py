@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rbench.spec import AdversarialSet, Choice, ContrastSpec, EncoderSpec, MeasureJob, TaskSpec
+from rbench.schema import AdversarialSet, Choice, ContrastSpec, EncoderSpec, MeasureJob, TaskSpec
 
 
 def of_sts(encoder: EncoderSpec, task: TaskSpec, split: str = "test", **more: Any) -> MeasureJob:

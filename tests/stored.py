@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rbench.storage.runs.files import seal, unseal
+from rbench.store.runs.files import seal, unseal
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:

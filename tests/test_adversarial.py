@@ -19,19 +19,19 @@ from typer.testing import CliRunner, Result
 from rbench import api
 from rbench.api.suites import prepared_for
 from rbench.cli import app
+from rbench.config import load_mapping
+from rbench.config.registry import Registry
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
-from rbench.load import load_mapping
-from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
-from rbench.spec import Job, Plan, Record
-from rbench.storage.runs import Store
-from rbench.storage.weights import WeightCache, default_cache
+from rbench.schema import Job, Plan, Record
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache, default_cache
 from tests import tiny
 from tests.test_contrast import SET, TASK, edits, lines, write
 
 FLIP = '''
-from rbench.spec import Strict
+from rbench.schema import Strict
 
 TITLE, REFERENCE, NEEDS = "Words of the other class", "a test", ()
 GOOD, BAD = {good}, {bad}

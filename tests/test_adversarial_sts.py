@@ -10,10 +10,10 @@ import pytest
 from rbench import api
 from rbench.api import RunResult
 from rbench.plan.prepare import Options
+from rbench.schema import AttackJob, FinetuneJob, Health, Record
 from rbench.score import Deviations
-from rbench.spec import AttackJob, FinetuneJob, Health, Record
-from rbench.storage.runs import Store
-from rbench.storage.verify import verify
+from rbench.store.runs import Store
+from rbench.store.verify import verify
 
 SUITE = """\
 encoders: [mini-bert-packaged]

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from rbench import attack, load
-from rbench.attack.binding import dry_build, parts
-from rbench.attack.build import recipe_class
-from rbench.load.registry import Registry
-from rbench.resources import Resources
-from rbench.spec import AttackSpec
-from tests.attack import world
-from tests.attack.conftest import bert, lm, one_thread, resources, single  # noqa: F401
+from rbench import config, recipes
+from rbench.config.registry import Registry
+from rbench.recipes.binding import dry_build, parts
+from rbench.recipes.build import recipe_class
+from rbench.schema import AttackSpec
+from rbench.words.resources import Resources
+from tests.recipes import world
+from tests.recipes.conftest import bert, lm, one_thread, resources, single  # noqa: F401
 
 FOLDER = Path(__file__).resolve().parents[1] / "attacks"
 NAMES = sorted(path.stem for path in FOLDER.iterdir() if path.suffix in (".yaml", ".py"))
@@ -27,17 +27,17 @@ OWN = {"bertattack-paper"}
 
 
 def spec_of(name: str) -> AttackSpec:
-    return load.load_attack(name, Registry())
+    return config.load_attack(name, Registry())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_loads_checks_builds_and_attacks(name: str, single: attack.Victim, resources: Resources) -> None:  # noqa: F811
+def test_it_loads_checks_builds_and_attacks(name: str, single: recipes.Victim, resources: Resources) -> None:  # noqa: F811
     spec = spec_of(name)
-    attack.check(spec)
+    recipes.check(spec)
     path = Registry().path("attacks", name)
-    built = attack.build(spec, single, resources, world.SINGLE, path=path)
+    built = recipes.build(spec, single, resources, world.SINGLE, path=path)
     examples = world.examples(world.SINGLE, single, 4)
-    outcomes = list(attack.run(lambda: built, examples, spec=spec, task=world.SINGLE, seed=0))
+    outcomes = list(recipes.run(lambda: built, examples, spec=spec, task=world.SINGLE, seed=0))
     assert [o.example_id for o in outcomes] == [e.id for e in examples]
     assert [o.error for o in outcomes] == [None] * 4
 
@@ -59,7 +59,7 @@ def test_it_says_what_it_does_on_pairs(name: str) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_needs_are_exactly_what_the_recipe_asks_for(name: str) -> None:
     spec = spec_of(name)
-    assert set(attack.needs(spec)) == set(spec.needs)
+    assert set(recipes.needs(spec)) == set(spec.needs)
 
 
 def value(part: Any, name: str) -> Any:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from rbench.load import load_mapping
-from rbench.load.registry import Registry
+from rbench.config import load_mapping
+from rbench.config.registry import Registry
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "guide-write-claims.md").read_text(encoding="utf-8")
 

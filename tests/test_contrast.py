@@ -14,10 +14,10 @@ from rbench.api.suites import prepared_for
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import ResourceError
 from rbench.plan.prepare import Options
+from rbench.schema import Job, Plan, Record
 from rbench.score import contrast_scores, judged
-from rbench.spec import Job, Plan, Record
-from rbench.storage.runs import Store
-from rbench.storage.weights import WeightCache, default_cache
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache, default_cache
 from tests import tiny
 
 TASK = """\

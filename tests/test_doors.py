@@ -15,7 +15,7 @@ import torch
 import transformers
 
 import rbench
-from rbench import attack as _ready  # noqa: F401  (before textattack is imported)
+from rbench import recipes as _ready  # noqa: F401  (before textattack is imported)
 from rbench.errors import RbenchError
 from tests.encoders.layouts import LAYOUTS as ENCODERS
 from tests.victims.layouts import LABELS, LAYOUTS, REFUSED, TEXTS, Layout

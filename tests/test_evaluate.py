@@ -13,14 +13,14 @@ from scipy.stats import pearsonr, spearmanr
 
 from rbench import api, mini
 from rbench.api.suites import prepared_for
+from rbench.config import load
+from rbench.config.registry import Registry
 from rbench.errors import ResourceError
-from rbench.load import load
-from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
+from rbench.schema import Job, Plan, PretrainJob
 from rbench.score import unpacked_numbers
-from rbench.spec import Job, Plan, PretrainJob
-from rbench.storage.runs import Store
-from rbench.storage.weights import WeightCache, default_cache
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache, default_cache
 from tests import tiny
 
 SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"

@@ -13,12 +13,12 @@ import pytest
 from rbench import api
 from rbench.api.results import run_prepared
 from rbench.api.suites import prepared_for
+from rbench.config import load_attack
+from rbench.config.registry import Registry
 from rbench.errors import JobError, SuiteError
-from rbench.load import load_attack
-from rbench.load.registry import Registry
-from rbench.progress import Silent
-from rbench.spec import PretrainJob
-from rbench.storage.runs import Store
+from rbench.schema import PretrainJob
+from rbench.store.runs import Store
+from rbench.system.progress import Silent
 from tests import tiny
 
 OBJECTIVE = '''
@@ -98,7 +98,7 @@ def test_an_added_objective_trains_and_edited_trains_anew(mine: Path, corpus: Pa
 
 
 ATTACK = '''
-from rbench.spec import Strict
+from rbench.schema import Strict
 
 TITLE, REFERENCE, NEEDS = "Nothing", "none", ()
 
@@ -115,7 +115,7 @@ def build(victim, resources, options):
 
     return Attack(UntargetedClassification(victim), [], WordSwapRandomCharacterDeletion(), GreedySearch())
 '''
-STRATEGY = "from rbench.finetune.probe import Options, run\n"
+STRATEGY = "from rbench.train.finetune.probe import Options, run\n"
 ENCODER = "base: {base}\npooling: mean\ntrain: {{objective: toy, data: {corpus}, steps: 1, batch_size: 4}}\n"
 SUITE = """\
 encoders: [mine]
@@ -170,7 +170,7 @@ def test_a_job_fails_whose_module_changed_since_the_run_was_planned(
 
 
 def test_a_worker_process_opens_an_attack_only_as_it_was_planned(mine: Path, suite: Path) -> None:
-    from rbench.attack.build import build
+    from rbench.recipes.build import build
 
     path = mine / "attacks" / "nothing.py"
     spec = load_attack("nothing", Registry([mine]))
@@ -244,8 +244,8 @@ def test_a_wrong_module_is_told_with_its_place(source: str, said: str, mine: Pat
 
 
 SEEING = """
-from rbench.finetune import Finetuned, probe
-from rbench.finetune.probe import Options
+from rbench.train.finetune import Finetuned, probe
+from rbench.train.finetune.probe import Options
 
 NEEDS = ("stopwords",)
 
@@ -313,7 +313,7 @@ def test_a_strategy_without_a_validation_accuracy_fails_with_its_file(mine: Path
 def test_a_strategy_with_an_outdated_signature_is_refused_while_the_suite_loads(mine: Path, suite: Path) -> None:
     file = mine / "finetune" / "own.py"
     file.write_text(
-        "from rbench.finetune.probe import Options\n\n\n"
+        "from rbench.train.finetune.probe import Options\n\n\n"
         "def run(encoder, data, training, options, *, seed, device, progress): ...\n"
     )
     with pytest.raises(SuiteError, match=r"own\.py:4:1: .*Write `def run\(options, context\)`"):

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 from rbench import api
 from rbench.cli import app
 from rbench.errors import RbenchError, StoreError
-from rbench.storage.runs import Store
-from rbench.system.members import Identity
+from rbench.execution.cluster.members import Identity
+from rbench.store.runs import Store
 from rbench.tables import Results
 from tests.tables.conftest import finish, make_plan, make_suite
 

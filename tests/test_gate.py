@@ -21,8 +21,8 @@ from rbench.api.suites import prepared_for
 from rbench.cli import app
 from rbench.encoders.locate import PACKAGED
 from rbench.plan.prepare import Options
-from rbench.spec import FinetuneJob
-from rbench.storage.runs import Store
+from rbench.schema import FinetuneJob
+from rbench.store.runs import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = (ROOT / "docs" / "guide-gate-in-ci.md").read_text(encoding="utf-8")

@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 from rbench import api
 from rbench.cli import app
-from rbench.load.registry import KINDS, Registry
-from rbench.spec import AttackJob, MeasureJob, Record
-from rbench.storage.runs import Store
+from rbench.config.registry import KINDS, Registry
+from rbench.schema import AttackJob, MeasureJob, Record
+from rbench.store.runs import Store
 from tests.victims.made import write_classifier
 
 DOCS = Path(__file__).parents[1] / "docs"

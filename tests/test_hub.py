@@ -11,10 +11,10 @@ from huggingface_hub.utils import validate_repo_id
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench import hub
 from rbench.encoders import locate
 from rbench.errors import ResourceError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
+from rbench.system import hub
 
 PASTED = [
     "owner/model.git",
@@ -74,7 +74,7 @@ def test_a_hub_that_did_not_answer_is_asked_again_after_a_minute_and_no_sooner(m
     monkeypatch.setattr(hub, "_unreachable", {})
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", info)
-    monkeypatch.setattr("rbench.hub.time.monotonic", lambda: now)
+    monkeypatch.setattr("rbench.system.hub.time.monotonic", lambda: now)
     for _ in range(2):
         with pytest.raises(hub.Unreachable, match=r"cannot be reached \(its answer is not JSON: is there a proxy"):
             hub.ask("someone/toy", "model", None)

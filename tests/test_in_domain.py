@@ -12,8 +12,8 @@ from rbench.api.suites import prepared_for
 from rbench.api.train import train
 from rbench.errors import PlanError
 from rbench.plan.prepare import Options
-from rbench.storage.runs import Store
-from rbench.storage.weights import WeightCache, default_cache
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache, default_cache
 
 SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"
 TOY = f"architecture: {SMALL}\npooling: mean\ntrain: {{objective: mlm, data: in-domain, steps: 2, batch_size: 16}}\n"

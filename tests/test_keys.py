@@ -11,12 +11,12 @@ from typing import Any, get_args
 
 import pytest
 
-from rbench import load as loading
-from rbench.load import versions
-from rbench.load.registry import Registry
+from rbench import config as loading
+from rbench.config import versions
+from rbench.config.registry import Registry
 from rbench.plan.inputs import Code, PlanInputs
 from rbench.plan.planner import make_plan
-from rbench.spec import (
+from rbench.schema import (
     AttackJob,
     AttackSpec,
     Choice,

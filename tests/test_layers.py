@@ -1,8 +1,8 @@
 """Who may import whom. The table is the one in docs/architecture.md; lazy imports and those for types count too.
 
 Modules do not import each other in circles either, inside a wing or across wings. A package is one module, its
-`__init__`: `from rbench.spec import Job` is an arrow to `spec`, `from rbench.spec.common import Share` is one to
-`spec.common`. Python runs a package's `__init__` before any of its modules; that is no arrow.
+`__init__`: `from rbench.schema import Job` is an arrow to `spec`, `from rbench.schema.common import Share` is one to
+`schema.common`. Python runs a package's `__init__` before any of its modules; that is no arrow.
 """
 
 from __future__ import annotations
@@ -17,73 +17,59 @@ from pathlib import Path
 
 import pytest
 
+import rbench
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "rbench"
 FREE = {"errors", "masking"}  # everything may import it, and `rbench` itself for its version
 ALLOWED: dict[str, set[str]] = {
-    "spec": set(),
-    "progress": {"spec", "system"},
-    "hub": {"spec"},
-    "inference": {"system"},
-    "mini": {"spec", "system"},
-    "system": {"spec"},
-    "tabular": set(),
-    "load": {"spec", "tabular"},
-    "score": {"spec"},
-    "executors": {"load", "system"},
-    "tasks": {"spec", "load", "mini", "hub", "tabular"},
-    "encoders": {"spec", "mini", "hub", "system", "inference"},
-    "victims": {"spec", "load", "hub", "encoders", "system"},
-    "resources": {"spec", "load", "mini", "encoders", "inference", "system"},
-    "substitution": {"spec", "encoders", "inference", "resources"},
-    "train": {"spec", "load", "mini", "encoders", "resources", "score", "substitution", "system"},
-    "finetune": {"spec", "load", "score", "encoders", "tasks", "resources", "substitution", "system"},
-    "attack": {
-        *("spec", "load", "mini", "encoders", "tasks", "resources", "inference", "substitution", "system"),
-        "victims",
-    },
-    "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train", "victims"},
-    "storage": {"spec", "load", "score", "system"},
-    "metrics": {"spec", "load", "score", "storage"},
-    "tables": {"spec", "load", "score", "storage", "system", "metrics"},
-    "verdicts": {"spec", "load", "score", "metrics", "tables"},
+    "schema": set(),
+    "system": {"schema"},
+    "score": {"schema"},
+    "config": {"schema"},
+    "mini": {"system"},
+    "tasks": {"schema", "config", "mini", "system"},
+    "encoders": {"schema", "mini", "system"},
+    "victims": {"schema", "config", "encoders", "system"},
+    "words": {"schema", "config", "mini", "encoders", "system"},
+    "recipes": {"schema", "config", "mini", "encoders", "tasks", "words", "system", "victims"},
+    "train": {"schema", "config", "mini", "encoders", "tasks", "words", "score", "system"},
+    "plan": {"schema", "config", "encoders", "tasks", "words", "score", "system", "train", "victims"},
+    "store": {"schema", "config", "score", "system"},
+    "metrics": {"schema", "config", "score", "store"},
+    "tables": {"schema", "score", "store", "system", "metrics"},
+    "verdicts": {"schema", "config", "score", "metrics", "tables"},
     "measures": {
-        *("spec", "load", "score", "storage", "metrics", "tables", "tasks", "encoders", "resources", "verdicts"),
-        *("substitution", "system"),
+        *("schema", "score", "store", "metrics", "tables", "tasks", "encoders", "words", "verdicts", "system"),
     },
-    "figures": {"spec", "load", "score", "storage", "metrics", "tables", "measures"},
-    "report": {"spec", "load", "score", "storage", "system", "tables", "figures", "verdicts"},
-    "publish": {"spec", "hub", "encoders", "plan", "system", "tasks", "train"},
-    "stages": {
-        *("spec", "progress", "load", "plan", "storage", "system", "publish"),
-        *("tasks", "encoders", "resources", "score", "train", "finetune", "attack"),
-        *("measures", "victims", "executors"),
+    "report": {"schema", "config", "score", "store", "metrics", "system", "tables", "verdicts", "measures"},
+    "execution": {
+        *("schema", "config", "plan", "store", "system", "tasks", "encoders", "words", "score", "train", "recipes"),
+        *("measures", "victims"),
     },
     "api": {
-        *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
-        *("measures", "figures", "verdicts", "report"),
-        *("stages", "executors", "tasks", "encoders", "resources", "train", "attack", "victims", "score"),
-        "substitution",
+        *("schema", "config", "plan", "store", "system", "tables", "verdicts", "report"),
+        *("execution", "tasks", "encoders", "words", "train", "recipes", "victims", "score"),
     },
-    "cli": {"spec", "progress", "system", "load", "storage", "stages", "api"},
+    "cli": {"schema", "config", "system", "store", "execution", "api"},
     "__main__": {"cli"},
     "": {"api"},  # rbench/__init__.py
 }
 """By wing, the first name below rbench: the wings that it may import."""
 NARROWER: dict[str, set[str]] = {
-    "plan.planner": {"spec", "plan.inputs", "plan.lineage", "plan.order"},
-    "plan.inputs": {"spec"},
-    "plan.union": {"spec", "plan.order"},
-    "plan.lineage": {"spec"},
-    "substitution.search": set(),
-    "storage.runs": {"spec", "system"},
-    "storage.weights": {"spec", "system"},
+    "plan.planner": {"schema", "plan.inputs", "plan.lineage", "plan.order"},
+    "plan.inputs": {"schema"},
+    "plan.union": {"schema", "plan.order"},
+    "plan.lineage": {"schema"},
+    "words.substitution.search": set(),
+    "store.runs": {"schema", "system"},
+    "store.weights": {"schema", "system"},
     "system.processes": set(),
 }
 """Modules and packages inside a wing that may import less than it, down to which module of their own wing."""
 TORCH_FREE = [
-    "spec",
-    "load",
+    "schema",
+    "config",
     "score",
     "metrics",
     "tables",
@@ -93,8 +79,15 @@ TORCH_FREE = [
     "plan.prepare",
     "plan.lineage",
 ]
-TORCH_FREE += ["storage.runs", "storage.weights", "storage.standing", "storage.texts", "storage.verify"]
-TORCH_FREE += ["system.located", "api.housekeeping", "figures", "figures.style", "figures.queries", "figures.curves"]
+TORCH_FREE += ["store.runs", "store.weights", "store.standing", "store.texts", "store.verify"]
+TORCH_FREE += [
+    "system.located",
+    "api.housekeeping",
+    "report.figures",
+    "report.figures.style",
+    "report.figures.queries",
+    "report.figures.curves",
+]
 
 
 def modules() -> list[tuple[str, Path]]:
@@ -138,6 +131,15 @@ def ours(file: Path) -> set[str]:
     """The modules of rbench that a file imports, by their names below rbench; `import rbench` is for its version."""
     below = {name.removeprefix("rbench.") for name in imports(file) if name.startswith("rbench.")}
     return {name if name in NAMES else name.rpartition(".")[0] or name for name in below} - FREE
+
+
+def test_wings_are_few_and_have_names_of_their_own() -> None:
+    """A package with the name of a function that rbench offers would hide it, and tools pass over some names."""
+    wings = {wing(name) for name in NAMES if "." in name}
+    assert len(wings) <= 21
+    assert sum(len(row) for row in ALLOWED.values()) <= 120
+    passed_over = {"build", "dist", "lib", "spec", "test", "tests", "target", "var", "parts", "eggs", "sdist"}
+    assert not wings & {*rbench.__all__, *passed_over}
 
 
 def test_modules_import_only_what_their_wing_may() -> None:
@@ -193,9 +195,9 @@ def test_a_circle_is_found_in_whatever_way_it_is_imported(way: str, tmp_path: Pa
     assert circle({"tables.a": ours(file), "score.sts": {"score.b"}}) == []
 
 
-def test_only_attack_imports_textattack() -> None:
+def test_only_recipes_imports_textattack() -> None:
     users = {wing(name) for name, file in modules() if "textattack" in {one.split(".")[0] for one in imports(file)}}
-    assert users == {"attack"}
+    assert users == {"recipes"}
 
 
 @pytest.mark.parametrize("name", TORCH_FREE)
@@ -207,9 +209,16 @@ def test_light_modules_load_neither_torch_nor_matplotlib(name: str) -> None:
 
 
 BELOW = {
-    *("storage", "tables", "figures", "report", "api"),
-    *("system.members", "system.checkpoints", "system.scratch", "executors.child", "plan.occupied"),
-    *("system.speed", "inference.backends", "encoders.adapters", "stages.given", "stages.run", "stages.spread"),
+    *("store", "tables", "report.figures", "report", "api"),
+    *("execution.cluster.members", "system.checkpoints", "system.scratch", "execution.cluster.child", "plan.occupied"),
+    *(
+        "system.speed",
+        "encoders.inference.backends",
+        "encoders.adapters",
+        "execution.given",
+        "execution.run",
+        "execution.spread",
+    ),
 }
 """Wings and modules that work with what lies in a RUN or in the cache. They open it with `rbench.system.below`."""
 OPENS = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "unlink", "rmtree", "copyfile", "copytree"}

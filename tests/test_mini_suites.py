@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 
 PACKAGED = "[mini-bert-packaged, simcse-mini-packaged]"
 QUICK = (

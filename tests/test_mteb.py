@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rbench import api, mini
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 
 SUBSETS = ("MSRpar", "OnWN", "SMTnews")
 ENCODER = "simcse-mini-packaged"

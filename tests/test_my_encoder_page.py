@@ -20,12 +20,12 @@ from typer.testing import CliRunner, Result
 from rbench import api
 from rbench.api.train import AdHocArgs, entry
 from rbench.cli import app
+from rbench.config.registry import Registry
 from rbench.encoders.locate import PACKAGED
 from rbench.errors import PlanError, StoreError, SuiteError
-from rbench.load.registry import Registry
-from rbench.spec import AttackJob, FinetuneJob, Plan
-from rbench.storage.runs import Store
-from rbench.storage.weights import WeightCache, default_cache
+from rbench.schema import AttackJob, FinetuneJob, Plan
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache, default_cache
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "guide-put-my-encoder.md").read_text(encoding="utf-8")
 COMMIT = "0123456789" * 4

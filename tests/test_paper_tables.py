@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rbench import load as loading
-from rbench.load.registry import Registry
+from rbench import config as loading
+from rbench.config.registry import Registry
 from rbench.verdicts.papers import tables as printed
 from rbench.verdicts.papers.tables import Coordinates, Found, PrintedCell, failures
 

@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 
 from rbench import api
 from rbench.cli import app
-from rbench.spec import AttackJob, Job, Outcome
-from rbench.stages import attacks
-from rbench.stages import weights as stages
-from rbench.storage import team as board
-from rbench.storage.runs import Parts, Store
-from rbench.storage.weights.inventory import items
+from rbench.execution import attacks
+from rbench.execution import weights as stages
+from rbench.execution.cluster import team as board
+from rbench.schema import AttackJob, Job, Outcome
+from rbench.store.runs import Parts, Store
+from rbench.store.weights.inventory import items
 
 SUITE = """\
 name: small
@@ -217,7 +217,7 @@ evaluate: [contrast]
 resources: mini
 training: {max_train: 200, max_validation: 50, epochs: 5, batch_size: 4, learning_rate: 1.0e-3}
 """
-AT_ONCE = "import rbench.finetune._tuning as c; c.AFTER = 0"
+AT_ONCE = "import rbench.train.finetune._tuning as c; c.AFTER = 0"
 
 
 def tuning(kept: Path) -> bool:

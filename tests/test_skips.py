@@ -12,7 +12,7 @@ import pytest
 from tests.skips import ALLOWED, Allowed
 
 ROOT = Path(__file__).parents[1]
-LISTED = "tests/storage/weights/test_cache.py"
+LISTED = "tests/store/weights/test_cache.py"
 
 FILES = {
     LISTED: '@pytest.mark.skip(reason="root may write anywhere")\ndef test_a():\n    pass\n',

@@ -11,9 +11,9 @@ import pytest
 from rbench import api
 from rbench.cli import console as show
 from rbench.plan.prepare import Options
-from rbench.spec import PretrainJob
-from rbench.storage.runs import Store
-from rbench.storage.verify import verify
+from rbench.schema import PretrainJob
+from rbench.store.runs import Store
+from rbench.store.verify import verify
 
 SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"
 OWN = f"architecture: {SMALL}\npooling: mean\ntrain: {{objective: mlm, data: mini-corpus, steps: 2, batch_size: 16}}\n"

@@ -11,15 +11,15 @@ import pytest
 from safetensors.torch import load_file
 
 from rbench import api, encoders
+from rbench.config import load_encoder
+from rbench.config.registry import Registry
 from rbench.encoders import random_weights
 from rbench.encoders.locate import EMBEDDED_TOKENIZER
 from rbench.errors import PlanError
-from rbench.load import load_encoder
-from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
-from rbench.spec import AttackJob, FinetuneJob
-from rbench.storage.runs import Store
-from rbench.storage.weights import WeightCache
+from rbench.schema import AttackJob, FinetuneJob
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache
 from tests.tiny import write_bert
 
 SIZES = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"

@@ -14,9 +14,9 @@ from rbench.api.suites import prepared_for
 from rbench.cli import app
 from rbench.errors import ResourceError
 from rbench.plan.prepare import Options
-from rbench.progress import Silent
-from rbench.spec import AttackJob, VictimJob
-from rbench.storage.runs import Store
+from rbench.schema import AttackJob, VictimJob
+from rbench.store.runs import Store
+from rbench.system.progress import Silent
 from tests import tiny
 from tests.victims.made import rewrite, write_classifier
 

@@ -41,7 +41,7 @@ def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:
     packaged = [path for path in (ROOT / "rbench" / "packaged").rglob("*") if path.is_file()]
     assert packaged
     assert {path.relative_to(ROOT).as_posix() for path in packaged} <= names
-    assert {"rbench/py.typed", "rbench/publish/card.md.jinja"} <= names
+    assert {"rbench/py.typed", "rbench/execution/publish/card.md.jinja"} <= names
     assert not [name for name in names if name.startswith(("tests/", "results/", "benchmarks/"))]
     assert wheel.stat().st_size < 6_000_000
 

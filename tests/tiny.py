@@ -10,9 +10,9 @@ import torch
 import transformers
 
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.finetune import FinetuneContext
-from rbench.spec import TaskSpec, Training
+from rbench.schema import TaskSpec, Training
 from rbench.tasks import Example, TaskData
+from rbench.train.finetune import FinetuneContext
 
 GOOD = ["good", "fine", "great", "lovely"]
 BAD = ["bad", "poor", "awful", "dull"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from rbench.api.attacking import attack_texts, textattack_wrapper
 from rbench.api.doctor import Check, doctor
+from rbench.api.housekeeping import pack
 from rbench.api.judging import (
     Case,
     Cases,
@@ -47,11 +48,11 @@ from rbench.api.suites import (
 )
 from rbench.api.train import ListedObjective, Trained, export, load_encoder, objectives, train
 from rbench.errors import PlanError
-from rbench.executors.executor import Executor
+from rbench.execution.cluster.executor import Executor
+from rbench.execution.forecast import Planned
 from rbench.plan.prepare import Options
 from rbench.plan.work import Estimate
-from rbench.stages.forecast import Planned
-from rbench.storage.pack import PackedRun, pack, unpack
-from rbench.storage.texts import strip
-from rbench.storage.verify import verify
+from rbench.store.pack import PackedRun, unpack
+from rbench.store.texts import strip
+from rbench.store.verify import verify
 from rbench.verdicts.check_reports import as_text as check_table

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from rbench import load as loading
+from rbench import config as loading
+from rbench.config.registry import Registry, unknown
+from rbench.config.search_path import search_path
 from rbench.errors import PlanError, SuiteError
-from rbench.load.registry import Registry, unknown
-from rbench.load.search_path import search_path
 from rbench.plan.prepare import Options
-from rbench.spec import Suite
+from rbench.schema import Suite
 
 _PATHS = {"data": "RBENCH_DATA", "models": "RBENCH_MODELS", "include": "RBENCH_INCLUDE"}
 """Options that are search paths, each with the environment variable that adds to it, as on the command line."""

@@ -14,23 +14,23 @@ from pydantic import ValidationError
 
 from rbench.api.asked import options_of, plain
 from rbench.api.results import AttackResult
+from rbench.config.alone import ChosenAttack, chosen_attack
+from rbench.config.registry import Registry
+from rbench.config.search_path import search_path
 from rbench.errors import JobError, PlanError, StoreError
-from rbench.load.alone import ChosenAttack, chosen_attack
-from rbench.load.registry import Registry
-from rbench.load.search_path import search_path
+from rbench.execution.given import GivenVictim, How, read, unreadable, victim_of
+from rbench.execution.run import device_of, workers_for
 from rbench.plan.prepare import Options
-from rbench.progress import Progress, shown
+from rbench.schema import AttackSpec, Job, Outcome, ResourceChoice, ResourceProfile, TaskSpec
 from rbench.score import exchanged_labels
-from rbench.spec import AttackSpec, Job, Outcome, ResourceChoice, ResourceProfile, TaskSpec
-from rbench.stages.given import GivenVictim, How, read, unreadable, victim_of
-from rbench.stages.run import device_of, workers_for
-from rbench.storage.runs import Store
-from rbench.storage.weights import WeightCache, default_cache
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache, default_cache
+from rbench.system.progress import Progress, shown
 from rbench.tables.results import plan_of
 from rbench.tasks import Example
 
 if TYPE_CHECKING:
-    from rbench.attack import AttackTask
+    from rbench.recipes import AttackTask
 
 
 IN_MEMORY = 4
@@ -125,7 +125,7 @@ class _Asked:
 
     def _outcomes(self, examples: list[Example]) -> Iterator[Outcome]:
         """Yield an outcome for each example, in the order in which they end."""
-        from rbench.attack import check
+        from rbench.recipes import check
 
         check(self.chosen.spec)
         refused = {example.id: outcome for example in examples if (outcome := unreadable(example)) is not None}
@@ -143,7 +143,7 @@ class _Asked:
                 yield from workers.run(task, examples)
 
     def _attack_task(self) -> AttackTask:
-        from rbench.attack import AttackTask
+        from rbench.recipes import AttackTask
 
         assert self.victim.locate is not None
         module = self.chosen.module
@@ -163,8 +163,8 @@ class _Asked:
 
     def _here(self, examples: list[Example]) -> Iterator[Outcome]:
         """Attack with a victim that only this process has."""
-        from rbench.attack import build, run
-        from rbench.resources import Resources
+        from rbench.recipes import build, run
+        from rbench.words.resources import Resources
 
         assert self.victim.opened is not None
         device, module = device_of(self.options.device), self.chosen.module
@@ -231,14 +231,15 @@ def _resources(
     choice: str | Mapping[str, Any], spec: AttackSpec, registry: Registry, options: Options
 ) -> tuple[ResourceProfile, dict[Any, Any]]:
     """Return the resources that the attack needs, and where they are. Raises ResourceError for what is missing."""
-    from rbench import load, resources
+    from rbench import config
+    from rbench.words import resources
 
     try:
         made = ResourceChoice.model_validate(_choice(choice, "resources"))
     except ValidationError as error:
         said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False))
         raise PlanError(f"resources: {said}") from error
-    profile = load.load_resources(made, registry)
+    profile = config.load_resources(made, registry)
     lm = profile.masked_lm
     if "masked_lm" in spec.needs and lm is not None and lm.kind == "encoder":
         raise PlanError(
@@ -318,7 +319,7 @@ def textattack_wrapper(
     Raises:
         RbenchError: there is no such victim, its weights are no longer in the cache, or several are meant.
     """
-    from rbench.attack.workers import EngineConfig, open_victim
+    from rbench.recipes.workers import EngineConfig, open_victim
 
     found = _victim_of_run(Path(run), str(victim), task, seed) if run is not None else victim
     how = How(max_length=max_length, models=search_path(map(Path, models), "RBENCH_MODELS"))

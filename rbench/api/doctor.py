@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from rbench import load as loading
+from rbench import config as loading
 from rbench.api import asked
+from rbench.config.positions import Problems, read
+from rbench.config.registry import Registry
 from rbench.encoders.locate import locate
 from rbench.errors import ResourceError
-from rbench.load.positions import Problems, read
-from rbench.load.registry import Registry
 from rbench.plan.lineage import trained_root, weights_source
 from rbench.plan.prepare import Options
-from rbench.spec import (
+from rbench.schema import (
     AdversarialSet,
     ContrastSpec,
     EncoderSpec,
@@ -81,7 +81,7 @@ def _resources(
     profile: ResourceProfile, kinds: Collection[ResourceKind] | None, registry: Registry, options: Options
 ) -> list[Check]:
     """Check the resources of a profile: all, or those of some kinds."""
-    from rbench import resources
+    from rbench.words import resources
 
     checks = []
     for kind, name, ok, where, remedy in resources.checks(profile, options.models):

@@ -1,13 +1,16 @@
-"""Prune and verify the cache (`rbench cache`)."""
+"""Prune and verify the cache (`rbench cache`), and pack a RUN that no process runs (`rbench pack`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from rbench.storage.runs import Store
-from rbench.storage.weights import default_cache
-from rbench.storage.weights.inventory import Item, Wanted, chosen, items, problem, remove
+from rbench.execution.cluster.team import check_still
+from rbench.store import pack as packing
+from rbench.store.runs import Store
+from rbench.store.runs.store import folder_path
+from rbench.store.weights import default_cache
+from rbench.store.weights.inventory import Item, Wanted, chosen, items, problem, remove
 from rbench.tables.results import plan_of
 
 Track = Callable[[Sequence[Item]], Iterable[Item]]
@@ -57,3 +60,12 @@ def verify(track: Track = iter) -> tuple[list[Item], list[tuple[Item, str]]]:
 def _keys(runs: list[Path]) -> frozenset[str] | None:
     """Return the keys of the jobs in the plans of these RUNs; None if no RUN is given."""
     return frozenset(job.key for run in runs for job in plan_of(Store(run)).jobs) if runs else None
+
+
+def pack(run: Path | str, out: Path | str | None = None) -> packing.PackedRun:
+    """Write a RUN as one file, as `rbench.store.pack.pack` does.
+
+    Raises StoreError as that does, and where a process runs in it.
+    """
+    check_still(folder_path(run))
+    return packing.pack(run, out)

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from rbench.api.runs import results_of
+from rbench.config.claims import file_of, read_claims
+from rbench.config.metrics import Metric, Metrics
+from rbench.config.registry import Registry
 from rbench.errors import RbenchError, ResourceError, StoreError
-from rbench.load.claims import file_of, read_claims
-from rbench.load.metrics import Metric, Metrics
-from rbench.load.registry import Registry
-from rbench.spec import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction
-from rbench.spec.unlisted import known_as
-from rbench.storage.runs import Store
-from rbench.storage.runs.files import make_folder_of
-from rbench.storage.runs.store import folder_path
-from rbench.storage.standing import standing
+from rbench.schema import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction
+from rbench.schema.unlisted import known_as
+from rbench.store.runs import Store
+from rbench.store.runs.files import make_folder_of
+from rbench.store.runs.store import folder_path
+from rbench.store.standing import standing
 from rbench.tables import Results
 from rbench.tables.formats import render
 from rbench.tables.results import plan_of

@@ -13,24 +13,24 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from rbench.api.runs import Runs, compared, of_suite, paths, results_of
+from rbench.config.catalogue import said
+from rbench.config.check import check
+from rbench.config.claims import file_of, read_claims
+from rbench.config.code import Module, checked, find
+from rbench.config.overlay import setting
+from rbench.config.positions import Positioned, Problems
+from rbench.config.registry import Registry, unknown
 from rbench.errors import RbenchError, StoreError, SuiteError
-from rbench.figures import style
-from rbench.load.catalogue import said
-from rbench.load.check import check
-from rbench.load.claims import file_of, read_claims
-from rbench.load.code import Module, checked, find
-from rbench.load.overlay import setting
-from rbench.load.positions import Positioned, Problems
-from rbench.load.registry import Registry, unknown
 from rbench.report import collect, html, page
 from rbench.report import site as contents
 from rbench.report.collect import Drawings, Svg
 from rbench.report.data import Fact, Report
+from rbench.report.figures import style
 from rbench.report.site import RunPage, Site, unique
-from rbench.spec import Choice, Claim
-from rbench.storage.runs import files, folder_name
-from rbench.storage.runs.files import make_folder_of
-from rbench.storage.runs.packed import name_of, opened
+from rbench.schema import Choice, Claim
+from rbench.store.runs import files, folder_name
+from rbench.store.runs.files import make_folder_of
+from rbench.store.runs.packed import name_of, opened
 from rbench.system.below import Below
 from rbench.tables import Results, results_frame
 from rbench.tables.titles import titles

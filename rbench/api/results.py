@@ -16,20 +16,20 @@ from rbench.api.asked import path_of
 from rbench.api.judging import summary
 from rbench.api.report import write_beside, write_figures
 from rbench.api.runs import Runs, TableLook, made, rendered, results_of
+from rbench.config.metrics import Metrics
+from rbench.config.registry import Registry
 from rbench.errors import JobError, PlanError, StoreError
-from rbench.load.metrics import Metrics
-from rbench.load.registry import Registry
+from rbench.execution.run import Ran, ran
 from rbench.plan.prepare import Options, Prepared
-from rbench.progress import Progress
+from rbench.schema import CONTRAST, Job, Outcome, Record, TaskSpec
 from rbench.score import Tally
-from rbench.spec import CONTRAST, Job, Outcome, Record, TaskSpec
-from rbench.stages.run import Ran, ran
-from rbench.storage import texts as kept_texts
-from rbench.storage.runs import Store
-from rbench.storage.standing import Standing, errored, standing
+from rbench.store import texts as kept_texts
+from rbench.store.runs import Store
+from rbench.store.standing import Standing, errored, standing
 from rbench.system.changes import changes, differing, marked
 from rbench.system.console import cell as escaped
 from rbench.system.console import harmless
+from rbench.system.progress import Progress
 from rbench.tables import Results, results_frame
 from rbench.tables.aggregate import grid
 from rbench.tables.flags import Flags
@@ -503,7 +503,7 @@ def _in_one(texts: Sequence[str], columns: Sequence[str]) -> str:
 
 def _marked_words(before: Sequence[str], after: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the columns of both texts, with `[[...]]` around the words that changed."""
-    from rbench.substitution.segmentation import spans_of
+    from rbench.words.substitution.segmentation import spans_of
 
     marked: tuple[list[str], list[str]] = ([], [])
     for texts in zip(before, after, strict=True):

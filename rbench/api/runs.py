@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
 
+from rbench.config.measures import refused
+from rbench.config.metrics import Metrics
+from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
-from rbench.load.measures import refused
-from rbench.load.metrics import Metrics
-from rbench.load.registry import Registry
+from rbench.execution.cluster.team import check_still
 from rbench.plan.union import union
-from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
-from rbench.storage import joined as merging
-from rbench.storage.joined import Joined, Part
-from rbench.storage.runs import Reader, Store
-from rbench.storage.runs.store import folder_path
-from rbench.storage.team import check_still
+from rbench.schema import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
+from rbench.store import joined as merging
+from rbench.store.joined import Joined, Part
+from rbench.store.runs import Reader, Store
+from rbench.store.runs.store import folder_path
 from rbench.tables import Results, Table, build, latex, results_frame
 from rbench.tables.brief import briefed
 from rbench.tables.formats import render, unknown

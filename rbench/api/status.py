@@ -11,11 +11,11 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from rbench.errors import StoreError
-from rbench.spec import Job, Stage
-from rbench.storage.runs import Store, read_fields
-from rbench.storage.runs.store import folder_path
-from rbench.storage.team import observed
-from rbench.storage.verify import strangers
+from rbench.execution.cluster.team import observed
+from rbench.schema import Job, Stage
+from rbench.store.runs import Store, read_fields
+from rbench.store.runs.store import folder_path
+from rbench.store.verify import strangers
 from rbench.system.below import SMALL
 from rbench.tables.results import plan_of
 

@@ -10,30 +10,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench import load as loading
+from rbench import config as loading
 from rbench.api import asked
 from rbench.api.results import RunResult, result_of, run_prepared
+from rbench.config.claims import missing
+from rbench.config.metrics import Metrics
+from rbench.config.registry import Registry
+from rbench.config.victims import FUNCTION, named_by_file
 from rbench.errors import PlanError, RbenchError, StoreError, SuiteError
-from rbench.executors.executor import Executor, executor_of
-from rbench.load.claims import missing
-from rbench.load.metrics import Metrics
-from rbench.load.registry import Registry
-from rbench.load.victims import FUNCTION, named_by_file
+from rbench.execution.cluster.executor import Executor, executor_of
+from rbench.execution.forecast import Planned, ahead
+from rbench.execution.publish.adversarial import Made, check_place, write
+from rbench.execution.run import check_attacks
+from rbench.execution.spread import Request, check, spread, told_apart
 from rbench.plan.occupied import check_same_suite
 from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.plan.work import estimate
-from rbench.progress import Progress, Silent, shown
-from rbench.publish.adversarial import Made, check_place, write
-from rbench.spec import Job, NumExamples, Outcome, Plan, SetFile, Suite
-from rbench.spec.unlisted import known_as, short_name
-from rbench.stages.forecast import Planned, ahead
-from rbench.stages.run import check_attacks
-from rbench.stages.spread import Request, check, spread, told_apart
-from rbench.storage.runs import Store
-from rbench.storage.standing import Standing, standing
-from rbench.storage.weights import WeightCache, default_cache
+from rbench.schema import Job, NumExamples, Outcome, Plan, SetFile, Suite
+from rbench.schema.unlisted import known_as, short_name
+from rbench.store.runs import Store
+from rbench.store.standing import Standing, standing
+from rbench.store.weights import WeightCache, default_cache
 from rbench.system import scratch
+from rbench.system.progress import Progress, Silent, shown
 from rbench.tables.results import Results, plan_of
 from rbench.tasks.adversarial import Only
 from rbench.verdicts.cells import Cells
@@ -84,7 +84,7 @@ def run(
         executor: "inline" runs the jobs in this process. "local", "slurm" and "ray" start processes that do; an
             `rbench.api.Executor`, or a mapping of its fields, says more.
         progress: True shows it: below a notebook's cell, as bars on a terminal, elsewhere as lines on standard error.
-            False shows nothing. A `rbench.progress.Progress` receives it.
+            False shows nothing. A `rbench.system.progress.Progress` receives it.
         settings: single fields of `Options`, such as out="RUN", limit=20, device="cuda", profile="local", workers=4.
 
     Raises RbenchError before any work if the suite, an option or a resource is wrong. A job that fails while running is

@@ -15,29 +15,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench import load as loading
+from rbench import config as loading
 from rbench.api.asked import options_of
 from rbench.api.results import run_prepared
+from rbench.config.code import find
+from rbench.config.files import Files
+from rbench.config.overlay import setting
+from rbench.config.positions import Positioned, Problems, Where
+from rbench.config.registry import NAME, Registry, nearest, unknown
+from rbench.config.unlisted import absolute, is_model, problem
 from rbench.encoders.described import stated
 from rbench.encoders.locate import locate
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
-from rbench.load.code import find
-from rbench.load.files import Files
-from rbench.load.overlay import setting
-from rbench.load.positions import Positioned, Problems, Where
-from rbench.load.registry import NAME, Registry, nearest, unknown
-from rbench.load.unlisted import absolute, is_model, problem
+from rbench.execution.publish import encoder as exporting
+from rbench.execution.run import device_of
 from rbench.plan.lineage import chain, effective, trained_root, weights_source
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
-from rbench.progress import Progress, Silent, shown
-from rbench.publish import encoder as exporting
-from rbench.spec import IN_DOMAIN, EncoderSpec, Record, TrainSpec, is_text_file
-from rbench.spec.unlisted import is_path
-from rbench.stages.run import device_of
-from rbench.storage.runs import Store
-from rbench.storage.weights import WeightCache, default_cache
+from rbench.schema import IN_DOMAIN, EncoderSpec, Record, TrainSpec, is_text_file
+from rbench.schema.unlisted import is_path
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache, default_cache
 from rbench.system import scratch
 from rbench.system.located import Watch
+from rbench.system.progress import Progress, Silent, shown
 from rbench.train import objectives as modules
 
 if TYPE_CHECKING:

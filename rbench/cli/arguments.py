@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import typer
 
-from rbench import spec
+from rbench import schema
+from rbench.config.registry import unknown
 from rbench.errors import PlanError, SuiteError
-from rbench.load.registry import unknown
-from rbench.spec import TableSpec
+from rbench.schema import TableSpec
 
 if TYPE_CHECKING:
     from rbench.api import Executor, Options
@@ -209,7 +209,7 @@ def made(of: str, name: str, *, shared: bool = False) -> tuple[Any, Any]:
         kind = tuple[str, str]
     elif kind is str:
         listed = one.kind.startswith("Literal[")
-        choices = ast.literal_eval(f"({one.kind[8:-1]},)") if listed else get_args(getattr(spec, one.kind, None))
+        choices = ast.literal_eval(f"({one.kind[8:-1]},)") if listed else get_args(getattr(schema, one.kind, None))
         choices = LAYOUTS if one.kind == "Layout" else choices
     value = _named(_VALUE, of, name) or ("" if choices else _USUAL[kind])
     if choices:
@@ -276,7 +276,7 @@ SHARED: dict[str, tuple[Any, Any]] = {"run": (Path, RUN), "suite": (str, SUITE)}
 
 
 def _shared(name: str) -> tuple[Any, Any]:
-    of = "executors.executor.Executor" if name in EXECUTOR.split() else "plan.prepare.Options"
+    of = "execution.cluster.executor.Executor" if name in EXECUTOR.split() else "plan.prepare.Options"
     return SHARED[name] if name in SHARED else made(of, name, shared=True)
 
 

@@ -14,10 +14,10 @@ from rbench.cli import arguments as a
 from rbench.cli import console as printing
 from rbench.cli.console import say, tell
 from rbench.cli.verbs import CHECK_FAILED, EXPLORE, FAILED, INCOMPLETE, MEASURE, UNDECIDED, app, verb
+from rbench.config.registry import KINDS
+from rbench.config.tasks import is_path
 from rbench.errors import RbenchError, SuiteError
-from rbench.load.registry import KINDS
-from rbench.load.tasks import is_path
-from rbench.spec import victim_name
+from rbench.schema import victim_name
 
 if TYPE_CHECKING:
     from rbench.api import Case, Cases, Executor, Options
@@ -52,7 +52,7 @@ def run(
     command again resumes: finished jobs are not run again, and a half-finished attack continues at its next example.
     Several at once share the work, in terminals or on machines that see the same folder; --executor starts them.
     """
-    from rbench.progress import watching
+    from rbench.system.progress import watching
 
     limits = rbench.api.conditions(fail_if or (), options.include)
     if dry_run:
@@ -140,9 +140,9 @@ def attack(
     --classifier as they are. Attacks it and shows each text with the changed words marked. The outcomes are not saved:
     use rbench run to measure.
     """
-    from rbench.load import load_task
-    from rbench.load.registry import Registry
-    from rbench.progress import watching
+    from rbench.config import load_task
+    from rbench.config.registry import Registry
+    from rbench.system.progress import watching
 
     if (encoder is None) == (not classifier):
         said = "--encoder excludes --classifier" if classifier else "Missing option --encoder or --classifier"
@@ -214,8 +214,8 @@ def list_(
 
     Prints names with titles, references or licences, and origins. With a NAME, prints the content of its file.
     """
-    from rbench.load import catalogue, content, recipes
-    from rbench.load.registry import Registry
+    from rbench.config import catalogue, content, recipes
+    from rbench.config.registry import Registry
 
     registry = Registry(options.include)
     if kind is not None and name is not None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from rbench.config.registry import KINDS
 from rbench.errors import RbenchError
-from rbench.load.registry import KINDS
-from rbench.spec import TIMED_OUT, Outcome
+from rbench.schema import TIMED_OUT, Outcome
 from rbench.system.changes import changes, marked
 from rbench.system.console import console, harmless, is_terminal, silence, tell
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rbench.api import Check, ListedObjective, Planned, RunResult
-    from rbench.load import Listed
-    from rbench.load.recipes import Recipe
-    from rbench.spec import Job
+    from rbench.config import Listed
+    from rbench.config.recipes import Recipe
+    from rbench.schema import Job
 
 
 __all__ = ["console", "harmless", "is_terminal", "log_to_stderr", "print_table", "say", "silence", "tell"]

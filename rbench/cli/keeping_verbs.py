@@ -19,7 +19,7 @@ from rbench.errors import PlanError
 
 if TYPE_CHECKING:
     from rbench.api import Options
-    from rbench.storage.weights.inventory import Item
+    from rbench.store.weights.inventory import Item
 
 
 @app.command(rich_help_panel=KEEP, epilog="Example: [bold]rbench verify results/runs/quickstart[/bold]")
@@ -160,7 +160,7 @@ def adversarial(
     uses the stored outcomes of a finished run; --encoder, --task, --attack, --finetune and --seed say which where it
     has several. The set has parquet files and a card, and opens with datasets.load_dataset(DIR).
     """
-    from rbench.progress import watching
+    from rbench.system.progress import watching
 
     cell = rbench.api.Cell(encoder, task, attack, finetune, seed)
     if run is not None:
@@ -209,8 +209,8 @@ def list_() -> None:
     An encoder or a victim (a fine-tuned classifier) is listed by the name of the job that made it. Its last use is when
     a job last made or loaded it. For anything else, last use is when it was last written.
     """
-    from rbench.storage.weights import default_cache
-    from rbench.storage.weights.inventory import items
+    from rbench.store.weights import default_cache
+    from rbench.store.weights.inventory import items
 
     root = default_cache()
     if found := items(root):
@@ -221,7 +221,7 @@ def list_() -> None:
 
 
 def _duration(text: str | None) -> float | None:
-    from rbench.storage.weights.inventory import seconds
+    from rbench.store.weights.inventory import seconds
 
     try:
         return None if text is None else seconds(text)
@@ -254,8 +254,8 @@ def prune(
     Entries in use by a running process are kept, and nothing outside the cache folder is touched.
     """
     from rbench.api import housekeeping
-    from rbench.progress import tracking
-    from rbench.storage.weights import default_cache
+    from rbench.store.weights import default_cache
+    from rbench.system.progress import tracking
 
     if yes and dry_run:
         raise typer.BadParameter("say one of --yes and --dry-run, not both", param_hint="--yes")
@@ -285,8 +285,8 @@ def verify_cache() -> None:
     differs. A run checks the weights that it uses by itself.
     """
     from rbench.api import housekeeping
-    from rbench.progress import tracking
-    from rbench.storage.weights import default_cache
+    from rbench.store.weights import default_cache
+    from rbench.system.progress import tracking
 
     with tracking("reading weights") as track:
         checked, bad = housekeeping.verify(track)

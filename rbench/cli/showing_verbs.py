@@ -18,12 +18,12 @@ from rbench.cli.console import plan as print_plan
 from rbench.cli.console import print_table, say, tell
 from rbench.cli.verbs import MEASURE, app, verb
 from rbench.errors import SuiteError
-from rbench.storage.runs.files import make_folder_of
+from rbench.store.runs.files import make_folder_of
 
 if TYPE_CHECKING:
     from rbench.api import Options
     from rbench.api.status import Failure, State, Status, Working
-    from rbench.stages.forecast import Forecast, Row
+    from rbench.execution.forecast import Forecast, Row
 
 
 ESTIMATE = "How long it will take"
@@ -62,7 +62,7 @@ def plan(
     With --estimate it says how many hours and how much disk space the remaining jobs take. The estimate stands on
     measurements of earlier runs and of this machine (two seconds, once). Its error is printed with it.
     """
-    from rbench.stages import forecast
+    from rbench.execution import forecast
 
     forecast.check(gpus or ())
     planned = rbench.api.plan(suite, options)
@@ -198,7 +198,7 @@ def status(
 
 
 def _show_status(found: Status) -> None:
-    from rbench.storage.verify import of_strangers
+    from rbench.store.verify import of_strangers
 
     if found.processes:
         print_table(["process", "since", "job", "steps", "job since"], [_row(one) for one in found.processes])

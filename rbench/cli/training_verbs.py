@@ -14,7 +14,7 @@ import rbench
 from rbench.cli import arguments as a
 from rbench.cli.console import say
 from rbench.cli.verbs import TRAIN, app, verb
-from rbench.load.search_path import search_path
+from rbench.config.search_path import search_path
 
 if TYPE_CHECKING:
     from rbench.api import Options, Trained
@@ -53,7 +53,7 @@ def train(
     With an objective, a base and a corpus, trains an encoder that has no file yet, and prints a file that makes it
     available to suites.
     """
-    from rbench.progress import watching
+    from rbench.system.progress import watching
 
     corpus, folders = _told_apart(data or [], options.include)
     options = dataclasses.replace(options, data=search_path(folders, "RBENCH_DATA"))
@@ -86,7 +86,7 @@ def export(
     checks that it gives the same vectors. An encoder that rbench trains comes from the cache, and is trained first if
     it is not there. Classifiers that were fine-tuned for an attack are not exported.
     """
-    from rbench.progress import watching
+    from rbench.system.progress import watching
 
     with watching(quiet) as progress:
         dim = rbench.api.export(encoder, folder, force=force, options=options, progress=progress)
@@ -95,7 +95,7 @@ def export(
 
 def _told_apart(values: list[str], include: Sequence[Path]) -> tuple[str | None, list[Path]]:
     """Separate the values of --data into one corpus and the folders to search. A task's name wins over a folder's."""
-    from rbench.load.registry import Registry
+    from rbench.config.registry import Registry
 
     known = Registry(include).names("tasks")
     folders = [value for value in values if value not in known and Path(value).is_dir()]
@@ -107,7 +107,7 @@ def _told_apart(values: list[str], include: Sequence[Path]) -> tuple[str | None,
 
 def _show(trained: Trained) -> None:
     """Print scores, where the weights are, and how to use them."""
-    from rbench.load import in_suite
+    from rbench.config import in_suite
 
     root = "" if trained.root == trained.name else f" (made from {trained.root})"
     scores = ", ".join(f"{s.name} {s.value:.4g}" for s in trained.record.scores if s.value is not None)

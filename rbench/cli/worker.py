@@ -46,8 +46,8 @@ def main() -> int:
 
 def _work(text: str) -> int:
     from rbench.api.suites import work
-    from rbench.progress import Lines
-    from rbench.stages.spread import requested
+    from rbench.execution.spread import requested
+    from rbench.system.progress import Lines
 
     work(requested(text), Lines())
     return 0

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench import hub
 from rbench.encoders.architecture import embedded_tokenizer
 from rbench.encoders.foreign import reading as reading_files  # `reading` is a module of this package
 from rbench.encoders.locate import EMBEDDED_TOKENIZER, TOKENIZER_FILES, is_vectors, transformer_folder
 from rbench.encoders.locate import locate as locate
 from rbench.errors import ResourceError
-from rbench.spec import EncoderSpec, TaskKind
+from rbench.schema import EncoderSpec, TaskKind
+from rbench.system import hub
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder

@@ -8,10 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rbench import hub
 from rbench.encoders.foreign import check_files, check_finite, check_model, has_weights, object_of, reading, tensors_of
 from rbench.errors import ResourceError
-from rbench.system import digests, scratch
+from rbench.system import digests, hub, scratch
 from rbench.system.below import Below
 from rbench.system.located import Located
 

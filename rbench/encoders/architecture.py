@@ -10,7 +10,7 @@ import tempfile
 from typing import Any
 
 from rbench.mini import tokenizer as mini_tokenizer
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 
 
 def problem(spec: EncoderSpec) -> str:

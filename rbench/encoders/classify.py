@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rbench.encoders.foreign import one_line, panicked, reading
+from rbench.encoders.inference import Network, Row, rows_of, tensors
 from rbench.errors import JobError, ResourceError
-from rbench.inference import Network, Row, rows_of, tensors
 
 log = logging.getLogger("rbench")
 
@@ -97,7 +97,7 @@ def _length(victim: Any, texts: tuple[str, ...]) -> int:
 
 
 class Batching(NamedTuple):
-    """What batches may have; `rbench.inference.Network` takes both."""
+    """What batches may have; `rbench.encoders.inference.Network` takes both."""
 
     step: int | None = None
     """1: rows of one length alone, without padding; None: what the device computes fastest."""

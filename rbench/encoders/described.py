@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 
-from rbench import hub
 from rbench.encoders.foreign import modules, object_of, tensors_of
 from rbench.encoders.locate import ENCODER_HALVES, transformer_folder
 from rbench.encoders.reading import Settings
 from rbench.errors import ResourceError
-from rbench.spec import Attention, Dtype, Pooling
+from rbench.schema import Attention, Dtype, Pooling
+from rbench.system import hub
 
 MODES: dict[str, Pooling] = {
     "cls": "cls",

@@ -6,15 +6,14 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from rbench import hub
 from rbench.encoders import adapters, architecture
 from rbench.encoders.foreign import FIRST, after_pooling, check_files, modules
 from rbench.encoders.vectors import vector_files
 from rbench.errors import ResourceError
 from rbench.mini import lexical as mini
-from rbench.spec import EncoderSpec
-from rbench.spec.unlisted import is_path
-from rbench.system import digests
+from rbench.schema import EncoderSpec
+from rbench.schema.unlisted import is_path
+from rbench.system import digests, hub
 from rbench.system.located import Located
 
 TOKENIZER_FILES = (

@@ -14,7 +14,7 @@ from transformers import BertModel
 
 from rbench.encoders import architecture
 from rbench.errors import ResourceError
-from rbench.spec import EncoderSpec, TaskKind
+from rbench.schema import EncoderSpec, TaskKind
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from rbench.spec import Attention, Dtype, EncoderSpec, Positive, Strict, TaskKind
+from rbench.schema import Attention, Dtype, EncoderSpec, Positive, Strict, TaskKind
 
 if TYPE_CHECKING:
     from torch import nn
@@ -163,7 +163,7 @@ def padding(tokenizer: Any, network: nn.Module) -> tuple[int, int]:
     Some networks recognise padding by its token: RoBERTa counts no position for it, heads of decoders read the token
     before it.
     """
-    from rbench.inference import padding_of
+    from rbench.encoders.inference import padding_of
 
     config: Any = network.config
     by_tokenizer, kind = padding_of(tokenizer)

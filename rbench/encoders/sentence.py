@@ -19,13 +19,13 @@ from transformers.utils import logging as transformers_logging
 
 from rbench.encoders import static as static  # registers its network with AutoModel
 from rbench.encoders.foreign import check_finite, check_model, modules, reading
+from rbench.encoders.inference import Memo, Network, rows_of
 from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.locate import ENCODER_HALVES, TRANSFORM, transformer_folder
 from rbench.encoders.reading import Settings, fitted, longest_input, plain, prepared, prompt_tokens, takes
 from rbench.encoders.transform import Transform, transform_of
 from rbench.errors import ResourceError
-from rbench.inference import Memo, Network, rows_of
-from rbench.spec import Pooling
+from rbench.schema import Pooling
 
 VERSION = 1
 USES = ()
@@ -213,8 +213,9 @@ class SentenceEncoder(nn.Module):
         on other texts. The mode is left as it was.
 
         Args:
-            backend: what computes: one of `rbench.inference.BACKENDS`, or `fastest`, which measures those that use the
-                encoder's own weights. What is trained should not depend on a measurement, so trainings use `torch`.
+            backend: what computes: one of `rbench.encoders.inference.BACKENDS`, or `fastest`, which measures those that
+                use the encoder's own weights. What is trained should not depend on a measurement, so trainings use
+                `torch`.
             progress: called after each batch with its number of texts.
 
         Raises:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from rbench.encoders.foreign import ACTIVATIONS, activation_of, after_pooling
 from rbench.encoders.locate import TRANSFORM, TRANSFORM_ABOUT, flow_missing
 from rbench.errors import ResourceError
-from rbench.spec import Pooling
+from rbench.schema import Pooling
 
 VERSION = 1
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from rbench.measures._context import Asked, EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext
 from rbench.measures._stored import MeasuredJob, measured
-from rbench.spec import MeasuredRow
+from rbench.schema import MeasuredRow
 from rbench.tables import Results, Table
 
 __all__ = [
@@ -34,7 +34,7 @@ class Measure(Protocol):
     """What a measure's module exports. Importing it loads no torch.
 
     More exports are optional. `run(options, context)` returns a sequence of `MeasuredRow`, or `Measured`; `OF` says
-    what it is given, and so how many jobs there are (`rbench.spec.MeasureJob`): by default all victims and what an
+    what it is given, and so how many jobs there are (`rbench.schema.MeasureJob`): by default all victims and what an
     attack made of their texts (`MeasureContext`; also for `tasks`, without victims), or `EncoderContext`,
     `VictimContext`, `TrainedContext`. `table` reads what the job stored (`measured`), and `STORES` says whether
     that is rows. `check(options, suite)` says in a sentence what is wrong with the options in this suite, or

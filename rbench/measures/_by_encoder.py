@@ -9,8 +9,8 @@ from functools import partial
 from pydantic import BaseModel
 
 from rbench.measures._stored import MeasuredJob, chosen, jobs, read_rows
+from rbench.schema import Job, Meaning, MeasuredRow, Score
 from rbench.score import unpacked
-from rbench.spec import Job, Meaning, MeasuredRow, Score
 from rbench.tables import Results
 from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, mean_of
 from rbench.tables.draws import COVERED

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec, MeasuredRow, Outcome, Prediction, Score, TaskSpec
+from rbench.schema import EncoderSpec, MeasuredRow, Outcome, Prediction, Score, TaskSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from rbench.encoders.classifier import EncoderClassifier
     from rbench.encoders.sentence import RememberedVectors, SentenceEncoder
-    from rbench.resources import Resources
     from rbench.tasks import Example, SetData, TaskData
+    from rbench.words.resources import Resources
 
 
 class Asked(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rbench.spec import Strict
+from rbench.schema import Strict
 
 
 class Plain(Strict):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rbench.measures._context import VictimContext
+from rbench.schema import Prediction, Record, Score
 from rbench.score import judged
-from rbench.spec import Prediction, Record, Score
-from rbench.storage.verify import unequal
+from rbench.store.verify import unequal
 
 if TYPE_CHECKING:
     from rbench.encoders.classify import Classified

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from rbench.errors import StoreError
-from rbench.spec import Job, MeasuredRow, MeasureJob, Plan
+from rbench.schema import Job, MeasuredRow, MeasureJob, Plan
 from rbench.tables import Results
 
 

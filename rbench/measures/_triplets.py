@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from rbench.resources.thesaurus import TAGS, Thesaurus
+from rbench.words.resources.thesaurus import TAGS, Thesaurus
 
 if TYPE_CHECKING:
     from rbench.tasks import Example

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from rbench.measures._context import Measured, VictimContext
 from rbench.measures._options import Plain
 from rbench.measures._predicted import asked, unlike_predictions
+from rbench.schema import AdversarialSet, Job, Plan, Prediction, Record
 from rbench.score import adversarial_scores, adversarial_values, judged
 from rbench.score.adversarial import SET_SCORES
-from rbench.spec import AdversarialSet, Job, Plan, Prediction, Record
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured as Cell
 from rbench.tables.columns import mark_best

@@ -16,8 +16,8 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.measures._options import Plain
+from rbench.schema import Score, TableSpec
 from rbench.score import Deviations, Tally
-from rbench.spec import Score, TableSpec
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.cells import PLAIN

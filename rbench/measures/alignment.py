@@ -13,7 +13,7 @@ from dataclasses import replace
 from rbench.measures import EncoderContext, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
-from rbench.spec import Score, Split, Strict, TaskSpec
+from rbench.schema import Score, Split, Strict, TaskSpec
 from rbench.tables import Results, Table
 from rbench.tables.columns import best_of
 from rbench.tables.table import Entry, Meaning

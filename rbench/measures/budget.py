@@ -11,9 +11,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from rbench.schema import Score
+from rbench.schema.common import Strict
 from rbench.score.budget import START, By
-from rbench.spec import Score
-from rbench.spec.common import Strict
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.budgets import Panel, panels

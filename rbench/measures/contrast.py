@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rbench.measures._context import Measured, VictimContext
 from rbench.measures._options import Plain
 from rbench.measures._predicted import asked, unlike_predictions
+from rbench.schema import Prediction, Record, TableSpec
 from rbench.score import SCORES, contrast_scores, judged
-from rbench.spec import Prediction, Record, TableSpec
 from rbench.tables import Results, Table
 from rbench.tables.contrast import METRICS as METRICS
 from rbench.tables.contrast import contrasts, full, paper

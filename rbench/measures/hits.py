@@ -13,8 +13,8 @@ from rbench.errors import JobError
 from rbench.measures import EncoderContext, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
+from rbench.schema import Count, Positive, ResourceKind, Score, Strict, TaskSpec
 from rbench.score import wilson
-from rbench.spec import Count, Positive, ResourceKind, Score, Strict, TaskSpec
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured
 from rbench.tables.columns import best_of

@@ -13,9 +13,9 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.measures._options import Plain
+from rbench.schema import PART_ACCURACY, PART_ROWS, Score, TaskSpec
+from rbench.schema.claimed import tested
 from rbench.score import wilson
-from rbench.spec import PART_ACCURACY, PART_ROWS, Score, TaskSpec
-from rbench.spec.claimed import tested
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Measured, Reading, gathered
 from rbench.tables.draws import notes as draw_notes

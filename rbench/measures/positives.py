@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.errors import StoreError
 from rbench.measures._context import Measured, TrainedContext
-from rbench.spec import Job, Outcome, Split, Strict, TableSpec
-from rbench.spec.common import Positive
+from rbench.schema import Job, Outcome, Split, Strict, TableSpec
+from rbench.schema.common import Positive
 from rbench.system.changes import changes, tokens, words_changed
 from rbench.tables import Results, Table
 from rbench.tables.draws import training_seed
@@ -57,7 +57,7 @@ def run(options: Options, context: TrainedContext) -> Measured:
     import numpy as np
     import transformers
 
-    from rbench.spec import Score
+    from rbench.schema import Score
 
     spec, module, seed = context.spec, context.objective, context.seed
     assert spec.train is not None
@@ -91,7 +91,7 @@ def _made(model: Any, texts: list[str]) -> tuple[list[str], dict[str, float]]:
 
 def _outcome(example: Example, made: tuple[str, ...]) -> Outcome:
     """An example with the positives of its texts, as an attack's outcome has them."""
-    from rbench.substitution.segmentation import words_of
+    from rbench.words.substitution.segmentation import words_of
 
     before, after = words_of(example.texts), words_of(made)
     changed, num_words = words_changed(before, after), sum(map(len, before))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from rbench.errors import StoreError
-from rbench.spec import Strict
+from rbench.schema import Strict
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Grid, grid
 from rbench.tables.evaluations import SCORE, Evaluated, similarity

@@ -19,8 +19,8 @@ from rbench.errors import JobError
 from rbench.measures import EncoderContext, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
+from rbench.schema import Positive, Score, Strict, TaskSpec
 from rbench.score import wilson
-from rbench.spec import Positive, Score, Strict, TaskSpec
 from rbench.tables import Results, Table
 from rbench.tables.cells import PLAIN
 from rbench.tables.columns import average, best_of

@@ -21,7 +21,7 @@ from rbench.errors import JobError
 from rbench.measures import Asked, MeasureContext
 from rbench.measures._stored import attacks_behind, jobs
 from rbench.measures._stored import chosen as chosen_jobs
-from rbench.spec import Count, Job, MeasuredRow, Outcome, Positive, Score, Strict, Suite
+from rbench.schema import Count, Job, MeasuredRow, Outcome, Positive, Score, Strict, Suite
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Whole, in_order
 from rbench.tables.notes import missing

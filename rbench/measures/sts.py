@@ -9,9 +9,9 @@ from typing import Any
 
 from rbench import score
 from rbench.measures._context import EncoderContext, Measured
+from rbench.schema import EvaluationOptions, MeasuredRow, Record, Score, Split, TableSpec, TaskSpec
 from rbench.score.subsets import MISSING
-from rbench.spec import EvaluationOptions, MeasuredRow, Record, Score, Split, TableSpec, TaskSpec
-from rbench.storage.verify import unequal
+from rbench.store.verify import unequal
 from rbench.tables import Results, Table
 from rbench.tables.evaluations import ABOUT as ABOUT
 from rbench.tables.evaluations import evaluated, full, paper

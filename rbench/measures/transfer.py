@@ -18,8 +18,8 @@ from typing import NamedTuple
 from rbench.measures import Asked, MeasureContext, MeasuredRow
 from rbench.measures._options import Plain
 from rbench.measures._stored import attacks_behind, chosen, jobs, read_rows
+from rbench.schema import AS_IS, Job, Outcome, Score
 from rbench.score import Share, scored
-from rbench.spec import AS_IS, Job, Outcome, Score
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Whole, in_order
 from rbench.tables.notes import missing

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import StoreError
+from rbench.schema import Job, Outcome, Record
 from rbench.score import Tally
-from rbench.spec import Job, Outcome, Record
-from rbench.storage.runs import Reader, read_fields
+from rbench.store.runs import Reader, read_fields
 
 Values = NDArray[np.float64]
 Truths = NDArray[np.bool_]

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from rbench.config.metrics import Metric
 from rbench.errors import RbenchError, SuiteError
-from rbench.load.metrics import Metric
 from rbench.metrics._observations import Observations, Values
 from rbench.score import Sample, Share
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rbench.spec import Strict
+from rbench.schema import Strict
 
 FILE = Path(__file__).with_name("costs.json")
 TOKENS_PER_WORD = 1.35

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from rbench.config import Loaded
+from rbench.config.positions import shown
 from rbench.errors import ResourceError
-from rbench.load import Loaded
-from rbench.load.positions import shown
 from rbench.plan.lineage import chain, effective, portable
-from rbench.spec import ADVERSARIAL, AdversarialSet, EncoderSpec, content_key
+from rbench.schema import ADVERSARIAL, AdversarialSet, EncoderSpec, content_key
 from rbench.system.located import Located
 
 if TYPE_CHECKING:

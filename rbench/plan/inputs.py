@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rbench.errors import PlanError
-from rbench.spec import (
+from rbench.schema import (
     RESOURCE_KINDS,
     AttackSpec,
     ResourceProfile,
@@ -18,7 +18,7 @@ from rbench.spec import (
     TrainSpec,
     VictimSpec,
 )
-from rbench.spec.jobs import content_key
+from rbench.schema.jobs import content_key
 
 
 @dataclass(frozen=True)

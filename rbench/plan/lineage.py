@@ -7,8 +7,8 @@ from typing import Any
 
 from rbench.errors import PlanError
 from rbench.masking import bare
-from rbench.spec import IN_DOMAIN, EncoderSpec, VictimSpec, base_of, bases, is_text_file
-from rbench.spec.unlisted import short_name
+from rbench.schema import IN_DOMAIN, EncoderSpec, VictimSpec, base_of, bases, is_text_file
+from rbench.schema.unlisted import short_name
 
 
 def chain(name: str, encoders: Mapping[str, EncoderSpec]) -> list[EncoderSpec]:

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
 from rbench.errors import PlanError
-from rbench.spec import ADVERSARIAL, STS, Draw, Job, Plan, Suite
+from rbench.schema import ADVERSARIAL, STS, Draw, Job, Plan, Suite
 
 
 def with_needs(asked: Iterable[Job], jobs: Mapping[str, Job]) -> tuple[Job, ...]:

@@ -22,7 +22,7 @@ from rbench.plan.lineage import (
     weights_source,
 )
 from rbench.plan.order import with_needs
-from rbench.spec import (
+from rbench.schema import (
     AS_IS,
     CLEAN,
     IN_DOMAIN,
@@ -43,7 +43,7 @@ from rbench.spec import (
     Suite,
     VictimJob,
 )
-from rbench.spec.jobs import AnyJob, split_of
+from rbench.schema.jobs import AnyJob, split_of
 
 
 def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:

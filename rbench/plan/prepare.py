@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rbench.config import Loaded, versions
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
-from rbench.load import Loaded, versions
 from rbench.plan.described import complete
 from rbench.plan.inputs import Code, PlanInputs
 from rbench.plan.lineage import weights_source
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
-from rbench.score.sts import FEWEST
-from rbench.spec import (
+from rbench.schema import (
     COSINE,
     EncoderSpec,
     Plan,
@@ -28,7 +27,8 @@ from rbench.spec import (
     TaskSpec,
     TrainSpec,
 )
-from rbench.spec.jobs import split_of
+from rbench.schema.jobs import split_of
+from rbench.score.sts import FEWEST
 from rbench.system.located import Located, Places
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _check_packages(loaded: Loaded, problems: list[str]) -> None:
 
 
 def _locate_resources(loaded: Loaded, options: Options, problems: list[str]) -> dict[ResourceKind, Located]:
-    from rbench import resources
+    from rbench.words import resources
 
     users: dict[Any, list[str]] = {}
     asked = [(label, spec.needs) for label, spec in loaded.attacks.items()]
@@ -287,7 +287,7 @@ def _locate_training(
     loaded: Loaded, options: Options, problems: list[str]
 ) -> dict[str, tuple[ResourceProfile, dict[ResourceKind, Located]]]:
     """Locate the resources of encoders' objectives. Return profile and places by encoder."""
-    from rbench import resources
+    from rbench.words import resources
 
     asked = {}
     for name, (profile, needs) in loaded.training_resources.items():

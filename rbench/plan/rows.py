@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from rbench.spec import AskedSet, ContrastSpec, TaskSpec
+from rbench.schema import AskedSet, ContrastSpec, TaskSpec
 from rbench.system import digests
 from rbench.system.one_slot_cache import OneSlotCache
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rbench.errors import StoreError
 from rbench.plan.order import in_order
-from rbench.spec import (
+from rbench.schema import (
     RESOURCE_KINDS,
     AttackJob,
     Draw,
@@ -26,7 +26,7 @@ from rbench.spec import (
     Suite,
     VictimJob,
 )
-from rbench.spec.jobs import keyed
+from rbench.schema.jobs import keyed
 
 _NAMED = 3
 """How many jobs a note names."""

@@ -24,7 +24,7 @@ from rbench.plan.cost_model import (
     reading,
     training_seconds,
 )
-from rbench.spec import (
+from rbench.schema import (
     AttackJob,
     FinetuneJob,
     Job,

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from rbench.spec import Strict
+from rbench.schema import Strict
 
 Key = tuple[str, str, str, str]
 """Attack, encoder, strategy and task of a cell."""

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from rbench.report.data import Key, Sampled
-from rbench.spec import Outcome, Step
+from rbench.schema import Outcome, Step
 from rbench.system.changes import changes
 from rbench.tables import Results
 from rbench.tables.attacked import attacked

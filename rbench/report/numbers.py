@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Literal, cast
 
+from rbench.config.metrics import HEADLINE
 from rbench.errors import StoreError
-from rbench.figures.curves import Options, grouped_series, stored_trainings
-from rbench.load.metrics import HEADLINE
 from rbench.report.data import BudgetCurve, CurvePoint, HeatCell, HeatMetric, Key, Pair, PairCell, Quality, SeriesLine
+from rbench.report.figures.curves import Options, grouped_series, stored_trainings
 from rbench.score.budget import START, Curve
 from rbench.score.paired import Difference
 from rbench.tables import Results, Table, attack_table, build

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rbench.report.data import Fact, Names
-from rbench.spec import Plan, Record
-from rbench.spec.entries import Named
-from rbench.storage.runs.packed import name_of
-from rbench.storage.standing import Standing
+from rbench.schema import Plan, Record
+from rbench.schema.entries import Named
+from rbench.store.runs.packed import name_of
+from rbench.store.standing import Standing
 from rbench.tables import Results
 from rbench.tables.aggregate import Grid
 from rbench.tables.notes import spanned

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from rbench.config.metrics import HEADLINE
 from rbench.errors import RbenchError, StoreError
-from rbench.load.metrics import HEADLINE
 from rbench.report.data import Fact
-from rbench.spec import Meaning, Strict, Suite
-from rbench.spec.claimed import Ground
+from rbench.schema import Meaning, Strict, Suite
+from rbench.schema.claimed import Ground
 from rbench.tables import Results, Table, attack_table, build
 from rbench.tables.table import Number
 from rbench.verdicts.claims import JudgedClaim, sentence

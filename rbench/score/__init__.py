@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from rbench.score.adversarial import SET_SCORES, adversarial_scores, adversarial_values
-from rbench.score.attack import DEVIATIONS, STORED, Deviations, Fallen, Tally, attack_counts, attack_scores, lacking
+from rbench.score.attack import (
+    DEVIATIONS,
+    STORED,
+    Deviations,
+    Fallen,
+    Tally,
+    attack_counts,
+    attack_scores,
+    lacking,
+)
 from rbench.score.contrast import SCORES, Judged, contrast_scores, contrast_values, judged, mean_score
 from rbench.score.health import attack_health, exchanged_labels, near_chance, victim_health
 from rbench.score.influence import spearman_values

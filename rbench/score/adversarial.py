@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rbench.schema import Score
 from rbench.score.contrast import Judged
 from rbench.score.statistics import Share, scored
-from rbench.spec import Score
 
 VERSION = 1
 

@@ -37,9 +37,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import StoreError
+from rbench.schema import Outcome, Record, Score
 from rbench.score.statistics import Sample, Share, scored
 from rbench.score.sts import pooled_spearman, sts_scores
-from rbench.spec import Outcome, Record, Score
 
 STORED = ("asr", "queries", "aua", "clean", "perturbed", "oracle_asr", "seconds")
 """The scores in the record of an attack. What a RUN shows of them, and what else, is said in `rbench.metrics`."""

@@ -25,8 +25,8 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from rbench.schema import Score
 from rbench.score.statistics import CONFIDENCE, wilson
-from rbench.spec import Score
 
 By = Literal["queries", "words", "share"]
 """What a budget limits: queries to the victim (the one for the original included), words changed, or their share."""

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rbench.schema import Prediction, Score
 from rbench.score.statistics import Sample, wilson
-from rbench.spec import Prediction, Score
 
 VERSION = 1
 

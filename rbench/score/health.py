@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from rbench.schema import Health, Outcome, Raised, Score
 from rbench.score.statistics import wilson
-from rbench.spec import Health, Outcome, Raised, Score
 
 
 def victim_health(accuracy: Score, labels: Iterable[float | None], split: str = "validation") -> Health:

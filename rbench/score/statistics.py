@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from rbench.spec import Score
+from rbench.schema import Score
 
 CONFIDENCE = 0.95
 

@@ -26,8 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from rbench.errors import JobError
+from rbench.schema import Score
 from rbench.score.statistics import CONFIDENCE
-from rbench.spec import Score
 
 VERSION = 1
 

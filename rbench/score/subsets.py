@@ -18,9 +18,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rbench.schema import Score
 from rbench.score.influence import spearman_values
 from rbench.score.sts import FEWEST, PERFECT, fisher, sts_scores
-from rbench.spec import Score
 
 VERSION = 2
 

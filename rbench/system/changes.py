@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from rbench.spec import Change
+from rbench.schema import Change
 
 BOUNDS = (2, 8, 32, 128, 512)
 """Numbers of changed words to try one after the other: the time grows with the square. A text of which more changed is

@@ -14,7 +14,7 @@ from typing import TextIO
 from rich.console import Console
 
 from rbench.masking import masked
-from rbench.spec.common import is_number
+from rbench.schema.common import is_number
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\n\t"}
 # As JSON writes them, so that JSON stays JSON: C1, ends of lines, directions of writing, byte order, lone surrogates.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rbench.errors import JobError, ResourceError
-from rbench.spec import ResourceKind
+from rbench.schema import ResourceKind
 from rbench.system import digests
 
 

@@ -4,7 +4,7 @@
     CACHE/tmp/<name>-<random>.lock  held by the process that works in it; made before the folder, removed after it
 
 A killed process leaves its folder, but the operating system releases its locks. So a folder whose lock nobody holds is
-removed by the next run (`rbench.storage.weights.cache.sweep`). Locks are used instead of process numbers because other
+removed by the next run (`rbench.store.weights.cache.sweep`). Locks are used instead of process numbers because other
 hosts may share the cache.
 """
 

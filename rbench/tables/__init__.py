@@ -8,8 +8,8 @@ from typing import Any, cast, get_args
 from pydantic import ValidationError
 
 from rbench.errors import RbenchError, StoreError
-from rbench.spec import Aggregation, Pick, TableSpec
-from rbench.storage.runs import Reader
+from rbench.schema import Aggregation, Pick, TableSpec
+from rbench.store.runs import Reader
 from rbench.system.own_code import told
 from rbench.tables import any_attack
 from rbench.tables import layouts as of_attacks

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from rbench.spec import Plan
+from rbench.schema import Plan
 from rbench.tables.table import Table
 
 WEIGHTS, METHODS = "these weights", "these methods"

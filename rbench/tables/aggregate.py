@@ -12,8 +12,8 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.metrics import Sample, Share, Tally, pooled, pooled_values
+from rbench.schema import CONTRAST, Meaning, Score
 from rbench.score import scored
-from rbench.spec import CONTRAST, Meaning, Score
 from rbench.tables import cells
 from rbench.tables.cells import gathered, levelled
 from rbench.tables.levels import Values

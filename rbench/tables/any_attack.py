@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from rbench.errors import StoreError
 from rbench.metrics import Observations
-from rbench.spec import Job
+from rbench.schema import Job
 from rbench.tables.aggregate import ANY as ANY
 from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.notes import counted, named

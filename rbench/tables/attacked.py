@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rbench.spec import Outcome
+from rbench.schema import Outcome
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.results import Results, Run
 

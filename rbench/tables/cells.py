@@ -17,8 +17,8 @@ from typing import Any, Generic, Self, TypedDict, TypeVar
 
 from rbench.errors import StoreError
 from rbench.metrics import Metrics
-from rbench.spec import Job, Meaning, Plan, Record, Score
-from rbench.storage.standing import Standing
+from rbench.schema import Job, Meaning, Plan, Record, Score
+from rbench.store.standing import Standing
 from rbench.tables import levels
 from rbench.tables.draws import means, plain, within
 from rbench.tables.flags import Flags

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from rbench.spec import Meaning
+from rbench.schema import Meaning
 from rbench.tables.table import Draws, Number
 
 

@@ -17,8 +17,8 @@ from functools import cached_property, partial
 from typing import Any
 
 from rbench.errors import StoreError
+from rbench.schema import CONTRAST, ContrastSpec, Score
 from rbench.score import Judged, contrast_values, judged, mean_score
-from rbench.spec import CONTRAST, ContrastSpec, Score
 from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, score_of
 from rbench.tables.columns import mark_best
 from rbench.tables.draws import levels_note, training_seed

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rbench.schema import Job, Plan
 from rbench.score import Sample
-from rbench.spec import Job, Plan
 from rbench.tables.table import Draws
 
 Values = Iterable[tuple[int | None, float | None]]

@@ -18,10 +18,10 @@ from functools import cached_property
 from typing import Any
 
 from rbench.errors import StoreError
+from rbench.schema import STS, Aggregation, MeasuredRow, Record, Score
 from rbench.score import average as average_of
 from rbench.score import mean_correlation, over_trainings, spearman_values, unpacked_numbers
 from rbench.score.sts import FEWEST
-from rbench.spec import STS, Aggregation, MeasuredRow, Record, Score
 from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, levelled, score_of
 from rbench.tables.columns import average, mark_best
 from rbench.tables.draws import levels_note, training_seed

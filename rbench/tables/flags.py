@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from rbench.spec import (
+from rbench.schema import (
     FLAGS,
     EncoderSpec,
     Flag,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from rbench.errors import StoreError
-from rbench.spec import Notes
+from rbench.schema import Notes
 from rbench.system.console import cell as escaped
 from rbench.system.console import harmless
 from rbench.tables import latex, markdown

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import StoreError
-from rbench.spec import Draw, Job, Outcome
-from rbench.storage.runs import Found, Reader, read_fields
+from rbench.schema import Draw, Job, Outcome
+from rbench.store.runs import Found, Reader, read_fields
 from rbench.tables.flags import Flags, shown
 from rbench.tables.results import plan_of
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from rbench.errors import StoreError
-from rbench.spec import FontSize
+from rbench.schema import FontSize
 from rbench.tables.markdown import Side
 
 SIZES: tuple[str, ...] = get_args(FontSize)

@@ -16,8 +16,8 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.metrics import Metric, Metrics, Tally
+from rbench.schema import Score
 from rbench.score import scored
-from rbench.spec import Score
 from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.any_attack import NONE, AnyAttack
 from rbench.tables.cells import PLAIN

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from rbench.spec import AttackJob, AttackSpec, EncoderSpec, Job, Plan, ResourceKind, Source, TaskSpec
-from rbench.storage.standing import Standing
+from rbench.schema import AttackJob, AttackSpec, EncoderSpec, Job, Plan, ResourceKind, Source, TaskSpec
+from rbench.store.standing import Standing
 from rbench.tables import draws
 from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.formats import listed

@@ -17,7 +17,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from rbench.errors import StoreError
-from rbench.spec import Choice, Job, Pick, Record, Score
+from rbench.schema import Choice, Job, Pick, Record, Score
 from rbench.tables.cells import Measured, score_of
 from rbench.tables.contrast import OnSets
 from rbench.tables.notes import named

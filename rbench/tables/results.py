@@ -11,9 +11,9 @@ from typing import Self
 
 from rbench.errors import StoreError, SuiteError
 from rbench.metrics import Metric, Metrics, Observations, Sample, Share, Tally, by_unit, columns_of
-from rbench.spec import AttackJob, Job, Plan, Record
-from rbench.storage.runs import Reader, Store
-from rbench.storage.standing import Standing, standing
+from rbench.schema import AttackJob, Job, Plan, Record
+from rbench.store.runs import Reader, Store
+from rbench.store.standing import Standing, standing
 from rbench.tables.flags import Flags
 from rbench.tables.levels import Values
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rbench.schema import STS, Evaluation, Job, Record, Score
 from rbench.score.subsets import MISSING, of_subset
-from rbench.spec import STS, Evaluation, Job, Record, Score
 
 SEVEN: Mapping[str, int] = {
     "sts12": 3108,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from rbench.schema import Flag, Score
+from rbench.schema import Meaning as Meaning
 from rbench.score import spread
-from rbench.spec import Flag, Score
-from rbench.spec import Meaning as Meaning
 
 Layout = Literal["paper", "by-task", "full"]
 

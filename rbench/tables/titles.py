@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from rbench.spec import (
+from rbench.schema import (
     AttackSpec,
     EncoderSpec,
     Plan,
     PretrainJob,
     VictimSpec,
 )
-from rbench.spec.entries import Named
+from rbench.schema.entries import Named
 from rbench.tables.table import Entry, Table
 
 ROOM: Mapping[type[Named], int] = {EncoderSpec: 40, VictimSpec: 40, AttackSpec: 40}

@@ -6,7 +6,7 @@ rows, because nothing is known of them.
 
     DIR/data/test-00000-of-00001.parquet   the rows
     DIR/README.md                          the card
-    DIR/rbench.json                        what rbench needs to know of the set (`rbench.spec.SetFile`)
+    DIR/rbench.json                        what rbench needs to know of the set (`rbench.schema.SetFile`)
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from rbench.config.sets import ABOUT as ABOUT
+from rbench.config.sets import read_about
 from rbench.errors import ResourceError
-from rbench.load.sets import ABOUT as ABOUT
-from rbench.load.sets import read_about
-from rbench.spec import AdversarialSet, Outcome, SetFile, Status, TaskSpec
+from rbench.schema import AdversarialSet, Outcome, SetFile, Status, TaskSpec
 from rbench.tasks.clean import Example, Reserved, SetData, key
 from rbench.tasks.data import content_hash
 

@@ -27,9 +27,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rbench.config.tabular import check_unicode, text_of_label
 from rbench.errors import ResourceError
-from rbench.spec import AdversarialSet, ContrastSpec, TaskSpec
-from rbench.tabular import check_unicode, text_of_label
+from rbench.schema import AdversarialSet, ContrastSpec, TaskSpec
 
 EXAMPLES_OF_WHERE = 5
 """Number of places that are kept for each reason."""

@@ -28,9 +28,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rbench.config.tabular import check_unicode
 from rbench.errors import ResourceError
-from rbench.spec import ContrastSpec, TaskSpec
-from rbench.tabular import check_unicode
+from rbench.schema import ContrastSpec, TaskSpec
 from rbench.tasks import lines, local
 from rbench.tasks.clean import Columns, Dropped, Example, Reserved, Row, SetData, example, key, normalised
 from rbench.tasks.data import content_hash

@@ -10,9 +10,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from rbench.config.tabular import files_of
 from rbench.errors import ResourceError
-from rbench.spec import HubData, TaskSpec
-from rbench.tabular import files_of
+from rbench.schema import HubData, TaskSpec
 from rbench.tasks import lines, local, online, parts, tables
 from rbench.tasks.clean import Columns, Example, Reserved, Row, SplitColumns, clean
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from rbench.config.registry import nearest
+from rbench.config.tabular.json_rows import lines_of, object_of
 from rbench.errors import ResourceError
-from rbench.load.registry import nearest
-from rbench.spec import TEXT_FILES
-from rbench.tabular.json_rows import lines_of, object_of
+from rbench.schema import TEXT_FILES
 from rbench.tasks.clean import Row
 
 

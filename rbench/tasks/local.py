@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import ResourceError
-from rbench.spec import TEXT_FILES, TaskSpec, Unsplit, is_text_file
+from rbench.schema import TEXT_FILES, TaskSpec, Unsplit, is_text_file
 from rbench.tasks import lines, split
 from rbench.tasks.clean import Row
 

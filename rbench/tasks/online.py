@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rbench import hub
 from rbench.errors import ResourceError
-from rbench.spec import HubData, is_text_file
+from rbench.schema import HubData, is_text_file
+from rbench.system import hub
 from rbench.tasks import lines, split
 from rbench.tasks.clean import Row
 

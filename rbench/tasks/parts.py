@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rbench.errors import ResourceError
-from rbench.spec import HubData, Part, TaskSpec
+from rbench.schema import HubData, Part, TaskSpec
 from rbench.tasks import lines, local, online
 from rbench.tasks.clean import Columns, Example, Row
 

@@ -26,7 +26,7 @@ def permutation(rows: int, seed: int) -> list[int]:
 def three_way(
     rows: int, *, seed: int, validation: float, test: float, test_rows: Collection[int] | None = None
 ) -> dict[str, list[int]]:
-    """Return row numbers by split for `spec.Unsplit`. Each row is in exactly one of train, validation and test.
+    """Return row numbers by split for `schema.Unsplit`. Each row is in exactly one of train, validation and test.
 
     The test split is `test_rows` if given, otherwise the first floor(test * rows) numbers of the permutation. Of the
     remaining numbers, in the permutation's order, the first floor(validation * remaining) are validation and the

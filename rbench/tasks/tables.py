@@ -1,7 +1,7 @@
 """Reads a task's rows from a table: the `file` of its `local`, which may be a folder with a table for each split.
 
 - A folder with splits is taken as it is. If it has training rows and no validation split, a seeded tenth of the former
-  is the latter (`split.holdout`). A single table is divided by `split.three_way` with the shares of `spec.Unsplit`,
+  is the latter (`split.holdout`). A single table is divided by `split.three_way` with the shares of `schema.Unsplit`,
   unless the task says `split: test`: then all its rows are test rows.
 - Ids are `<split>:<row>`, and `row:<row>` where one table is divided. They hold no name of a file. So the same rows
   have the same ids, and their jobs the same keys, in whatever format they are.
@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rbench.config.registry import nearest
+from rbench.config.tabular import Place, Table, check_unicode, open_place, text_of_label
 from rbench.errors import ResourceError
-from rbench.load.registry import nearest
-from rbench.spec import TaskSpec, Unsplit, is_text_file
-from rbench.tabular import Place, Table, check_unicode, open_place, text_of_label
+from rbench.schema import TaskSpec, Unsplit, is_text_file
 from rbench.tasks import split
 from rbench.tasks.clean import Columns, Row, label_id
 from rbench.tasks.lines import places_of

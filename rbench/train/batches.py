@@ -9,7 +9,7 @@ import math
 
 from pydantic import BaseModel
 
-from rbench.spec import TrainSpec
+from rbench.schema import TrainSpec
 from rbench.train.objectives import ObjectiveModule
 from rbench.train.options import Contrastive
 

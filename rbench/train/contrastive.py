@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from rbench.encoders.reading import Settings
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from rbench.train import health, models, perturb
 from rbench.train.contrastive_losses import info_nce, info_nce_each, uniformity
 from rbench.train.heads import BatchNormHead, MLPHead

@@ -46,18 +46,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from rbench.errors import JobError
-from rbench.resources.lexical import open_tagger
-from rbench.resources.locate import loader
-from rbench.resources.thesaurus import TAGS, Related, check, open_thesaurus
-from rbench.spec import ResourceKind
-from rbench.spec.common import Positive, Share, Strict
+from rbench.schema import ResourceKind
+from rbench.schema.common import Positive, Share, Strict
 from rbench.system import processes
 from rbench.system.below import Below
 from rbench.system.capacity import shared_cores
 from rbench.system.located import Located
+from rbench.words.resources.lexical import open_tagger
+from rbench.words.resources.locate import loader
+from rbench.words.resources.thesaurus import TAGS, Related, check, open_thesaurus
 
 if TYPE_CHECKING:
-    from rbench.resources import Resources
+    from rbench.words.resources import Resources
 
 VERSION = 1
 
@@ -472,7 +472,7 @@ def _address(texts: Sequence[str], lexicon: LexiconSource, options: EditOptions,
     for text in texts:
         digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
     root = Path(__file__).resolve().parent.parent
-    code = ("train/edits.py", "resources/thesaurus.py", "resources/lexical.py", "mini/thesaurus.py")
+    code = ("train/edits.py", "words/resources/thesaurus.py", "words/resources/lexical.py", "mini/thesaurus.py")
     said = {
         "texts": digest.hexdigest(),
         "options": options.model_dump(),

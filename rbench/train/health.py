@@ -19,8 +19,8 @@ import transformers
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rbench.schema import Flag, Health, Measured, Raised
 from rbench.score.statistics import Sample, wilson
-from rbench.spec import Flag, Health, Measured, Raised
 from rbench.train.contrastive_losses import top_1
 from rbench.train.objectives import Objective, ProbedObjective
 

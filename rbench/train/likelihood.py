@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.encoders.transform import Flow
 from rbench.errors import JobError, ResourceError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from rbench.train import models
 from rbench.train.contrastive_losses import uniformity
 from rbench.train.models import sentence_encoder

@@ -23,23 +23,23 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
+from rbench.config.registry import unknown
 from rbench.errors import JobError, ResourceError, SuiteError
-from rbench.load.registry import unknown
-from rbench.resources import Resources
+from rbench.schema import EncoderSpec, Health, TrainSpec
+from rbench.schema.jobs import content_key
 from rbench.score import Pairs
-from rbench.spec import EncoderSpec, Health, TrainSpec
-from rbench.spec.jobs import content_key
 from rbench.system import checkpoints as kept
 from rbench.system import scratch
 from rbench.system.checkpoints import on_one_gpu
 from rbench.train import batches, objectives
 from rbench.train.health import Observer
 from rbench.train.selection import Selection, Selector
+from rbench.words.resources import Resources
 
 VERSION = 1
 USES = ()
 """Empty, because not every training uses what is imported here. Keys count the code of the objective, and that of
-selecting a step where an encoder's file asks for it (`rbench.load.versions`)."""
+selecting a step where an encoder's file asks for it (`rbench.config.versions`)."""
 
 log = logging.getLogger("rbench")
 Progress = Callable[[int, int, str], None]

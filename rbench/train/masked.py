@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.encoders.reading import Settings, longest_input
-from rbench.spec import EncoderSpec, TaskKind
+from rbench.schema import EncoderSpec, TaskKind
 from rbench.train import models
 from rbench.train.objectives import Encoding
 

@@ -55,7 +55,7 @@ from torch.nn import functional
 
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from rbench.train import health, models
 from rbench.train.contrastive import Losses, TextModel, TextObjective
 from rbench.train.contrastive_losses import similarities

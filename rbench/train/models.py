@@ -20,7 +20,7 @@ from rbench.encoders.foreign import check_model, reading
 from rbench.encoders.locate import TRANSFORM, is_vectors, transform_folders, transformer_folder
 from rbench.encoders.reading import Settings
 from rbench.errors import JobError, ResourceError
-from rbench.spec import EncoderSpec, Pooling
+from rbench.schema import EncoderSpec, Pooling
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from rbench.spec import Strict, TrainSpec
-from rbench.spec.common import Count, Positive, Rate, Share
+from rbench.schema import Strict, TrainSpec
+from rbench.schema.common import Count, Positive, Rate, Share
 
 Norm = Literal["l1", "l2", "linf"]
 Scaling = Literal["gradient", "perturbation", "stepped"]

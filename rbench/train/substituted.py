@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.spec import EncoderSpec
-from rbench.substitution.batched import Geometry, Swapped, Target, at_most
-from rbench.substitution.search import Substitution
-from rbench.substitution.segmentation import SegmentedTexts
+from rbench.schema import EncoderSpec
 from rbench.train.contrastive import Losses, TextModel, TextObjective
 from rbench.train.heads import full
 from rbench.train.health import evaluating, untouched
 from rbench.train.moco import Held, MoCo
+from rbench.words.substitution.batched import Geometry, Swapped, Target, at_most
+from rbench.words.substitution.search import Substitution
+from rbench.words.substitution.segmentation import SegmentedTexts
 
 VERSION = 1
 

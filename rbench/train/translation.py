@@ -22,7 +22,7 @@ from rbench.encoders import fetch
 from rbench.encoders.locate import fingerprint
 from rbench.errors import JobError
 from rbench.mini.writing import paraphrase
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from rbench.system.below import Below
 from rbench.train.moco import MoCo, MoCoObjective
 from rbench.train.options import Momentum

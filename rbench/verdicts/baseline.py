@@ -21,8 +21,8 @@ from pydantic import Field
 import rbench
 from rbench.errors import StoreError
 from rbench.metrics import Metric
-from rbench.spec import Flag, Job, Outcome, content_key
-from rbench.spec.common import Count, Strict
+from rbench.schema import Flag, Job, Outcome, content_key
+from rbench.schema.common import Count, Strict
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
 from rbench.tables.results import Run

@@ -19,10 +19,10 @@ from functools import cached_property
 from typing import cast
 
 from rbench.errors import StoreError
+from rbench.schema import Bold
 from rbench.score import Share
 from rbench.score.combined import compare_averages
 from rbench.score.paired import Difference, average_differences, compare, compare_pooled, holm
-from rbench.spec import Bold
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Grid, grid
 from rbench.tables.any_attack import any_attack

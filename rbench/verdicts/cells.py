@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
+from rbench.config.ground import ground_of, trained_by
 from rbench.errors import StoreError
-from rbench.load.ground import ground_of, trained_by
 from rbench.metrics import Condition, Metric
+from rbench.schema.claimed import CellOf, Ground
 from rbench.score.paired import Stated
-from rbench.spec.claimed import CellOf, Ground
 from rbench.tables import Results
 from rbench.tables import cells as tabled
 from rbench.tables.aggregate import Cell, Grid, grid

@@ -1,8 +1,8 @@
 """Judge the claims of a suite on its RUN: supported, contradicted or undecided.
 
-A claim is taken apart into comparisons (`spec.claimed`). Each is judged by its two-sided p value against what the claim
-says, corrected by Holm for all comparisons of the claim: below 0.05 it is supported or contradicted, by the side on
-which the value lies, and otherwise undecided. A claim is contradicted if one of its comparisons is, and supported if
+A claim is taken apart into comparisons (`schema.claimed`). Each is judged by its two-sided p value against what the
+claim says, corrected by Holm for all comparisons of the claim: below 0.05 it is supported or contradicted, by the side
+on which the value lies, and otherwise undecided. A claim is contradicted if one of its comparisons is, and supported if
 all are. So a claim that is true is called contradicted in at most 5% of RUNs, however many comparisons it has. The
 comparisons of a claim are one family (`verdicts.family`).
 
@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
+from rbench.schema import Claim
+from rbench.schema.claimed import CellOf, Comparison, Ground, Group, comparisons
 from rbench.score.combined import Part, combine
 from rbench.score.paired import Difference, combine_stated, compare, holm
-from rbench.spec import Claim
-from rbench.spec.claimed import CellOf, Comparison, Ground, Group, comparisons
 from rbench.tables import Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.levels import Observed, Rows, part

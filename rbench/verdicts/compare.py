@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from rbench.config.registry import nearest
 from rbench.errors import StoreError
-from rbench.load.registry import nearest
 from rbench.metrics import Metric
+from rbench.schema import Job, Outcome, TaskSpec
 from rbench.score.paired import Difference, PairedSample, compare, compare_pooled, holm, numbered
-from rbench.spec import Job, Outcome, TaskSpec
 from rbench.tables import Results, Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.aggregate import Cell, grid

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from rbench.config.metrics import Metric, Metrics
+from rbench.config.registry import NAME
 from rbench.errors import SuiteError
-from rbench.load.metrics import Metric, Metrics
-from rbench.load.registry import NAME
+from rbench.schema import Score
 from rbench.score.statistics import wilson
-from rbench.spec import Score
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import any_attack

@@ -18,12 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rbench.config.registry import unknown
 from rbench.errors import StoreError
-from rbench.load.registry import unknown
 from rbench.metrics import Metric, Metrics, Observations
 from rbench.metrics import values as values_of
+from rbench.schema import Flag
 from rbench.score.gate import GRAVE, GateRow, GateSample, GateVerdict, judge, needed
-from rbench.spec import Flag
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rbench.errors import JobError, ResourceError
 from rbench.masking import masked
-from rbench.spec.victims import Origin, VictimSpec
+from rbench.schema.victims import Origin, VictimSpec
 from rbench.victims.scores import AnswerError, Row
 
 Text = tuple[str, ...]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rbench.errors import JobError, SuiteError
-from rbench.spec import TaskSpec, VictimSpec
+from rbench.schema import TaskSpec, VictimSpec
 from rbench.victims.answers import Answers
 from rbench.victims.scores import AnswerError
 

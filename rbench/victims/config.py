@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rbench import hub
+from rbench.config.registry import unknown
 from rbench.encoders.described import HEADED, has_head
 from rbench.errors import ResourceError
-from rbench.load.registry import unknown
-from rbench.spec import TaskSpec, VictimSpec
+from rbench.schema import TaskSpec, VictimSpec
+from rbench.system import hub
 
 
 def read_config(where: str) -> dict[str, Any]:

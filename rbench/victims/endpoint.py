@@ -1,7 +1,7 @@
 """Asks a server over HTTP: several requests at once, each with a time limit and a rate limit, and again after failures
 that pass.
 
-A `Template` fills texts into the body of a request, and `rows_at` finds scores in an answer. `rbench.spec.Endpoint`
+A `Template` fills texts into the body of a request, and `rows_at` finds scores in an answer. `rbench.schema.Endpoint`
 says what both mean. A `Poster` sends requests.
 """
 
@@ -25,10 +25,10 @@ import httpx
 import tenacity
 
 from rbench import masking
+from rbench.config.registry import unknown
 from rbench.errors import JobError, ResourceError, SuiteError
-from rbench.load.registry import unknown
-from rbench.spec import TaskSpec
-from rbench.spec.victims import Endpoint, VictimSpec
+from rbench.schema import TaskSpec
+from rbench.schema.victims import Endpoint, VictimSpec
 from rbench.victims.answers import Answers, Text, probe_texts
 from rbench.victims.scores import AnswerError, Reader, Row, is_row, shown
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import JobError, ResourceError
-from rbench.spec import TaskSpec
-from rbench.spec.victims import VictimSpec
+from rbench.schema import TaskSpec
+from rbench.schema.victims import VictimSpec
 from rbench.system.own_code import told
 from rbench.victims.answers import Answers, Text
 from rbench.victims.scores import AnswerError, Reader, Row, plain

@@ -17,7 +17,7 @@ from rbench.encoders.classify import Batching, batching
 from rbench.encoders.foreign import check_finite, check_model, reading
 from rbench.encoders.reading import fitted, longest_input, padding
 from rbench.errors import ResourceError
-from rbench.spec import TaskSpec, VictimSpec
+from rbench.schema import TaskSpec, VictimSpec
 from rbench.victims.config import check_config, read_config
 
 VERSION = 1

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from rbench import hub
 from rbench.encoders import adapters
 from rbench.encoders.foreign import check_model
 from rbench.encoders.locate import fingerprint, on_hub, searched
 from rbench.errors import ResourceError
-from rbench.spec import TaskSpec, VictimSpec
-from rbench.spec.unlisted import is_path
+from rbench.schema import TaskSpec, VictimSpec
+from rbench.schema.unlisted import is_path
+from rbench.system import hub
 from rbench.system.located import Located
 from rbench.victims.config import check_config, read_config
 

@@ -8,10 +8,11 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 import pytest
 
-from rbench import inference, load
+from rbench import config
 from rbench.api.asked import loaded, options_of, plain
+from rbench.config.registry import Registry
+from rbench.encoders import inference
 from rbench.errors import PlanError, SuiteError
-from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
 
 SUITE = {"name": "s", "encoders": ["mini-bert"], "tasks": ["mini-sentiment"], "attacks": ["pwws"]}
@@ -86,7 +87,7 @@ def test_plain_data_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("name", ["quickstart", "gate", "table1"])
 def test_a_suite_object_is_the_suite_that_it_was_loaded_from(name: str) -> None:
-    first = load.load(name, registry=Registry())
+    first = config.load(name, registry=Registry())
     again = loaded(first.suite, Options())
     assert again.suite == first.suite
     assert again.encoders == first.encoders and again.attacks == first.attacks and again.strategies == first.strategies

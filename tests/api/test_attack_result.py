@@ -8,7 +8,7 @@ import re
 import pytest
 
 from rbench.api.results import SHOWN, AttackResult, html_marked
-from rbench.spec import Outcome, TaskSpec
+from rbench.schema import Outcome, TaskSpec
 from rbench.tables.frame import _DTYPES
 
 TASK = TaskSpec(name="texts", kind="single", columns=("text",), labels=("negative", "positive"))

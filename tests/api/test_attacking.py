@@ -12,11 +12,11 @@ import torch
 import transformers
 
 import rbench
-from rbench import attack as _ready  # noqa: F401  (before textattack is imported)
+from rbench import recipes as _ready  # noqa: F401  (before textattack is imported)
 from rbench.api.results import AttackResult
 from rbench.errors import JobError, PlanError, RbenchError, ResourceError
 from rbench.mini import tokenizer
-from rbench.progress import Silent
+from rbench.system.progress import Silent
 
 TEXTS = ["The farce was a disaster in his city.", "The film was superb.", "The plot was dull and long."]
 LABELS = [0, 1, 0]

@@ -10,11 +10,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from rbench import api
+from rbench.config.registry import Registry
+from rbench.config.suite import load
 from rbench.errors import SuiteError
-from rbench.load.registry import Registry
-from rbench.load.suite import load
 from rbench.plan.prepare import Options
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from tests.api.test_tables import SUITE, made_up
 from tests.cli.conftest import Shell
 from tests.tables.conftest import make_run, make_suite
@@ -22,7 +22,7 @@ from tests.tables.conftest import make_run, make_suite
 __all__ = ["make_run"]
 MakeRun = Callable[..., Store]
 BROKEN = """
-from rbench.spec import Strict
+from rbench.schema import Strict
 
 class Options(Strict):
     at: int = 0

@@ -12,8 +12,8 @@ import pytest
 import rbench
 from rbench import api
 from rbench.errors import JobError, RbenchError
-from rbench.spec import Provenance, Record
-from rbench.stages.given import read
+from rbench.execution.given import read
+from rbench.schema import Provenance, Record
 from tests.cli.conftest import attack_job
 
 WRONG = [None, 5, True, 0.5, b"x", [], ["x"], {}, [5], "", "nowhere/x", "\0", Path("nowhere"), object()]

@@ -19,7 +19,7 @@ from rbench.api.runs import results_of
 from rbench.errors import StoreError
 from rbench.report import examples
 from rbench.report.provenance import command
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from tests.report.conftest import LETTERS, NASTY, SCRIPT, TURNED, write_run
 from tests.report.conftest import page_file as page_file
 from tests.report.conftest import run as run

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from rbench.errors import StoreError
+from rbench.execution.cluster.team import Team, digest
+from rbench.execution.run import Joined, _check_crowding, _Joined, _others
 from rbench.plan.prepare import Options
-from rbench.spec import AttackJob, Plan
-from rbench.stages.run import Joined, _check_crowding, _Joined, _others
-from rbench.storage.runs import Store
-from rbench.storage.team import Team, digest
-from tests.storage.conftest import Told
+from rbench.schema import AttackJob, Plan
+from rbench.store.runs import Store
+from tests.store.conftest import Told
 from tests.tables.conftest import make_plan, make_suite
 
 PLAN = make_plan(make_suite(seeds=(0,)))
@@ -99,8 +99,8 @@ def test_who_joins_a_run_without_texts_writes_none(tmp_path: Path) -> None:
 def test_the_second_process_of_this_machine_hears_of_too_many_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rbench.stages.run.cores", lambda: 2)
-    monkeypatch.setattr("rbench.stages.run.limit_threads", lambda: 2)
+    monkeypatch.setattr("rbench.execution.run.cores", lambda: 2)
+    monkeypatch.setattr("rbench.execution.run.limit_threads", lambda: 2)
     told, one, other = Told([], []), Team(tmp_path), Team(tmp_path)
     with one.joined(lambda others: PLAN):
         _check_crowding(one, told)

@@ -19,9 +19,9 @@ from rbench.api.runs import reader_of
 from rbench.cli import app
 from rbench.cli.arguments import FORMATS, LAYOUTS
 from rbench.errors import StoreError
-from rbench.spec import EncoderSpec, FinetuneJob, Job, Plan, Provenance, Record, Training
-from rbench.storage.runs import Store, files
-from rbench.storage.team import Team
+from rbench.execution.cluster.team import Team
+from rbench.schema import EncoderSpec, FinetuneJob, Job, Plan, Provenance, Record, Training
+from rbench.store.runs import Store, files
 from rbench.system.below import Below
 from tests.tables.conftest import TASKS, finish, make_outcomes, make_plan, make_record, make_suite
 

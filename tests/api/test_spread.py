@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.executors.child import Child
-from tests.storage.conftest import Told
+from rbench.execution.cluster.child import Child
+from tests.store.conftest import Told
 
 SUITE = {"name": "spread", "encoders": ["mini-bert-packaged"], "evaluate": ["mini-sts"], "tables": [{"metric": "sts"}]}
 EXECUTORS = {
@@ -57,7 +57,7 @@ def test_a_run_that_is_complete_starts_nothing(inline: Path, monkeypatch: pytest
 
 def test_what_no_process_can_do_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes die at once, because the module that they run is another one."""
-    monkeypatch.setattr("rbench.stages.spread.WORKER", "this_module_is_not_there")
+    monkeypatch.setattr("rbench.execution.spread.WORKER", "this_module_is_not_there")
     told = Told([], [])
     result = api.run(SUITE, out=tmp_path / "run", device="cpu", executor="local", progress=told)
     assert (result.complete, [job.stage for job in result.left], result.tables) == (0, ["measure"], result.tables)
@@ -66,7 +66,7 @@ def test_what_no_process_can_do_is_left(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_without_waiting_the_tasks_are_submitted_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("submitit", reason='needs submitit: pip install "rbench[slurm]"')
-    from rbench.executors import slurm
+    from rbench.execution.cluster import slurm
 
     class Job:
         job_id = "12_0"

@@ -8,9 +8,9 @@ import pytest
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.spec import Job, Provenance, Record
-from rbench.storage.runs import Store
-from rbench.storage.team import Team
+from rbench.execution.cluster.team import Team
+from rbench.schema import Job, Provenance, Record
+from rbench.store.runs import Store
 from tests.tables.conftest import finish, make_outcomes, make_plan, make_suite
 
 PLAN = make_plan(make_suite(seeds=(0,)))

@@ -8,8 +8,8 @@ import pytest
 
 from rbench import api
 from rbench.plan.prepare import Options
-from rbench.spec import AttackJob, Job, Provenance, Record
-from rbench.storage.runs import Store
+from rbench.schema import AttackJob, Job, Provenance, Record
+from rbench.store.runs import Store
 from tests.tables.conftest import count, make_outcomes, make_record
 
 SUITE = """\

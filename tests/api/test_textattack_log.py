@@ -14,11 +14,11 @@ import pytest
 
 import rbench
 from rbench import api
-from rbench import attack as _ready  # noqa: F401  (before textattack is imported)
+from rbench import recipes as _ready  # noqa: F401  (before textattack is imported)
 from rbench.api.results import COLUMNS, AttackResult, write_textattack_csv
 from rbench.errors import PlanError, StoreError
-from rbench.spec import Outcome, TaskSpec
-from rbench.storage.runs import Store
+from rbench.schema import Outcome, TaskSpec
+from rbench.store.runs import Store
 from tests.api.test_attack_result import MIXED, outcome, result
 from tests.tables.conftest import make_run as make_run
 

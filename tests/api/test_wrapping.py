@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rbench
-from rbench import attack as _ready  # noqa: F401  (before textattack is imported)
+from rbench import recipes as _ready  # noqa: F401  (before textattack is imported)
 from rbench.encoders.scorer import load_victim
 from rbench.errors import RbenchError
 

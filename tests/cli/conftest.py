@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from rbench import api
 from rbench.cli import app
-from rbench.spec import (
+from rbench.schema import (
     AttackJob,
     AttackSpec,
     Choice,

@@ -20,7 +20,7 @@ FUNCTIONS = [
     *("api.runs.table", "api.judging.compare", "api.judging.check", "api.judging.write_baseline", "api.judging.cases"),
     *("api.report.site", "api.train.train", "api.train.export"),
 ]
-CLASSES = {"plan.prepare.Options": api.Options, "executors.executor.Executor": api.Executor}
+CLASSES = {"plan.prepare.Options": api.Options, "execution.cluster.executor.Executor": api.Executor}
 
 
 @pytest.mark.parametrize("of", FUNCTIONS)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rbench import progress
 from rbench.cli import keeping_verbs
-from rbench.spec import Plan
-from rbench.storage.runs import Store
-from rbench.storage.weights import WeightCache
+from rbench.schema import Plan
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache
+from rbench.system import progress
 from tests.cli.conftest import Shell
-from tests.storage.weights.entries import JOB, OTHER, PLAN, PRETRAIN, fill, swap_two_words
+from tests.store.weights.entries import JOB, OTHER, PLAN, PRETRAIN, fill, swap_two_words
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rbench import api
-from rbench.spec import Record
+from rbench.schema import Record
 from tests.cli.conftest import Api, Shell
 from tests.verdicts import gated
 

@@ -8,7 +8,7 @@ import pytest
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.storage.verify import Finding, Verified
+from rbench.store.verify import Finding, Verified
 from tests.cli.conftest import Api, Shell
 
 COUNTS = {"verified": 2, "damaged": 0, "not done": 3}

@@ -8,8 +8,8 @@ import pytest
 
 from rbench import api
 from rbench.cli.showing_verbs import duration, size
-from rbench.stages import forecast as forecasts
-from rbench.stages.forecast import Forecast, Row
+from rbench.execution import forecast as forecasts
+from rbench.execution.forecast import Forecast, Row
 from tests.cli.conftest import Api, Shell
 
 FOUND = Forecast(

@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from rbench import api
 from rbench.cli import app
-from rbench.spec import AttackJob
-from rbench.storage.runs import Store
-from rbench.storage.team import Team
+from rbench.execution.cluster.team import Team
+from rbench.schema import AttackJob
+from rbench.store.runs import Store
 
 SUITE = """
 victims: [{function: short:classify, version: '1', name: short}]

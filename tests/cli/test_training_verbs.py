@@ -19,11 +19,11 @@ from safetensors.torch import load_file
 
 from rbench import encoders
 from rbench.api.suites import prepared_for
+from rbench.execution.publish.encoder import CARD
 from rbench.plan.lineage import effective
 from rbench.plan.prepare import Options
-from rbench.publish.encoder import CARD
-from rbench.spec import EncoderSpec
-from rbench.storage.weights import WeightCache, default_cache
+from rbench.schema import EncoderSpec
+from rbench.store.weights import WeightCache, default_cache
 from tests import tiny
 from tests.cli.conftest import Shell
 from tests.train.bases import TEXTS, masked_roberta
@@ -166,7 +166,7 @@ def test_ctrl_c_keeps_what_was_done(shell: Shell, mine: Path, texts: Path, monke
         yield Watcher()
 
     assert shell("train", "toy", "--include", mine, "--device", "cpu").exit_code == 0
-    monkeypatch.setattr("rbench.progress.watching", watching)
+    monkeypatch.setattr("rbench.system.progress.watching", watching)
     command = ["train", "consert", "--base", "toy", "--data", texts, "--set", "batch_size=8", "--steps", "10"]
     result = shell(*command, "--include", mine, "--device", "cpu")
     assert result.exit_code == 130

@@ -17,10 +17,10 @@ import rbench
 from rbench import api
 from rbench.cli import console as show
 from rbench.cli import main
+from rbench.config.registry import KINDS, Registry
 from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, SuiteError
-from rbench.load.registry import KINDS, Registry
-from rbench.progress import Silent
-from rbench.spec import EncoderSpec, Job, Record, TaskSpec
+from rbench.schema import EncoderSpec, Job, Record, TaskSpec
+from rbench.system.progress import Silent
 from tests.cli.conftest import Api, Shell, attack_job, outcome
 from tests.specs import of_sts
 
@@ -497,7 +497,7 @@ def test_list_without_a_kind_says_which_there_are(shell: Shell) -> None:
 
 def test_list_says_where_a_module_comes_from_and_what_is_wrong_with_one(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "finetune").mkdir()
-    good = "TITLE = 'Mine'\nfrom rbench.spec import Strict as Options\ndef run(options, context): ...\n"
+    good = "TITLE = 'Mine'\nfrom rbench.schema import Strict as Options\ndef run(options, context): ...\n"
     (tmp_path / "finetune" / "mine.py").write_text(good)
     (tmp_path / "finetune" / "broken.py").write_text("Options = 3\n")
     result = shell("list", "finetune", "--include", tmp_path)

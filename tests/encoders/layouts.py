@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from rbench import encoders
 from rbench.encoders.described import described
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from tests.kinds import WIDTH, network
 from tests.tiny import WORDS
 

@@ -16,9 +16,9 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 from rbench.encoders import load
 from rbench.encoders.locate import locate as locate_encoder
 from rbench.errors import ResourceError, StoreError
-from rbench.spec import EncoderSpec, TaskSpec, VictimSpec
-from rbench.storage.weights import WeightCache
-from rbench.storage.weights.inventory import Wanted, chosen, items, remove
+from rbench.schema import EncoderSpec, TaskSpec, VictimSpec
+from rbench.store.weights import WeightCache
+from rbench.store.weights.inventory import Wanted, chosen, items, remove
 from rbench.victims.model import open_model
 from rbench.victims.place import locate
 from tests.victims.made import write_classifier

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import transformers
 
+from rbench.config import load_encoder
+from rbench.config.registry import Registry
 from rbench.encoders import locate
 from rbench.encoders.locate import PACKAGED
-from rbench.hub import COMMIT, is_repo_id
-from rbench.load import load_encoder
-from rbench.load.registry import Registry
+from rbench.system.hub import COMMIT, is_repo_id
 from tests.train.bases import masked_bert
 
 REGISTRY = Registry()

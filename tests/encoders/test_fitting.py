@@ -14,12 +14,12 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Pooling, Transformer
 
 from rbench import mini
-from rbench.attack import Victim
 from rbench.encoders.classify import Batching, classify
 from rbench.encoders.reading import fitted, longest_input, padding
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
-from rbench.spec import TaskSpec, VictimSpec
+from rbench.recipes import Victim
+from rbench.schema import TaskSpec, VictimSpec
 from rbench.victims.model import ExistingClassifier, open_model
 from tests.encoders.layouts import LEFT, TEXTS, TYPES, VOCABULARY, Make, opened, tokenizer
 from tests.kinds import WIDTH, network

@@ -20,7 +20,7 @@ from rbench.encoders.classify import classify
 from rbench.encoders.foreign import check_files, check_model, one_line, tensors_of
 from rbench.encoders.locate import PACKAGED, fingerprint
 from rbench.errors import JobError, ResourceError
-from rbench.spec import EncoderSpec, TaskSpec, VictimSpec
+from rbench.schema import EncoderSpec, TaskSpec, VictimSpec
 from rbench.victims.model import open_model
 from rbench.victims.place import locate
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 import rbench.encoders
-from rbench.load import load_encoder
-from rbench.load.registry import Registry
-from rbench.spec import EncoderSpec
+from rbench.config import load_encoder
+from rbench.config.registry import Registry
+from rbench.schema import EncoderSpec
 
 FOLDER = Path(rbench.encoders.__file__).parent
 FILES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}

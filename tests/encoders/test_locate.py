@@ -11,7 +11,7 @@ import pytest
 
 from rbench.encoders.locate import fingerprint, locate, transformer_folder
 from rbench.errors import ResourceError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 
 
 def encoder(**more: Any) -> EncoderSpec:

@@ -12,8 +12,8 @@ import pytest
 from rbench import encoders
 from rbench.encoders.locate import locate, transform_folders, transformer_folder
 from rbench.errors import ResourceError
-from rbench.resources.sentences import sentence_transformer
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
+from rbench.words.resources.sentences import sentence_transformer
 
 SPELLINGS = [
     # sentence-transformers 2.0 to 5.3

@@ -14,7 +14,7 @@ LOAD = """
 import json, sys
 from rbench import encoders
 from rbench.errors import ResourceError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 
 def answer(spec):
     spec = EncoderSpec(**spec)

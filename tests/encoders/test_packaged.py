@@ -14,10 +14,10 @@ import torch
 
 from rbench import encoders
 from rbench.api.suites import prepared_for
+from rbench.config.registry import Registry
 from rbench.encoders.locate import PACKAGED, locate
-from rbench.load.registry import Registry
 from rbench.plan.prepare import Options, Prepared
-from rbench.spec import EncoderSpec, PretrainJob
+from rbench.schema import EncoderSpec, PretrainJob
 from rbench.tables.flags import Flags
 
 NAMES = ["mini-bert", "simcse-mini", "robustsentembed-mini"]

@@ -12,16 +12,16 @@ import torch
 import transformers
 
 from rbench import encoders
+from rbench.config import load_encoder
+from rbench.config.registry import Registry
 from rbench.encoders import random_weights
 from rbench.encoders.locate import EMBEDDED_TOKENIZER, locate, tokenizer_fingerprint
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError, SuiteError
-from rbench.load import load_encoder
-from rbench.load.registry import Registry
 from rbench.mini import tokenizer as mini_tokenizer
 from rbench.plan.lineage import effective, portable, weights_source
-from rbench.spec import EncoderSpec
-from rbench.spec.jobs import content_key
+from rbench.schema import EncoderSpec
+from rbench.schema.jobs import content_key
 from tests.tiny import write_bert
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.encoders.reading import Prompted, Settings, prepared, prompt_tokens, tokens_of
-from tests.attack import substitution_toy as toy
+from tests.recipes import substitution_toy as toy
 from tests.tiny import WORDS
 
 PLAIN = {"bert": toy.bert_tokenizer(), "roberta": toy.roberta_tokenizer()}

@@ -15,7 +15,7 @@ from rbench import encoders
 from rbench.encoders.locate import TOKENIZER_FILES
 from rbench.encoders.sentence import SentenceEncoder, longest_input, masked_mean
 from rbench.errors import ResourceError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from tests.tiny import WORDS
 
 TEXTS = ["good", "the film was a good story and a fine plot", "bad plot", "the " * 80, "a poor film", "dull"]

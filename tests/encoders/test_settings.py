@@ -16,10 +16,10 @@ from rbench import encoders
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.described import described
 from rbench.errors import JobError, ResourceError
-from rbench.finetune import clean, probe
-from rbench.publish import encoder as export
-from rbench.spec import EncoderSpec, Training
+from rbench.execution.publish import encoder as export
+from rbench.schema import EncoderSpec, Training
 from rbench.train import models
+from rbench.train.finetune import clean, probe
 from tests import tiny
 from tests.encoders.layouts import TEXTS, Make, opened
 

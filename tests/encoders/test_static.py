@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rbench import attack, encoders
-from rbench.attack import Victim
+from rbench import encoders, recipes
 from rbench.encoders import static
 from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.inference import backends
 from rbench.encoders.locate import EMBEDDED, locate
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
-from rbench.finetune import clean, probe
-from rbench.inference import backends
 from rbench.mini.lexical import word_vectors
-from rbench.spec import EncoderSpec, Training
+from rbench.recipes import Victim
+from rbench.schema import EncoderSpec, Training
+from rbench.train.finetune import clean, probe
 from tests import tiny
-from tests.attack import world
+from tests.recipes import world
 
 WORDS = ["the", "film", "was", "n't", "good", ".", "a", "o", "d", "do", "é", "3"]
 MATRIX = np.random.default_rng(0).normal(size=(len(WORDS), 4)).astype(np.float32)
@@ -151,9 +151,9 @@ def test_it_is_attacked(name: str, tmp_path: Path) -> None:
     victim = Victim(classifier(mini), "static", max_length=64, backend="torch")
     path = world.ROOT / "attacks" / "geometry.py" if name == "geometry" else None
     resources = world.resources(world.write_bert(tmp_path / "lm", seed=1, head=True))
-    built = attack.build(world.spec(name), victim, resources, world.SINGLE, path=path)
+    built = recipes.build(world.spec(name), victim, resources, world.SINGLE, path=path)
     examples = world.examples(world.SINGLE, victim, 6)
-    outcomes = list(attack.run(lambda: built, examples, spec=world.spec(name), task=world.SINGLE, seed=0))
+    outcomes = list(recipes.run(lambda: built, examples, spec=world.spec(name), task=world.SINGLE, seed=0))
     assert [outcome.error for outcome in outcomes if outcome.status == "errored"] == []
     tried = [outcome for outcome in outcomes if outcome.status in ("succeeded", "failed")]
     assert len(tried) == 5 and any(outcome.num_words_changed for outcome in tried)

@@ -10,13 +10,13 @@ import pytest
 import torch
 import transformers
 
-from rbench.attack import Victim
 from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.inference import backends
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
-from rbench.finetune import clean, probe
-from rbench.inference import backends
-from rbench.spec import Training
+from rbench.recipes import Victim
+from rbench.schema import Training
+from rbench.train.finetune import clean, probe
 from tests import tiny
 from tests.encoders.layouts import TEXTS, Make, opened
 

@@ -12,15 +12,15 @@ import scipy.stats
 import torch
 
 from rbench import encoders
-from rbench.attack import Victim
 from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.inference import backends
 from rbench.encoders.locate import fingerprint
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.encoders.transform import Flow, Linear
 from rbench.errors import ResourceError
-from rbench.finetune import clean
-from rbench.inference import backends
-from rbench.spec import EncoderSpec, Training
+from rbench.recipes import Victim
+from rbench.schema import EncoderSpec, Training
+from rbench.train.finetune import clean
 from tests import tiny
 
 TEXTS = ["good", "the film was a good story and a fine plot", "bad plot", "a poor film", "dull"]

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rbench import attack
-from rbench.attack.run import seed_all
-from rbench.load.registry import load_module
-from rbench.spec import TaskSpec
-from tests.attack import world as attacking
+from rbench import recipes
+from rbench.config.registry import load_module
+from rbench.recipes.run import seed_all
+from rbench.schema import TaskSpec
 from tests.golden import world
 from tests.golden.case import Case, Value
+from tests.recipes import world as attacking
 
 FOLDER = "attacks"
 FILES = sorted(path for path in (attacking.ROOT / FOLDER).iterdir() if path.suffix in (".yaml", ".py"))
@@ -41,9 +41,9 @@ def computed(path: Path, folder: Path) -> Value:
 def outcomes(name: str, path: Path, task: TaskSpec, folder: Path, options: dict[str, object]) -> Value:
     spec, victim = attacking.spec(name, **options), world.victim(folder, task)
     file = path if path.suffix == ".py" else None
-    built = attack.build(spec, victim, world.resources(folder), task, path=file)
+    built = recipes.build(spec, victim, world.resources(folder), task, path=file)
     examples = world.examples(task, victim)
-    ended = attack.run(lambda: built, examples, spec=spec, task=task, seed=7)
+    ended = recipes.run(lambda: built, examples, spec=spec, task=task, seed=7)
     found: dict[str, Value] = {
         outcome.example_id: {
             "status": outcome.status,
@@ -92,7 +92,7 @@ def change(before: list[str], after: list[str]) -> str:
 
 
 def cases() -> list[Case]:
-    through = ("rbench/attack/build.py", "rbench/attack/run.py", "rbench/attack/victim.py")
+    through = ("rbench/recipes/build.py", "rbench/recipes/run.py", "rbench/recipes/victim.py")
     return [
         Case(f"attacks/{path.stem}", (f"{FOLDER}/{path.name}", *through), partial(computed, path)) for path in FILES
     ]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.attack.world import ROOT
 from tests.golden import attacks, objectives, shared, strategies
 from tests.golden.case import Case
+from tests.recipes.world import ROOT
 
 CASES: dict[str, Case] = {
     case.name: case for part in (objectives, strategies, attacks, shared) for case in part.cases()
 }
-BUNDLED = ("rbench/train/objectives", "rbench/finetune", "attacks")
+BUNDLED = ("rbench/train/objectives", "rbench/train/finetune", "attacks")
 """Folders in which each file that has no underscore in front is a module that decides results."""
 
 

@@ -12,21 +12,21 @@ import torch
 from rbench.encoders import architecture
 from rbench.encoders.random_weights import draw
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.finetune import sample_split
+from rbench.execution.attacks import sample
 from rbench.measures import TrainedContext, positives
+from rbench.schema import EncoderSpec, Outcome, Score
 from rbench.score import adversarial_scores, contrast_scores
 from rbench.score.contrast import Judged
 from rbench.score.sts import Pairs
 from rbench.score.subsets import set_scores
-from rbench.spec import EncoderSpec, Outcome, Score
-from rbench.stages.attacks import sample
-from rbench.substitution.batched import Geometry, Target, at_most
-from rbench.substitution.candidates import MaskedWords, Neighbours
-from rbench.substitution.options import RELEASED_SOURCE
-from rbench.substitution.search import BatchText, Gradients, Scores, Slot, search
 from rbench.tasks import Example, TaskData
 from rbench.train import objectives
+from rbench.train.finetune import sample_split
 from rbench.train.loop import pretrain
+from rbench.words.substitution.batched import Geometry, Target, at_most
+from rbench.words.substitution.candidates import MaskedWords, Neighbours
+from rbench.words.substitution.options import RELEASED_SOURCE
+from rbench.words.substitution.search import BatchText, Gradients, Scores, Slot, search
 from tests.golden import formula, world
 from tests.golden.case import Case, Value
 from tests.golden.world import PAIRS, SENTENCES
@@ -134,8 +134,8 @@ def geometry(folder: Path) -> Value:
 def edits(folder: Path) -> Value:
     """x_syn and x_ant of the sentences."""
     from rbench.mini.lexical import pos_tags
-    from rbench.resources.thesaurus import mini_thesaurus
     from rbench.train.edits import EditOptions, Editor, tagged, types
+    from rbench.words.resources.thesaurus import mini_thesaurus
 
     texts = [*SENTENCES, *(" ".join(pair) for pair in PAIRS)]
     places = [tagged(text, pos_tags) for text in texts]
@@ -290,10 +290,10 @@ def built(folder: Path) -> Value:
 def cases() -> list[Case]:
     return [
         Case("measures/positives", ("rbench/measures/positives.py", "rbench/train/objectives/adcl.py"), built),
-        Case("shared/masked_words", ("rbench/substitution/candidates.py",), masked_words),
-        Case("shared/neighbours", ("rbench/substitution/candidates.py",), neighbours),
-        Case("shared/wordswap", ("rbench/substitution/search.py",), wordswap),
-        Case("shared/geometry", ("rbench/substitution/batched.py",), geometry),
+        Case("shared/masked_words", ("rbench/words/substitution/candidates.py",), masked_words),
+        Case("shared/neighbours", ("rbench/words/substitution/candidates.py",), neighbours),
+        Case("shared/wordswap", ("rbench/words/substitution/search.py",), wordswap),
+        Case("shared/geometry", ("rbench/words/substitution/batched.py",), geometry),
         Case("shared/edits", ("rbench/train/edits.py",), edits),
         Case("shared/encoders", ("rbench/encoders/sentence.py", "rbench/encoders/classifier.py"), encoders),
         Case("shared/random_weights", ("rbench/encoders/random_weights.py",), random_weights),
@@ -302,5 +302,5 @@ def cases() -> list[Case]:
         Case("shared/subsets", ("rbench/score/subsets.py",), subsets),
         Case("shared/contrast", ("rbench/score/contrast.py",), contrast),
         Case("shared/adversarial", ("rbench/score/adversarial.py",), adversarial),
-        Case("shared/samples", ("rbench/stages/attacks.py", "rbench/finetune/_data.py"), samples),
+        Case("shared/samples", ("rbench/execution/attacks.py", "rbench/train/finetune/_data.py"), samples),
     ]

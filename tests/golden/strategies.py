@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rbench.finetune import FinetuneContext, sample_split
-from rbench.spec import Outcome, Training
+from rbench.schema import Outcome, Training
 from rbench.tasks import TaskData
+from rbench.train.finetune import FinetuneContext, sample_split
 from tests.golden import formula, world
 from tests.golden.case import Case, Value
 from tests.golden.world import SENTENCES
 
-FOLDER = "rbench/finetune"
+FOLDER = "rbench/train/finetune"
 TRAINING = Training(epochs=2, batch_size=4, learning_rate=5e-3, max_length=24)
 SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "clean": ({},),
@@ -38,20 +38,20 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
 
 
 def strategy(name: str, folder: Path) -> Value:
-    module = importlib.import_module(f"rbench.finetune.{name}")
+    module = importlib.import_module(f"rbench.train.finetune.{name}")
     settings = [setting(module, options, world.data(), folder) for options in SETTINGS[name]]
     return {"defaults": module.Options().model_dump(mode="json"), "settings": settings}
 
 
 def probe(folder: Path) -> Value:
     """Also on three labels of which no training row has the second: its weights are 0, and it is never predicted."""
-    module = importlib.import_module("rbench.finetune.probe")
+    module = importlib.import_module("rbench.train.finetune.probe")
     return {**strategy("probe", folder), "never seen": setting(module, {}, world.data(labels=3), folder)}
 
 
 def saved(folder: Path) -> Value:
     """A victim of two minds that was saved before, put together again."""
-    module = importlib.import_module("rbench.finetune.saved")
+    module = importlib.import_module("rbench.train.finetune.saved")
     data, where = world.data(), folder / "saved victim"
     labels = list(data.spec.labels)
     world.victim(folder, data.spec).classifier.save(where, {"labels": labels})
@@ -90,7 +90,7 @@ def setting(module: Any, options: dict[str, Any], data: TaskData, folder: Path) 
 
 def scorer(name: str, folder: Path) -> Value:
     """A strategy for STS tasks, and the victim's scores of the validation pairs."""
-    module = importlib.import_module(f"rbench.finetune.{name}")
+    module = importlib.import_module(f"rbench.train.finetune.{name}")
     data = world.pairs()
     with formula.portable_dropout():
         context = FinetuneContext(world.encoder(folder), data, TRAINING, 3, "cpu", lambda done, total, text: None)

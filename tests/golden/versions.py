@@ -6,8 +6,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from tests.attack.world import ROOT
 from tests.golden.case import Case
+from tests.recipes.world import ROOT
 
 Versions = dict[str, int | str]
 """By file. Of a recipe in YAML, which has no VERSION, a hash of its content, which is in keys as it is."""
@@ -38,8 +38,8 @@ def raised(now: Versions, recorded: Versions) -> bool:
 @cache
 def recipe(file: str) -> str:
     """A hash of what a recipe says, but for titles, notes and the like."""
-    from rbench.spec import content_key
-    from tests.attack import world
+    from rbench.schema import content_key
+    from tests.recipes import world
 
     return content_key(world.spec(Path(file).stem))[:16]
 

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 import transformers
 
-from rbench import attack
+from rbench import recipes
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.mini import tokenizer
-from rbench.resources import Resources
-from rbench.spec import EncoderSpec, TaskSpec
+from rbench.schema import EncoderSpec, TaskSpec
 from rbench.tasks import Example, TaskData
-from tests.attack import world
+from rbench.words.resources import Resources
 from tests.golden import formula
+from tests.recipes import world
 
 SENTENCES = [
     "The farce was a disaster in his city.",
@@ -76,16 +76,16 @@ def resources(folder: Path) -> Resources:
     return world.resources(network(folder, "lm", dropout=0.0))
 
 
-def victim(folder: Path, task: TaskSpec) -> attack.Victim:
+def victim(folder: Path, task: TaskSpec) -> recipes.Victim:
     """A victim of two minds: a wide head, its bias such that no label has more of the sentences than another."""
     classifier = EncoderClassifier(encoder(folder), len(task.labels), max_length=64).eval()
     formula.fill(classifier.head, size=2.0, prefix=task.name)
     with torch.no_grad():
         classifier.head.bias -= logits(classifier, SENTENCES).mean(dim=0)
-    return attack.Victim(classifier, "golden", max_length=64, backend="torch")
+    return recipes.Victim(classifier, "golden", max_length=64, backend="torch")
 
 
-def examples(task: TaskSpec, of: attack.Victim) -> list[Example]:
+def examples(task: TaskSpec, of: recipes.Victim) -> list[Example]:
     """The sentences, or pairs, with the victim's own prediction for label; that of the last is wrong."""
     texts = [(text,) for text in SENTENCES] if len(task.columns) == 1 else PAIRS
     found = []

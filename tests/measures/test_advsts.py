@@ -13,8 +13,7 @@ import pytest
 from scipy.stats import t as student
 
 from rbench.errors import StoreError
-from rbench.score import Deviations, Tally, attack_counts, attack_scores, wilson
-from rbench.spec import (
+from rbench.schema import (
     AttackJob,
     AttackSpec,
     Choice,
@@ -29,8 +28,9 @@ from rbench.spec import (
     Suite,
     TaskSpec,
 )
-from rbench.storage.runs import Store
-from rbench.storage.verify import verify
+from rbench.score import Deviations, Tally, attack_counts, attack_scores, wilson
+from rbench.store.runs import Store
+from rbench.store.verify import verify
 from rbench.tables import Results, build, results_frame
 from rbench.tables.any_attack import ANY
 from rbench.tables.formats import render

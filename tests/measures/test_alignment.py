@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from rbench.errors import StoreError
-from rbench.figures import alignment as figure
 from rbench.measures import EncoderContext, MeasuredRow, alignment
 from rbench.measures._sphere import uniformity
 from rbench.measures.alignment import Options
-from rbench.spec import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
+from rbench.report.figures import alignment as figure
+from rbench.schema import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
 from rbench.tables.table import Number
 from rbench.tasks import Example
 from tests.measures.conftest import results

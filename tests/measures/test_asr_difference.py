@@ -12,9 +12,9 @@ from scipy import stats
 from rbench import api
 from rbench.errors import StoreError
 from rbench.measures.asr_difference import Options, table
+from rbench.schema import Health, Job, Raised
 from rbench.score.paired import newcombe
-from rbench.spec import Health, Job, Raised
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import Results
 from tests import reference
 from tests.tables.conftest import make_outcomes, make_suite

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from rbench import api
 from rbench.errors import StoreError
 from rbench.measures.budget import Options, table
+from rbench.schema import Outcome
 from rbench.score import wilson
-from rbench.spec import Outcome
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import Results, attack_table
 from rbench.tables.formats import render
 from tests.tables.conftest import finish, make_outcomes, make_suite

@@ -11,8 +11,8 @@ import pytest
 from rbench.measures import MeasuredJob
 from rbench.measures._by_encoder import by_encoder
 from rbench.measures.senteval import Options
-from rbench.spec import Choice, Draw, Meaning, Score
-from rbench.storage.standing import Standing
+from rbench.schema import Choice, Draw, Meaning, Score
+from rbench.store.standing import Standing
 from rbench.tables.columns import average
 from rbench.tables.table import Number
 from tests.measures.conftest import results

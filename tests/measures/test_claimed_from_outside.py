@@ -9,14 +9,14 @@ import pytest
 
 from rbench import api
 from rbench.errors import SuiteError
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from tests.tables.conftest import make_suite
 
 MEASURE = '''\
 """Queries of successes: how often an attack asked before it succeeded."""
 
 from rbench.score import Sample, scored
-from rbench.spec import Strict
+from rbench.schema import Strict
 from rbench.tables import Table
 from rbench.tables.aggregate import grid
 from rbench.tables.cells import Grid, Measured, Reading, mean_of

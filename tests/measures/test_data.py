@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rbench.measures import MeasureContext, data
-from rbench.spec import Choice, Job, MeasureJob
+from rbench.schema import Choice, Job, MeasureJob
 from tests import tiny
 from tests.measures.conftest import results
 

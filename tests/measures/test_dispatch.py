@@ -11,15 +11,15 @@ from typer.testing import CliRunner
 
 from rbench import api
 from rbench.cli import app
+from rbench.config import load
+from rbench.config.measures import refused
+from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
-from rbench.load import load
-from rbench.load.measures import refused
-from rbench.load.registry import Registry
 from rbench.metrics import Metrics
 from rbench.plan.prepare import Options
-from rbench.spec import TableSpec
-from rbench.storage.runs import Store
-from rbench.storage.texts import strip
+from rbench.schema import TableSpec
+from rbench.store.runs import Store
+from rbench.store.texts import strip
 from tests.api.test_tables import made_up
 from tests.tables.conftest import make_suite
 

@@ -14,11 +14,11 @@ from rbench.measures import EncoderContext, MeasuredRow, hits
 from rbench.measures._layers import hits as counted
 from rbench.measures._triplets import Triplet
 from rbench.measures.hits import Options
-from rbench.resources.thesaurus import Related
+from rbench.schema import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
 from rbench.score import wilson
 from rbench.score.packed import packed, unpacked
-from rbench.spec import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
 from rbench.tables.table import Number
+from rbench.words.resources.thesaurus import Related
 from tests import tiny
 from tests.measures.conftest import results
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rbench.config import load_encoder
+from rbench.config.registry import Registry
 from rbench.encoders.classify import Classified
 from rbench.errors import StoreError
-from rbench.load import load_encoder
-from rbench.load.registry import Registry
+from rbench.execution.parts import by_part, part_counts
 from rbench.measures._options import Plain
 from rbench.measures.parts import table
+from rbench.schema import Choice, Draw, FinetuneJob, Job, Plan, Provenance, Record, Suite, TaskSpec, Training
 from rbench.score import wilson
-from rbench.spec import Choice, Draw, FinetuneJob, Job, Plan, Provenance, Record, Suite, TaskSpec, Training
-from rbench.stages.parts import by_part, part_counts
-from rbench.storage.standing import Standing
+from rbench.store.standing import Standing
 from rbench.tables import Results
 from rbench.tables.formats import render
 from rbench.tables.table import Number

@@ -9,8 +9,8 @@ import pytest
 
 from rbench.errors import StoreError
 from rbench.measures.positives import compared
-from rbench.spec import Choice, Job, Outcome, Plan, Provenance, Record, Score
-from rbench.storage.runs import Store
+from rbench.schema import Choice, Job, Outcome, Plan, Provenance, Record, Score
+from rbench.store.runs import Store
 from rbench.tables import build
 from rbench.tables.formats import render
 from tests.specs import of_training

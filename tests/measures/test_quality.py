@@ -9,7 +9,7 @@ import pytest
 
 from rbench.errors import StoreError
 from rbench.measures.quality import Options, table
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.evaluations import similarity
 from tests import reference

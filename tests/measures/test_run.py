@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from rbench import api
 from rbench.cli import app
+from rbench.config import load
+from rbench.config.registry import Registry
 from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
-from rbench.load import load
-from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
-from rbench.spec import Job, MeasureJob, Plan
-from rbench.storage.runs import Store
+from rbench.schema import Job, MeasureJob, Plan
+from rbench.store.runs import Store
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide-add-a-measure.md").read_text(encoding="utf-8")
 SUITE = """\

@@ -16,9 +16,9 @@ from sklearn.model_selection import StratifiedKFold
 from rbench.errors import JobError
 from rbench.measures import EncoderContext, MeasuredRow, senteval
 from rbench.measures.senteval import Options
+from rbench.schema import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
 from rbench.score import wilson
 from rbench.score.packed import packed, unpacked
-from rbench.spec import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
 from rbench.tables.table import Number
 from rbench.tasks import Example
 from tests.measures.conftest import results

@@ -13,12 +13,12 @@ from scipy.stats import bootstrap
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import StoreError
-from rbench.figures import space as figure
 from rbench.measures import Asked, MeasureContext, space
 from rbench.measures._distances import Distances, estimates
 from rbench.measures._vectors import plane, vectors
 from rbench.measures.space import Space
-from rbench.spec import MeasuredRow, Outcome, Suite
+from rbench.report.figures import space as figure
+from rbench.schema import MeasuredRow, Outcome, Suite
 from rbench.tables.flags import Flags
 from tests.measures.conftest import MEMBERS, results
 from tests.measures.test_transfer import TUNED, job

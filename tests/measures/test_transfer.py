@@ -11,11 +11,11 @@ import pytest
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import StoreError
-from rbench.figures import transfer as figure
 from rbench.measures import Asked, MeasureContext, MeasuredRow, transfer
+from rbench.report.figures import transfer as figure
+from rbench.schema import Choice, Job, MeasureJob
 from rbench.score import wilson
-from rbench.spec import Choice, Job, MeasureJob
-from rbench.storage.standing import Standing
+from rbench.store.standing import Standing
 from rbench.tables.flags import Flags
 from rbench.tables.table import Number
 from tests import tiny

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rbench.measures._triplets import Triplet, triplets
-from rbench.resources.thesaurus import Related
 from rbench.tasks import Example
+from rbench.words.resources.thesaurus import Related
 
 WORDS = {
     ("good", "ADJ"): Related(synonyms=("fine", "nice"), antonyms=("bad", "evil")),

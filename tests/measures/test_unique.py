@@ -10,7 +10,7 @@ from rbench import api
 from rbench.errors import StoreError
 from rbench.measures.unique import Options, table
 from rbench.score import wilson
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import Results, attack_table
 from rbench.tables.any_attack import ANY
 from rbench.tables.formats import render

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.storage.runs import Store
-from rbench.storage.verify import verify
+from rbench.store.runs import Store
+from rbench.store.verify import verify
 
 EASY = '''
 """How many of the first test texts a victim gets right."""
 
 from rbench.measures import Measured, MeasuredRow, measured
-from rbench.spec import Score, Strict
+from rbench.schema import Score, Strict
 from rbench.tables import Table
 from rbench.tables.table import Meaning
 

@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 from rbench import api
 from rbench.cli import app
+from rbench.config.metrics import Metrics
+from rbench.config.registry import Registry
 from rbench.errors import SuiteError
-from rbench.load.metrics import Metrics
-from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
 from rbench.report.numbers import heat
-from rbench.spec import Outcome
-from rbench.storage.runs import Store
+from rbench.schema import Outcome
+from rbench.store.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.formats import LOST
 from rbench.tables.levels import limits, observed

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from rbench.errors import SuiteError
 from rbench.metrics import Metrics, Observations, by_unit, columns_of
+from rbench.schema import Outcome
 from rbench.score import Fallen
-from rbench.spec import Outcome
-from rbench.storage.runs import read_fields
+from rbench.store.runs import read_fields
 from rbench.tables import Results
 from tests.tables.conftest import make_suite
 

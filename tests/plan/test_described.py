@@ -13,7 +13,7 @@ import pytest
 from rbench import api
 from rbench.encoders.locate import PACKAGED
 from rbench.errors import ResourceError
-from rbench.spec import AttackJob, FinetuneJob, Job, MeasureJob
+from rbench.schema import AttackJob, FinetuneJob, Job, MeasureJob
 from tests.hub import Hub, hub, python  # noqa: F401
 
 SUITE = """\
@@ -247,7 +247,7 @@ PLAN = """
 import json, sys
 from rbench import api
 from rbench.errors import RbenchError
-from rbench.spec import FinetuneJob
+from rbench.schema import FinetuneJob
 
 def answer(suite):
     try:

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from rbench import load as loading
+from rbench import config as loading
 from rbench.api.suites import prepared_for
+from rbench.config.registry import Registry
 from rbench.errors import PlanError, ResourceError
-from rbench.load.registry import Registry
 from rbench.mini.generators import SIZES
 from rbench.plan import prepare as preparing
 from rbench.plan.prepare import Options, Prepared
 from rbench.plan.rows import Rows
-from rbench.spec import AskedSet, AttackJob, FinetuneJob, Plan, TaskSpec
+from rbench.schema import AskedSet, AttackJob, FinetuneJob, Plan, TaskSpec
 from rbench.system.located import Located
 from rbench.tasks import TaskData
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rbench.plan.inputs import Code
 from rbench.plan.planner import make_plan
-from rbench.spec import AttackJob, FinetuneJob, TaskSpec
+from rbench.schema import AttackJob, FinetuneJob, TaskSpec
 from tests.plan.test_planner import TASKS, inputs, suite
 
 MADE = TaskSpec(name="a", kind="single", columns=("text",), labels=("no", "yes"), generator="mini-sentiment")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rbench.plan.lineage import effective, portable, portable_victim
-from rbench.spec import EncoderSpec, VictimSpec
-from rbench.spec.victims import Endpoint
+from rbench.schema import EncoderSpec, VictimSpec
+from rbench.schema.victims import Endpoint
 from tests.plan.test_planner import ENCODERS
 
 

@@ -7,7 +7,7 @@ import pytest
 from rbench.errors import PlanError
 from rbench.plan.order import select
 from rbench.plan.planner import make_plan
-from rbench.spec import AttackJob
+from rbench.schema import AttackJob
 from tests.plan.test_planner import ATTACKS, inputs, suite
 
 LABEL = "swap[max_words=3]"

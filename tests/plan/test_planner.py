@@ -14,7 +14,7 @@ from rbench.plan.inputs import PlanInputs, training_for
 from rbench.plan.lineage import as_trained, chain, effective, portable, trained_root, weights_source
 from rbench.plan.order import select
 from rbench.plan.planner import make_plan
-from rbench.spec import (
+from rbench.schema import (
     AskedSet,
     AttackJob,
     AttackSpec,

@@ -12,7 +12,7 @@ import pytest
 
 from rbench.errors import ResourceError
 from rbench.plan.rows import Rows
-from rbench.spec import AskedSet, Choice, ContrastSpec, LocalData, MeasureNeeds, TaskSpec
+from rbench.schema import AskedSet, Choice, ContrastSpec, LocalData, MeasureNeeds, TaskSpec
 from rbench.tasks import lines
 
 TASK = TaskSpec(name="films", kind="single", columns=("text",), labels=("bad", "good"))

@@ -11,11 +11,11 @@ import pytest
 from rbench.api.suites import prepared_for
 from rbench.errors import PlanError, ResourceError
 from rbench.plan.prepare import Options, Prepared
-from rbench.spec import AttackJob, FinetuneJob
+from rbench.schema import AttackJob, FinetuneJob
 
 TASK = "kind: sts\ncolumns: [a, b]\nscale: [0, 5]\nlocal: {{splits: {splits}}}\n"
 STRATEGY = """\
-from rbench.spec import Strict
+from rbench.schema import Strict
 SERVES = "similarity"
 class Options(Strict):
     pass

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from rbench.config import load_mapping
+from rbench.config.registry import Registry
 from rbench.errors import ResourceError
-from rbench.load import load_mapping
-from rbench.load.registry import Registry
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 
 ROWS = pd.DataFrame({"text": [f"film {i}" for i in range(40)], "label": ["good", "bad"] * 20})

@@ -15,7 +15,7 @@ from rbench.plan.inputs import Code, PlanInputs
 from rbench.plan.order import in_order
 from rbench.plan.planner import make_plan
 from rbench.plan.union import union
-from rbench.spec import (
+from rbench.schema import (
     AttackJob,
     Choice,
     Draw,

@@ -11,7 +11,7 @@ import pytest
 
 from rbench import api
 from rbench.errors import PlanError
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from tests.victims.conftest import serve  # noqa: F401
 from tests.victims.server import Server
 

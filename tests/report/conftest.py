@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rbench import api
-from rbench.spec import Change, Outcome, Step
-from rbench.storage.runs import Store
+from rbench.schema import Change, Outcome, Step
+from rbench.store.runs import Store
 from tests.browser import Opened
 from tests.tables.conftest import make_plan, make_record, make_suite
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from rbench.report import examples
-from rbench.spec import Outcome
+from rbench.schema import Outcome
 
 
 def rows(outcome: Outcome, *, texts: bool) -> list[dict[str, Any]]:

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from rbench.errors import StoreError
-from rbench.score import DEVIATIONS, Deviations, Tally, lacking, sts_scores
-from rbench.score.attack import attack_counts, attack_scores
-from rbench.spec import (
+from rbench.schema import (
     AttackJob,
     AttackSpec,
     Choice,
@@ -23,6 +21,8 @@ from rbench.spec import (
     Score,
     TaskSpec,
 )
+from rbench.score import DEVIATIONS, Deviations, Tally, lacking, sts_scores
+from rbench.score.attack import attack_counts, attack_scores
 
 STS = TaskSpec(name="sim", kind="sts", columns=("a", "b"), scale=(0, 5))
 BY_HAND: list[dict[str, Any]] = [

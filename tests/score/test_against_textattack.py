@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from rbench.schema import Outcome
 from rbench.score import attack_scores
-from rbench.spec import Outcome
 
 WORDS = ["the", "film", "is", "a", "slow", "but", "honest", "look", "at", "life", "in", "one", "small", "town"]
 
 
 @pytest.fixture(scope="module")
 def ta() -> SimpleNamespace:
-    from rbench.attack._textattack import textattack  # imported without its downloads
+    from rbench.recipes._textattack import textattack  # imported without its downloads
 
     own = textattack.metrics.attack_metrics
     return SimpleNamespace(

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import StoreError
+from rbench.schema import AttackJob, AttackSpec, Choice, Job, Outcome, Provenance, Record, ResourceProfile, TaskSpec
 from rbench.score import STORED, Share, Tally, attack_counts, attack_scores
-from rbench.spec import AttackJob, AttackSpec, Choice, Job, Outcome, Provenance, Record, ResourceProfile, TaskSpec
 
 outcomes = st.builds(
     Outcome,

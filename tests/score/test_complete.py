@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rbench.schema import Digest, Record
 from rbench.score.attack import lacking
-from rbench.spec import Digest, Record
 from tests.score.test_attack import outcome, record
 
 SAMPLE = [

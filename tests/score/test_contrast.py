@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
+from rbench.schema import Prediction, Score
 from rbench.score import SCORES, Judged, contrast_scores, contrast_values, judged, mean_score
 from rbench.score.contrast import effective
-from rbench.spec import Prediction, Score
 
 BUNDLES = st.lists(
     st.builds(Judged, st.booleans(), st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6).map(tuple)),

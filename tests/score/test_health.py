@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
+from rbench.schema import Flag, Health, Outcome, Score
 from rbench.score import attack_health, exchanged_labels, victim_health
-from rbench.spec import Flag, Health, Outcome, Score
 
 
 def accuracy(value: float | None, n: int) -> Score:

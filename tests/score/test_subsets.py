@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from rbench.schema import Score
 from rbench.score import average, of_subset, over_trainings, set_scores, standard_error, sts_scores
-from rbench.spec import Score
 
 
 def drawn(n: int, r: float, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:

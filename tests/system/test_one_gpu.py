@@ -11,9 +11,9 @@ import pytest
 import torch
 import transformers
 
-from rbench.finetune import _tuning
-from rbench.spec import Training
+from rbench.schema import Training
 from rbench.train import loop
+from rbench.train.finetune import _tuning
 from tests import tiny
 from tests.train import bases
 

@@ -27,7 +27,7 @@ def deaf(*arguments):
     return not hasattr(signal, "pthread_sigmask") or signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 if __name__ == "__main__":  # what follows is for this process alone: the others import this file as well
-    from rbench.attack import EngineConfig, workers
+    from rbench.recipes import EngineConfig, workers
 
     for method in sys.argv[1:]:
         processes.context = lambda: multiprocessing.get_context(method)

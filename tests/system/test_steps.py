@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.spec import Change, Outcome, Step
+from rbench.schema import Change, Outcome, Step
 from rbench.system.changes import Texts, changed
 
 texts = st.lists(st.sampled_from(["a", "film", "\n", " ", "  ", "é", "\U0001f600", "\u3000", "\x1c", "film,"])).map(

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from rbench.score import attack_counts, attack_scores
-from rbench.spec import (
+from rbench.schema import (
     AttackJob,
     AttackSpec,
     Job,
@@ -24,7 +23,8 @@ from rbench.spec import (
     Suite,
     TaskSpec,
 )
-from rbench.storage.runs import Store
+from rbench.score import attack_counts, attack_scores
+from rbench.store.runs import Store
 
 TASKS = {
     "mr": TaskSpec(name="mr", kind="single", columns=("text",), labels=("neg", "pos")),

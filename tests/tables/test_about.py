@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from rbench import tables
-from rbench.spec import Draw, EncoderSpec, PretrainJob
-from rbench.storage.runs import Store
+from rbench.schema import Draw, EncoderSpec, PretrainJob
+from rbench.store.runs import Store
 from rbench.tables import Results
 from rbench.tables.about import alone, of_table, trainings
 from rbench.tables.brief import briefed

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rbench.spec import Outcome
-from rbench.storage.runs import Store
+from rbench.schema import Outcome
+from rbench.store.runs import Store
 from rbench.tables import Results, attack_table
 from rbench.tables.any_attack import ANY
 from rbench.tables.formats import render

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rbench import tables
-from rbench.spec import Job
-from rbench.storage.runs import Store
+from rbench.schema import Job
+from rbench.store.runs import Store
 from rbench.tables import Results
 from rbench.tables.brief import briefed
 from tests.tables.conftest import make_suite

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import Results, build
 from tests.tables.conftest import count, make_suite
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from rbench.errors import StoreError
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import attack_table, build
 from rbench.tables.formats import render
 from tests.tables.conftest import ATTACKS, make_outcomes

@@ -13,9 +13,9 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from rbench.errors import StoreError
+from rbench.schema import ContrastSpec, Job, Plan, Provenance, Record, Suite, TaskSpec
 from rbench.score import Judged, contrast_scores
-from rbench.spec import ContrastSpec, Job, Plan, Provenance, Record, Suite, TaskSpec
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import build
 from rbench.tables.formats import render
 from rbench.tables.table import Number

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from rbench.errors import StoreError, SuiteError
-from rbench.score import sts_scores
-from rbench.spec import (
+from rbench.schema import (
     EncoderSpec,
     Job,
     Plan,
@@ -24,7 +23,8 @@ from rbench.spec import (
     Suite,
     TaskSpec,
 )
-from rbench.storage.runs import Store
+from rbench.score import sts_scores
+from rbench.store.runs import Store
 from rbench.tables import attack_table, build
 from rbench.tables.formats import render
 from rbench.tables.notes import selected_steps

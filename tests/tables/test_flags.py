@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from rbench.score import attack_counts, attack_scores, contrast_scores, sts_scores
-from rbench.spec import (
+from rbench.schema import (
     AttackJob,
     AttackSpec,
     Choice,
@@ -30,8 +29,9 @@ from rbench.spec import (
     TaskSpec,
     Training,
 )
-from rbench.spec.jobs import keyed
-from rbench.storage.runs import Store
+from rbench.schema.jobs import keyed
+from rbench.score import attack_counts, attack_scores, contrast_scores, sts_scores
+from rbench.store.runs import Store
 from rbench.tables import Results, build, results_frame
 from rbench.tables.brief import briefed
 from rbench.tables.flags import Flags

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from rbench.errors import StoreError
 from rbench.metrics import Metrics
+from rbench.schema import Choice
 from rbench.score import STORED
-from rbench.spec import Choice
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import attack_table, formats
 from rbench.tables.formats import latex_escape, markdown_escape, render
 from rbench.tables.table import Marked, Number, Table

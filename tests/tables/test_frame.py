@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from rbench.errors import StoreError
-from rbench.spec import AttackJob, Change, Outcome, Step
-from rbench.storage.runs import Store
+from rbench.schema import AttackJob, Change, Outcome, Step
+from rbench.store.runs import Store
 from rbench.tables import attack_table, results_frame
 from rbench.tables.any_attack import ANY
 from tests.tables.conftest import make_outcomes, make_record

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from rbench.errors import StoreError, SuiteError
+from rbench.schema import AttackJob, Choice, Job, Outcome, Source
 from rbench.score import STORED
-from rbench.spec import AttackJob, Choice, Job, Outcome, Source
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import attack_table, formats
 from rbench.tables.table import Number
 from tests.tables.conftest import ATTACKS, make_outcomes, make_plan, make_record, make_suite

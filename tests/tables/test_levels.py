@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
+from rbench.schema import Job, Outcome
+from rbench.schema.claimed import CellOf, Comparison, Group
 from rbench.score.paired import Difference, PairedSample, compare
-from rbench.spec import Job, Outcome
-from rbench.spec.claimed import CellOf, Comparison, Group
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import Results, attack_table, build, levels
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY, any_attack

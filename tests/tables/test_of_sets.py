@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rbench.load.metrics import Metrics
-from rbench.spec import AttackJob, Choice, Job, Plan
-from rbench.spec.suite import AdversarialSet
-from rbench.storage.runs import Store
+from rbench.config.metrics import Metrics
+from rbench.schema import AttackJob, Choice, Job, Plan
+from rbench.schema.suite import AdversarialSet
+from rbench.store.runs import Store
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
 from rbench.tables.summary import summary_frame

@@ -10,8 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from rbench.errors import StoreError
-from rbench.score import Judged, contrast_scores
-from rbench.spec import (
+from rbench.schema import (
     ContrastSpec,
     EncoderSpec,
     FinetuneJob,
@@ -25,7 +24,8 @@ from rbench.spec import (
     TaskSpec,
     Training,
 )
-from rbench.storage.runs import Store
+from rbench.score import Judged, contrast_scores
+from rbench.store.runs import Store
 from rbench.tables import build
 from rbench.tables.formats import render
 from tests.specs import of_set

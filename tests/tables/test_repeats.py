@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from rbench.spec import Job, Outcome
-from rbench.storage.runs import Store
+from rbench.schema import Job, Outcome
+from rbench.store.runs import Store
 from rbench.tables import Results, attack_table
 from rbench.tables.aggregate import grid
 from rbench.tables.any_attack import any_attack

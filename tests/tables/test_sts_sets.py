@@ -10,9 +10,9 @@ import pytest
 
 from rbench import api
 from rbench.errors import SuiteError
+from rbench.schema import EncoderSpec, Job, Plan, Provenance, Record, Score, Suite, TaskSpec
 from rbench.score import average, set_scores
-from rbench.spec import EncoderSpec, Job, Plan, Provenance, Record, Score, Suite, TaskSpec
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import build
 from rbench.tables.brief import briefed
 from rbench.tables.results import Results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rbench.spec import AttackJob, AttackSpec, EncoderSpec, Job, MeasureJob, Plan, TaskSpec
+from rbench.schema import AttackJob, AttackSpec, EncoderSpec, Job, MeasureJob, Plan, TaskSpec
 from rbench.tables.table import Number, Table
 from rbench.tables.titles import COLUMN, ROOM, shown_parts, titled, titles
 from tests.specs import of_sts

@@ -18,9 +18,9 @@ from statsmodels.stats.proportion import proportion_confint
 
 from rbench.measures import budget as budgets
 from rbench.measures import unique as uniques
+from rbench.schema import Draw, Job, Plan
 from rbench.score import sts_scores, wilson
-from rbench.spec import Draw, Job, Plan
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import Results, attack_table, build, results_frame
 from rbench.tables.any_attack import ANY
 from rbench.tables.draws import means, within

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rbench.load import load_mapping
-from rbench.load.registry import Registry
-from rbench.spec import AttackSpec, EncoderSpec
-from rbench.spec.jobs import content_key
+from rbench.config import load_mapping
+from rbench.config.registry import Registry
+from rbench.schema import AttackSpec, EncoderSpec
+from rbench.schema.jobs import content_key
 from rbench.tables import build
 from rbench.tables.table import Table
 from tests.tables import test_flags

@@ -9,10 +9,10 @@ import pytest
 from pyarrow import Table, parquet
 
 from rbench.errors import ResourceError
-from rbench.publish.adversarial import write
+from rbench.execution.publish.adversarial import write
 from rbench.tasks.adversarial import DATA, open_set
 from rbench.tasks.clean import key
-from tests.publish.test_adversarial import NLI, SOME, made
+from tests.execution.publish.test_adversarial import NLI, SOME, made
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 import rbench
+from rbench.config.registry import Registry
 from rbench.errors import ResourceError
-from rbench.load.registry import Registry
-from rbench.spec import ContrastSpec, TaskSpec
+from rbench.schema import ContrastSpec, TaskSpec
 from rbench.tasks import local, locate_contrast, open_contrast, open_task
 from tests.tasks.conftest import Write
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rbench.config import load_task
+from rbench.config.registry import Registry
 from rbench.errors import ResourceError
-from rbench.load import load_task
-from rbench.load.registry import Registry
-from rbench.spec import TaskSpec
+from rbench.schema import TaskSpec
 from rbench.tasks import locate_task, open_task
 from tests.tasks.conftest import Write
 

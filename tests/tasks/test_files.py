@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 import rbench.tasks
-from rbench.hub import COMMIT, is_repo_id
-from rbench.spec import TaskSpec
+from rbench.schema import TaskSpec
+from rbench.system.hub import COMMIT, is_repo_id
 from rbench.tasks import local, split
 
 FOLDER = Path(rbench.tasks.__file__).parent

@@ -4,7 +4,7 @@ import pytest
 
 from rbench import mini
 from rbench.errors import ResourceError
-from rbench.spec import TaskSpec
+from rbench.schema import TaskSpec
 from rbench.tasks import open_task
 
 

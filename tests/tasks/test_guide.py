@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from rbench.load import load
-from rbench.load.registry import Registry
-from rbench.spec import ContrastSpec, EncoderSpec, TaskSpec
+from rbench.config import load
+from rbench.config.registry import Registry
+from rbench.schema import ContrastSpec, EncoderSpec, TaskSpec
 from rbench.tasks import open_contrast, open_task
 from tests.tasks.conftest import Write
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import ResourceError
-from rbench.spec import TaskSpec
+from rbench.schema import TaskSpec
 from rbench.tasks import TaskData, locate_task, open_task
 from rbench.tasks.lines import read
 from tests.tasks.conftest import Write, reviews

@@ -16,7 +16,7 @@ from tests.hub import Hub, hub, python  # noqa: F401
 OPEN = """
 import json, sys
 from rbench.errors import ResourceError
-from rbench.spec import TaskSpec
+from rbench.schema import TaskSpec
 from rbench.tasks import locate_task, open_task
 
 def opened(spec):
@@ -233,9 +233,9 @@ def test_a_file_is_not_asked_for_where_the_hub_does_not_answer(monkeypatch: pyte
     import huggingface_hub
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    from rbench import hub as client
     from rbench.errors import ResourceError
-    from rbench.spec import HubData
+    from rbench.schema import HubData
+    from rbench.system import hub as client
     from rbench.tasks import online
 
     def unreachable(*_: object) -> str:

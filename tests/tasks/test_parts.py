@@ -10,11 +10,11 @@ import pytest
 from pydantic import ValidationError
 
 from rbench import mini
+from rbench.config import load_task
+from rbench.config.registry import Registry
 from rbench.errors import ResourceError
-from rbench.load import load_task
-from rbench.load.registry import Registry
-from rbench.spec import HubSplit, TaskSpec
-from rbench.spec.jobs import content_key
+from rbench.schema import HubSplit, TaskSpec
+from rbench.schema.jobs import content_key
 from rbench.tasks import locate_task, online, open_task, parts
 from rbench.tasks.clean import Row
 from rbench.tasks.data import files_of_task

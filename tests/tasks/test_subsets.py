@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from rbench.config import load_task
+from rbench.config.registry import Registry
 from rbench.errors import ResourceError
-from rbench.load import load_task
-from rbench.load.registry import Registry
-from rbench.spec import TaskSpec
+from rbench.schema import TaskSpec
 from rbench.tasks import open_task
 from tests.tasks.conftest import Write
 

@@ -12,7 +12,7 @@ from datasets import ClassLabel, Dataset
 from pydantic import ValidationError
 
 from rbench.errors import ResourceError
-from rbench.spec import TaskSpec
+from rbench.schema import TaskSpec
 from rbench.tasks import locate_task, open_task
 from rbench.tasks.data import files_of_task
 from rbench.tasks.split import three_way

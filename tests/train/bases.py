@@ -10,12 +10,12 @@ import torch
 import transformers
 
 from rbench import mini
-from rbench.load import load_resources
-from rbench.load.registry import Registry
-from rbench.resources import Resources
-from rbench.spec import EncoderSpec
+from rbench.config import load_resources
+from rbench.config.registry import Registry
+from rbench.schema import EncoderSpec
+from rbench.words.resources import Resources
 from tests import tiny
-from tests.attack import substitution_toy as toy
+from tests.recipes import substitution_toy as toy
 
 TEXTS = [tiny.sentence(np.random.default_rng(i), i % 2) for i in range(80)]
 

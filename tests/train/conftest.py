@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from tests.attack import substitution_toy as toy
+from tests.recipes import substitution_toy as toy
 from tests.train import bases
 
 

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from rbench.measures.positives import _made
-from rbench.substitution.segmentation import spans_of
 from rbench.train import objectives
 from rbench.train.moco import MoCoObjective
-from tests.attack import substitution_toy as toy
+from rbench.words.substitution.segmentation import spans_of
+from tests.recipes import substitution_toy as toy
 from tests.train import bases
 from tests.train.test_moco import alone
 

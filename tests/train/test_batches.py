@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.errors import JobError
-from rbench.spec import TrainSpec
+from rbench.schema import TrainSpec
 from rbench.train import batches, objectives
 from rbench.train.loop import Order, Rows, _hold_out, pretrain, shuffled
 from tests.train import bases

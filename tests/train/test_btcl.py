@@ -15,7 +15,7 @@ from rbench.encoders.locate import fingerprint, locate
 from rbench.errors import JobError, ResourceError
 from rbench.mini.writing import paraphrase
 from rbench.plan.prepare import Options as Places
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from rbench.train import objectives
 from rbench.train.loop import pretrain
 from rbench.train.objectives import btcl

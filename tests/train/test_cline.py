@@ -15,16 +15,16 @@ from transformers import AutoModelForMaskedLM
 
 from rbench import encoders, mini
 from rbench.api.train import train
+from rbench.config import load_resources
+from rbench.config.registry import Registry
 from rbench.errors import JobError, ResourceError
-from rbench.load import load_resources
-from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
-from rbench.resources import Resources
-from rbench.spec import PretrainJob, ResourceProfile, Source
-from rbench.storage.weights import default_cache
+from rbench.schema import PretrainJob, ResourceProfile, Source
+from rbench.store.weights import default_cache
 from rbench.train import edits as editing
 from rbench.train.loop import pretrain
 from rbench.train.objectives import cline
+from rbench.words.resources import Resources
 from tests import tiny
 from tests.train import bases
 

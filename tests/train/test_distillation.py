@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import load_file
 
 from rbench.errors import JobError
-from rbench.substitution.segmentation import spans_of
 from rbench.train import objectives
 from rbench.train.loop import pretrain
 from rbench.train.substituted import Distillation, DistillationObjective, distance
-from tests.attack import substitution_toy as toy
+from rbench.words.substitution.segmentation import spans_of
+from tests.recipes import substitution_toy as toy
 from tests.train import bases
 
 TEXTS = toy.sentences(np.random.default_rng(3), 24)[0]

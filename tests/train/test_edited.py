@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from rbench import mini
+from rbench.config import load_resources
+from rbench.config.registry import Registry
 from rbench.errors import JobError, ResourceError
-from rbench.load import load_resources
-from rbench.load.registry import Registry
-from rbench.resources import Resources
-from rbench.spec import ResourceProfile, Source
+from rbench.schema import ResourceProfile, Source
 from rbench.system import located
 from rbench.train import edits as editing
 from rbench.train.edits import Counts, Edit, EditOptions, Edits, LexiconSource
+from rbench.words.resources import Resources
 
 TEXTS = [row["text"] for row in mini.rows("mini-corpus", "train")[:700]]
 LEXICON_SOURCE = LexiconSource.of(Resources(load_resources("mini", Registry())))

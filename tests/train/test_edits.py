@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rbench import mini
 from rbench.mini import tokenizer as mini_tokenizer
 from rbench.mini.lexical import antonyms, pos_tags
-from rbench.resources.thesaurus import Related, mini_thesaurus
 from rbench.train.edits import Edit, EditOptions, Editor, Tagged, expected, marks, rate, tagged, types
+from rbench.words.resources.thesaurus import Related, mini_thesaurus
 
 TEXTS = sorted({row["text"] for row in mini.rows("mini-corpus", "train")[:1500]})
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from rbench.load import load_encoder
-from rbench.load.registry import Registry
-from rbench.spec import EncoderSpec
+from rbench.config import load_encoder
+from rbench.config.registry import Registry
+from rbench.schema import EncoderSpec
 from rbench.train import objectives
 
 CONTRASTIVE = ["atcl", "consert", "robustembed", "robustsentembed", "simcse", "uscal", "vadvcse"]

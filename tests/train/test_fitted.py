@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench import encoders
+from rbench.config import load_mapping
+from rbench.config.registry import Registry
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
-from rbench.load import load_mapping
-from rbench.load.registry import Registry
+from rbench.execution.publish import encoder as export
 from rbench.plan.lineage import effective
 from rbench.plan.prepare import Options, prepare_loaded
-from rbench.publish import encoder as export
-from rbench.spec import EncoderSpec, Job
+from rbench.schema import EncoderSpec, Job
 from rbench.train import models, objectives
 from rbench.train.likelihood import LikelihoodObjective
 from rbench.train.loop import pretrain

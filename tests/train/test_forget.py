@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from rbench import encoders
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from rbench.train.loop import pretrain
 from rbench.train.objectives.forget import Options
 from tests.train import bases

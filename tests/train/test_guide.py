@@ -12,11 +12,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from rbench import load
+from rbench import config
 from rbench.cli import app
-from rbench.load.registry import Registry
+from rbench.config.registry import Registry
 from rbench.plan.prepare import Options
-from rbench.spec import EncoderSpec, TrainSpec
+from rbench.schema import EncoderSpec, TrainSpec
 from tests.train.bases import TEXTS, masked_bert
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "guide-train-an-encoder.md").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def test_its_encoder_file_has_every_key_of_train_that_it_should(place: Path) -> 
     name = re.match(r"# DIR/(encoders/\S+\.yaml)\n", text)
     assert name is not None
     (place / "DIR" / name.group(1)).write_text(text)
-    spec = load.load_encoder("simcse-films", Registry([Path("DIR")]))
+    spec = config.load_encoder("simcse-films", Registry([Path("DIR")]))
     assert spec == EncoderSpec.model_validate(yaml.safe_load(text)) and spec.train is not None
     shown = set(yaml.safe_load(text)["train"]) | {"epochs"}
     assert set(TrainSpec.model_fields) - shown <= {
@@ -68,7 +68,7 @@ def test_its_encoder_of_fragments_is_made_of_all_of_them(place: Path) -> None:
         name = re.match(r"# DIR/(encoders/\S+\.yaml)\n", text)
         assert name is not None
         (place / "DIR" / name.group(1)).write_text(text)
-    spec = load.load_encoder("uscal-films", Registry([Path("DIR")]))
+    spec = config.load_encoder("uscal-films", Registry([Path("DIR")]))
     assert spec.train is not None and (spec.base, spec.pooling, spec.licence) == ("mini-bert", "cls", "Apache-2.0")
     assert (spec.train.objective, spec.train.data, spec.train.steps) == ("uscal", "films.txt", 20)
     assert spec.train.options == {"dropout": 0.1} and spec.title == "USCAL on film reviews"
@@ -88,7 +88,7 @@ def test_its_encoders_that_see_past_substitutions_are_made(name: str, place: Pat
 def test_its_suite_has_the_encoders_that_it_names(tmp_path: Path) -> None:
     *_, text = blocks("yaml")
     (tmp_path / "temperatures.yaml").write_text(text)
-    loaded = load.load(tmp_path / "temperatures.yaml", registry=Registry())
+    loaded = config.load(tmp_path / "temperatures.yaml", registry=Registry())
     assert loaded.suite.encoders == (
         "simcse-mini",
         "simcse-mini[temperature=0.1]",
@@ -97,7 +97,7 @@ def test_its_suite_has_the_encoders_that_it_names(tmp_path: Path) -> None:
     assert all(loaded.encoders[label].train is not None for label in loaded.suite.encoders)
     named = re.findall(r"`((?:robustsentembed|vadvcse)?-(?:figure|table)\d)`", GUIDE)
     assert len(named) == 8 and all(
-        load.load(f"{family}{name}" if name[0] == "-" else name, registry=Registry())
+        config.load(f"{family}{name}" if name[0] == "-" else name, registry=Registry())
         for family, name in zip(["robustsentembed"] * 5 + ["vadvcse"] * 3, named, strict=True)
     )
 

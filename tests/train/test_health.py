@@ -13,8 +13,8 @@ import torch
 
 from rbench import api
 from rbench.plan.prepare import Options
-from rbench.progress import Silent
-from rbench.spec import Health
+from rbench.schema import Health
+from rbench.system.progress import Silent
 from rbench.train import health, objectives
 from rbench.train.contrastive import ContrastiveObjective
 from rbench.train.health import due

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rbench.spec import Flag, Measured
+from rbench.schema import Flag, Measured
 from rbench.train.health import flags
 
 STEPS = 100

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from rbench import load
-from rbench.load.registry import Registry
+from rbench import config
+from rbench.config.registry import Registry
 from rbench.train import objectives, perturb
 from tests.train.made import batch_of, made, run
 
@@ -22,7 +22,7 @@ ACTS = 0.1
 @cache
 def rows_of(suite: str, profile: str | None) -> list[dict[str, Any]]:
     """The options of each row's objective."""
-    loaded = load.load(suite, registry=Registry(), profile=profile)
+    loaded = config.load(suite, registry=Registry(), profile=profile)
     specs = [loaded.encoders[label].train for label in loaded.suite.encoders]
     return [dict(spec.options) for spec in specs if spec is not None]
 

@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from rbench import encoders, mini
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError, SuiteError
-from rbench.spec import EncoderSpec, Health
+from rbench.schema import EncoderSpec, Health
 from rbench.system import checkpoints
 from rbench.train import batches, health, loop, objectives
 from rbench.train.contrastive import ContrastiveObjective

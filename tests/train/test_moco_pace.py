@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from rbench.train import moco, objectives
 from rbench.train.loop import Trainer, pretrain
 from rbench.train.moco import MoCoObjective, Queue

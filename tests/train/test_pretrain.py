@@ -15,7 +15,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertCon
 
 from rbench import mini
 from rbench.errors import JobError, SuiteError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from rbench.train import objectives
 from rbench.train.heads import MaskedLoss
 from rbench.train.loop import pretrain

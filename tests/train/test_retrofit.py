@@ -17,10 +17,10 @@ from scipy.sparse import csr_array
 from rbench import encoders
 from rbench.encoders.vectors import WordVectors
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from rbench.train.loop import pretrain
 from rbench.train.objectives.retrofit import NEEDS, Options, forms, near, needs, retrofitted, synonymous
-from tests.attack import substitution_toy as toy
+from tests.recipes import substitution_toy as toy
 from tests.train import bases
 
 TEXTS = toy.sentences(np.random.default_rng(0), 40)[0]

@@ -15,8 +15,8 @@ from scipy.stats import spearmanr
 
 from rbench import encoders
 from rbench.errors import JobError
+from rbench.schema import EncoderSpec, Score
 from rbench.score import Pairs
-from rbench.spec import EncoderSpec, Score
 from rbench.system import checkpoints
 from rbench.train import objectives
 from rbench.train.contrastive import ContrastiveObjective

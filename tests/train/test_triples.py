@@ -15,13 +15,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rbench.load import load_resources
-from rbench.load.registry import Registry
-from rbench.resources import Resources
-from rbench.spec import EncoderSpec
+from rbench.config import load_resources
+from rbench.config.registry import Registry
+from rbench.schema import EncoderSpec
 from rbench.train.heads import token_detection
 from rbench.train.objectives import cline
 from rbench.train.triples import UncertaintyWeights, agreement, another, contrast, kinds_of
+from rbench.words.resources import Resources
 
 TEXTS = [
     "The good film was long.",

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rbench.spec import Health, Job, Outcome, Provenance, Raised, Record, Suite
-from rbench.storage.runs import Store
+from rbench.schema import Health, Job, Outcome, Provenance, Raised, Record, Suite
+from rbench.store.runs import Store
 from tests.tables.conftest import make_plan, make_record, make_suite
 
 STATUS = {"s": "succeeded", "f": "failed", "w": "skipped", "!": "errored", "-": "skipped"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rbench.api import write_baseline
 from rbench.errors import StoreError
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.verdicts import baseline
 from tests.verdicts import gated
 

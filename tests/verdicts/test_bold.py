@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rbench.schema import Claim, Flag, Health, Job, Outcome, Plan, Provenance, Raised, Record
+from rbench.schema.claimed import CellOf, Ground
 from rbench.score import attack_counts, attack_scores
 from rbench.score.paired import mcnemar
-from rbench.spec import Claim, Flag, Health, Job, Outcome, Plan, Provenance, Raised, Record
-from rbench.spec.claimed import CellOf, Ground
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.formats import render
 from rbench.tables.table import Number, Table

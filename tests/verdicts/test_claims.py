@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from rbench import api
 from rbench.api.judging import summary
 from rbench.cli import app
+from rbench.config.registry import Registry
 from rbench.errors import SuiteError
-from rbench.load.registry import Registry
+from rbench.schema import Health, Job, Raised
 from rbench.score.paired import holm
-from rbench.spec import Health, Job, Raised
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables import Results, attack_table
 from rbench.verdicts.claims import JudgedClaim, lines, table
 from tests import reference

@@ -13,9 +13,9 @@ from scipy import stats
 
 from rbench.api import compare
 from rbench.errors import StoreError
+from rbench.schema import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outcome, Raised, Training
 from rbench.score.paired import holm
-from rbench.spec import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outcome, Raised, Training
-from rbench.storage.runs import Store
+from rbench.store.runs import Store
 from rbench.tables.formats import render
 from rbench.verdicts.compare import CellKey, ComparedCell, Comparison, table, unmatched
 from tests import reference

@@ -8,8 +8,8 @@ import pytest
 
 from rbench import api
 from rbench.api.judging import summary
-from rbench.load.registry import Registry
-from rbench.storage.runs import Store
+from rbench.config.registry import Registry
+from rbench.store.runs import Store
 from rbench.tables import Results
 from tests.verdicts import gated
 

@@ -10,8 +10,8 @@ import pytest
 
 from rbench.api import baseline_notes, check, write_baseline
 from rbench.errors import StoreError
-from rbench.spec import AttackSpec, Draw, Health, Job, Raised
-from rbench.storage.runs import Store
+from rbench.schema import AttackSpec, Draw, Health, Job, Raised
+from rbench.store.runs import Store
 from rbench.verdicts import baseline as files
 from rbench.verdicts.baseline import BaselineJob
 from rbench.verdicts.gate import Checked, CheckedRow

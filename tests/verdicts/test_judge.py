@@ -8,8 +8,8 @@ from operator import attrgetter
 
 import pytest
 
+from rbench.schema.claimed import CellOf, Group
 from rbench.score.combined import Difference
-from rbench.spec.claimed import CellOf, Group
 from rbench.verdicts.cells import Observed
 from rbench.verdicts.claims import Bound, _by_examples, _parts
 

@@ -13,8 +13,8 @@ from scipy.stats import binomtest, t
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.spec import Prediction
-from rbench.storage.runs import Store
+from rbench.schema import Prediction
+from rbench.store.runs import Store
 from rbench.tables import Results
 from rbench.tables.contrast import contrasts
 from rbench.verdicts.claims import Judged

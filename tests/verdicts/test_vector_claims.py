@@ -13,9 +13,9 @@ from rbench.measures.alignment import Options as AlignmentOptions
 from rbench.measures.hits import PARTS, WAYS
 from rbench.measures.hits import Options as HitsOptions
 from rbench.measures.senteval import Options
+from rbench.schema import Choice, Draw, EncoderSpec, Job, MeasuredRow, MeasureJob, TaskSpec
+from rbench.schema.claimed import CellOf, Comparison, Group
 from rbench.score.packed import packed
-from rbench.spec import Choice, Draw, EncoderSpec, Job, MeasuredRow, MeasureJob, TaskSpec
-from rbench.spec.claimed import CellOf, Comparison, Group
 from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.claims import Bound, judge
 from tests.measures.conftest import results

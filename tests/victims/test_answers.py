@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rbench.errors import JobError, ResourceError
-from rbench.spec.victims import VictimSpec
+from rbench.schema.victims import VictimSpec
 from rbench.victims.answers import EVERY, KEPT, Answers, probe_texts
 from rbench.victims.scores import AnswerError
 

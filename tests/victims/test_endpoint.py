@@ -19,8 +19,8 @@ from pydantic import ValidationError
 
 from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.plan.lineage import portable_victim
-from rbench.spec import TaskSpec
-from rbench.spec.victims import Endpoint, VictimSpec
+from rbench.schema import TaskSpec
+from rbench.schema.victims import Endpoint, VictimSpec
 from rbench.victims.answers import Answers
 from rbench.victims.endpoint import open_endpoint, pause
 from rbench.victims.scores import AnswerError

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rbench.errors import JobError, ResourceError
-from rbench.spec import TaskSpec
-from rbench.spec.victims import VictimSpec
+from rbench.schema import TaskSpec
+from rbench.schema.victims import VictimSpec
 from rbench.victims.answers import Answers
 from rbench.victims.asked import Asked
 from rbench.victims.function import open_function

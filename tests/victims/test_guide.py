@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rbench.spec import TaskSpec
-from rbench.spec.victims import VictimSpec
+from rbench.schema import TaskSpec
+from rbench.schema.victims import VictimSpec
 from rbench.victims.asked import open_answers
 from rbench.victims.endpoint import Template, rows_at
 from rbench.victims.scores import Reader

@@ -9,13 +9,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, GPT2Config, GPT2ForSequenceClassification
 
+from rbench.config import load_task
+from rbench.config.registry import Registry
 from rbench.encoders.architecture import embedded_tokenizer
 from rbench.encoders.classify import Batching, classify
+from rbench.encoders.inference import rows_of, tensors
 from rbench.errors import ResourceError
-from rbench.inference import rows_of, tensors
-from rbench.load import load_task
-from rbench.load.registry import Registry
-from rbench.spec import TaskSpec, VictimSpec
+from rbench.schema import TaskSpec, VictimSpec
 from rbench.victims.model import ExistingClassifier, open_model
 from rbench.victims.place import locate
 from tests.victims.made import rewrite, write_classifier

@@ -12,9 +12,9 @@ from tests.victims.made import write_classifier
 OPEN = """
 import json, sys
 from rbench.errors import RbenchError
-from rbench.spec import VictimSpec
-from rbench.load import load_task
-from rbench.load.registry import Registry
+from rbench.schema import VictimSpec
+from rbench.config import load_task
+from rbench.config.registry import Registry
 from rbench.victims.model import open_model
 from rbench.victims.place import locate
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-from rbench.load import code
-from rbench.load.registry import Registry
+from rbench.config import code
+from rbench.config.registry import Registry
 
 if TYPE_CHECKING:
     import numpy as np

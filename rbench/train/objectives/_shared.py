@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec
+from rbench.schema import EncoderSpec
 from rbench.train import models
 from rbench.train.models import sentence_encoder
 

@@ -1,8 +1,8 @@
 """ADCL ("Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models").
 
 It is momentum contrast (section 3.2, equation 1: `rbench.train.moco`). The positive of a sentence X is X', which the
-Geometry attack on the contrastive loss finds (section 3.3, Algorithm 1: `rbench.substitution.batched`). The attack runs
-at each step, for the whole batch at once.
+Geometry attack on the contrastive loss finds (section 3.3, Algorithm 1: `rbench.words.substitution.batched`). The
+attack runs at each step, for the whole batch at once.
 
 The attack increases equation 1 of z = g_q(f_q(X^t)), where X^t is X with the words replaced so far. The positive in
 that equation is the key of X itself. The negatives are the queue as it would be after the keys of the batch's sentences
@@ -25,14 +25,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from rbench.spec import EncoderSpec, ResourceChoice, ResourceKind, Variant, Variants
-from rbench.spec.common import Positive, Share
-from rbench.substitution.options import CANDIDATE_NEEDS, CODE, CandidateOptions
+from rbench.schema import EncoderSpec, ResourceChoice, ResourceKind, Variant, Variants
+from rbench.schema.common import Positive, Share
 from rbench.train.options import MOMENTUM_COUNTED, Momentum
+from rbench.words.substitution.options import CANDIDATE_NEEDS, CODE, CandidateOptions
 
 if TYPE_CHECKING:
-    from rbench.resources import Resources
     from rbench.train.moco import MoCoObjective
+    from rbench.words.resources import Resources
 
 VERSION = 2
 
@@ -93,9 +93,9 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resou
 
     ResourceError if a resource that its options need is missing or damaged.
     """
-    from rbench.substitution.batched import Geometry
     from rbench.train.moco import MoCoObjective
     from rbench.train.substituted import HardPositives
+    from rbench.words.substitution.batched import Geometry
 
     geometry = Geometry.of(resources, **options.of_source, projection=options.projection)
     return MoCoObjective(spec, base, options, HardPositives(geometry, options))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from rbench.spec import EncoderSpec
-from rbench.spec.common import Positive
+from rbench.schema import EncoderSpec
+from rbench.schema.common import Positive
 from rbench.train.options import MOMENTUM_COUNTED, Momentum
 
 if TYPE_CHECKING:

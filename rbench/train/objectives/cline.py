@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec, ResourceChoice, Variant, Variants
+from rbench.schema import EncoderSpec, ResourceChoice, Variant, Variants
 from rbench.train import edits, models
 from rbench.train.edits import Edit, EditOptions, marks
 from rbench.train.masked import MaskedEncoding
@@ -28,7 +28,7 @@ from rbench.train.options import Portion
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from rbench.resources import Resources
+    from rbench.words.resources import Resources
 
 VERSION = 1
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec
-from rbench.spec.common import Rate
+from rbench.schema import EncoderSpec
+from rbench.schema.common import Rate
 from rbench.train.options import BelowOne, OneStep
 
 if TYPE_CHECKING:

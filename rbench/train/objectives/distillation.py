@@ -10,14 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rbench.spec import EncoderSpec, Positive, ResourceChoice, ResourceKind
-from rbench.spec.common import Share
-from rbench.substitution.options import CANDIDATE_NEEDS, CandidateOptions
+from rbench.schema import EncoderSpec, Positive, ResourceChoice, ResourceKind
+from rbench.schema.common import Share
 from rbench.train.options import BelowOne, Size
+from rbench.words.substitution.options import CANDIDATE_NEEDS, CandidateOptions
 
 if TYPE_CHECKING:
-    from rbench.resources import Resources
     from rbench.train.substituted import DistillationObjective
+    from rbench.words.resources import Resources
 
 VERSION = 1
 NEEDS: tuple[ResourceKind, ...] = CANDIDATE_NEEDS
@@ -54,7 +54,7 @@ def build(
 
     ResourceError if a resource that its options need is missing or damaged.
     """
-    from rbench.substitution.batched import Geometry
     from rbench.train.substituted import DistillationObjective
+    from rbench.words.substitution.batched import Geometry
 
     return DistillationObjective(spec, base, Geometry.of(resources, **options.of_source), options)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rbench.encoders.locate import flow_missing
-from rbench.spec import EncoderSpec, Strict
-from rbench.spec.common import Positive
+from rbench.schema import EncoderSpec, Strict
+from rbench.schema.common import Positive
 
 if TYPE_CHECKING:
     from rbench.train.likelihood import LikelihoodObjective

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from rbench.spec import EncoderSpec, Strict
+from rbench.schema import EncoderSpec, Strict
 from rbench.train.objectives._shared import FittedEncoder, Progress
 from rbench.train.options import Size
 

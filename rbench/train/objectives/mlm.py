@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rbench.spec import EncoderSpec, Strict
+from rbench.schema import EncoderSpec, Strict
 from rbench.train.masked import MaskedEncoding
 from rbench.train.options import Portion
 

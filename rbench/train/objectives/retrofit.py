@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec, ResourceChoice, ResourceKind, Strict
-from rbench.spec.common import Positive
+from rbench.schema import EncoderSpec, ResourceChoice, ResourceKind, Strict
+from rbench.schema.common import Positive
 from rbench.train.objectives._shared import FittedEncoder, Progress
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from rbench.resources import Resources
+    from rbench.words.resources import Resources
 
 VERSION = 1
 NEEDS: tuple[ResourceKind, ...] = ("word_vectors", "synonyms", "stopwords")

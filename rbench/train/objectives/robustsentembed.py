@@ -34,7 +34,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec, Variant, Variants
+from rbench.schema import EncoderSpec, Variant, Variants
 from rbench.train.options import Norm, Portion, Scaling, SentenceLevel, Size
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from rbench.spec.common import Positive, Rate
+from rbench.schema.common import Positive, Rate
 from rbench.train.objectives._shared import built_with
 from rbench.train.options import Contrastive, Norm, Size
 

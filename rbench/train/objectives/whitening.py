@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec, Strict
-from rbench.spec.common import Positive
+from rbench.schema import EncoderSpec, Strict
+from rbench.schema.common import Positive
 from rbench.train.objectives._shared import FittedEncoder, Progress
 
 VERSION = 1

@@ -22,12 +22,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from rbench.config import load_encoder
+from rbench.config.choices import of_label
+from rbench.config.metrics import Metrics
+from rbench.config.registry import Registry
 from rbench.errors import RbenchError, StoreError
-from rbench.load import load_encoder
-from rbench.load.choices import of_label
-from rbench.load.metrics import Metrics
-from rbench.load.registry import Registry
-from rbench.spec import Choice, EncoderSpec, Plan
+from rbench.schema import Choice, EncoderSpec, Plan
 from rbench.tables import Results
 from rbench.tables.formats import listed
 from rbench.tables.notes import spanned

@@ -1,6 +1,6 @@
 """Judge claims on the papers' own printed tables.
 
-A claim is taken apart as on a RUN (`spec.claimed`): `for_each` makes the combinations, and over what a claim leaves
+A claim is taken apart as on a RUN (`schema.claimed`): `for_each` makes the combinations, and over what a claim leaves
 open the values are averaged, each cell with the same weight, over the cells that both sides have. Averages that a paper
 prints are left out and computed again from its other numbers; differences that it prints are numbers of their own
 metric. Arithmetic is exact, on the printed digits. A printed table has no spread, so a verdict says nothing of noise.
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
+from rbench.config.choices import of_label
+from rbench.config.registry import Registry, unknown
 from rbench.errors import SuiteError
-from rbench.load.choices import of_label
-from rbench.load.registry import Registry, unknown
-from rbench.spec import Choice
-from rbench.spec.claimed import AXES, CellOf, Comparison, Ground, Trained, comparisons
-from rbench.spec.claims import Axis, Claim, Subject
+from rbench.schema import Choice
+from rbench.schema.claimed import AXES, CellOf, Comparison, Ground, Trained, comparisons
+from rbench.schema.claims import Axis, Claim, Subject
 from rbench.tables import Results
 from rbench.tables.formats import number
 from rbench.tables.table import Entry, Meaning, Number, Table
@@ -155,7 +155,7 @@ def _trained(found: Numbers, claim: Claim) -> dict[str, Trained]:
 
 def _objective(encoder: str) -> str:
     """Return the objective of an encoder file; empty for the papers' own names and where rbench trains nothing."""
-    from rbench.load import load_encoder
+    from rbench.config import load_encoder
 
     registry = Registry()
     train = load_encoder(encoder, registry).train if encoder in registry.names("encoders") else None

@@ -20,13 +20,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
+from rbench.config.check import check
+from rbench.config.positions import Problems, read
+from rbench.config.printed import claims_folder, folder
+from rbench.config.registry import unknown
 from rbench.errors import SuiteError
-from rbench.load.check import check
-from rbench.load.positions import Problems, read
-from rbench.load.printed import claims_folder, folder
-from rbench.load.registry import unknown
-from rbench.spec.claims import Claim
-from rbench.spec.common import Positive, Strict
+from rbench.schema.claims import Claim
+from rbench.schema.common import Positive, Strict
 
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 Option = str | int | float | bool

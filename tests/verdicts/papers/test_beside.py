@@ -15,12 +15,12 @@ import pytest
 
 from rbench import api
 from rbench.api.runs import of_suite
+from rbench.config import load_encoder
+from rbench.config.registry import Registry
+from rbench.config.suite import load as load_suite
 from rbench.errors import StoreError, SuiteError
-from rbench.load import load_encoder
-from rbench.load.registry import Registry
-from rbench.load.suite import load as load_suite
-from rbench.spec import EncoderSpec
-from rbench.storage.runs import Store
+from rbench.schema import EncoderSpec
+from rbench.store.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.formats import render
 from rbench.tables.table import Table

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rbench.errors import SuiteError
-from rbench.spec.claimed import CellOf
-from rbench.spec.claims import Claim
+from rbench.schema.claimed import CellOf
+from rbench.schema.claims import Claim
 from rbench.verdicts.papers.claims import Judged, judge_on_paper
 from rbench.verdicts.papers.tables import PrintedTable
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rbench.config.registry import Registry
 from rbench.errors import SuiteError
-from rbench.load.registry import Registry
 from rbench.verdicts.papers import tables as printed
 
 CLAIM = "  - {id: one, lower: minilm, than: uscal-minilm}\n"

@@ -1,0 +1,14 @@
+"""Loads YAML files into specs. All checks happen here, before anything runs, and every error names its place.
+
+`load` returns a suite with everything that it names. `load_task`, `load_encoder`, `load_contrast`, `load_resources`
+and `load_attack` each return one entry.
+"""
+
+from __future__ import annotations
+
+from rbench.config.alone import load_attack, load_contrast, load_encoder, load_resources, load_task
+from rbench.config.catalogue import Listed, as_yaml, catalogue, content
+from rbench.config.choices import in_suite, of_label
+from rbench.config.code import checked
+from rbench.config.recipes import recipes
+from rbench.config.suite import Loaded, find_suite, load, load_mapping

@@ -1,0 +1,180 @@
+"""Checks plain data against a pydantic model, and says what is wrong in plain words, each time with its place."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from rbench.config.positions import Positioned, Problems, Where, describe
+from rbench.config.registry import unknown
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def check(model: type[Model], located: Positioned, problems: Problems) -> Model | None:
+    """Return the model made from `located`, or None where something is wrong and was added to `problems`."""
+    before = len(problems)
+    _truth_is_no_number(model, located, problems)
+    try:
+        made = model.model_validate(located.data)
+    except ValidationError as error:
+        _explain(model, located, error.errors(include_url=False), problems)
+        return None
+    return made if len(problems) == before else None
+
+
+def fields_at(model: type[BaseModel], where: Where) -> list[str]:
+    """Return the names of the keys that are valid at `where` in data of `model`. It is empty where any key is valid."""
+    kinds = [kind for kind in _kinds(model, where) if _is_model(kind)]
+    return sorted({name for kind in kinds for name in _keys(kind) if name not in getattr(kind, "FOUND", ())})
+
+
+def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return a model's fields by the keys that data has for them: the alias of a field, or else its name."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _explain(model: type[BaseModel], located: Positioned, errors: list[ErrorDetails], problems: Problems) -> None:
+    by_place: dict[Where, list[ErrorDetails]] = {}
+    for error in errors:
+        by_place.setdefault(_steps(located.data, error["loc"]), []).append(error)
+    around = {where[:n] for where in by_place for n in range(len(where))}
+    for where, group in by_place.items():
+        # Where one branch of a union has an error in a part, the other branches have one in the whole: keep the part's.
+        if where in around:
+            group = [e for e in group if e["type"] in ("missing", "extra_forbidden", "value_error")]
+        for place, message in _say(model, located, where, group):
+            problems.add(place, message)
+
+
+def _say(model: type[BaseModel], located: Positioned, where: Where, group: list[ErrorDetails]) -> list[tuple[str, str]]:
+    """Return place and message of all errors at one place. Alternatives of a union become one sentence."""
+    said: list[tuple[str, str]] = []
+    expected: list[str] = []
+    for error in group:
+        last = str(error["loc"][-1]) if error["loc"] else ""
+        if error["type"] == "missing":
+            said.append((located.at(where), f"{_path((*where, last))} is missing"))
+        elif error["type"] == "extra_forbidden":
+            said.append((located.key_at(where), unknown("key", last, fields_at(model, where[:-1]))))
+        elif error["type"] == "value_error":
+            said.append((located.at(where), str(error["msg"]).removeprefix("Value error, ")))
+        elif error["type"] != "too_short" or not error["input"]:  # else some entries are wrong, which has its own error
+            expected.append(_expectation(error))
+    if expected:
+        found = describe(group[0]["input"])
+        name = f"{_path(where)}: " if where else ""
+        said.append(
+            (located.at(where), f"{name}expected {' or '.join(dict.fromkeys(expected))}, found {found}{_hint(group)}")
+        )
+    return said
+
+
+_EXPECTED = {
+    "int": "a whole number",
+    "float": "a number",
+    "string": "text",
+    "bool": "true or false",
+    "list": "a list",
+    "tuple": "a list",
+    "dict": "a mapping",
+    "model": "a mapping",
+    "mapping": "a mapping",
+}
+
+
+def _expectation(error: ErrorDetails) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    limits = {
+        "greater_than_equal": "a number of at least {ge}",
+        "greater_than": "a number above {gt}",
+        "less_than_equal": "a number of at most {le}",
+        "less_than": "a number below {lt}",
+        "too_short": "at least {min_length} of them",
+        "too_long": "at most {max_length} of them",
+        "string_pattern_mismatch": "text that matches {pattern}",
+        "literal_error": "{expected}",
+        "int_from_float": "a whole number",
+    }
+    if kind in limits:
+        return limits[kind].format(**context).replace("'", '"')
+    return _EXPECTED.get(kind.split("_")[0], str(error["msg"]).removeprefix("Input should be "))
+
+
+def _hint(group: list[ErrorDetails]) -> str:
+    """Return a remedy, where the kind of mistake is plain, or an empty text."""
+    value = group[0]["input"]
+    if any(e["type"] == "string_type" for e in group) and isinstance(value, int | float):
+        return "; put it in quotes"
+    return ""
+
+
+def _steps(data: Any, loc: tuple[int | str, ...]) -> Where:
+    """Return pydantic's `loc` without the steps that are not in the data: names of union branches and missing keys."""
+    steps: list[int | str] = []
+    for step in loc:
+        if isinstance(data, Mapping):
+            inside = step in data
+        else:
+            inside = isinstance(data, list) and isinstance(step, int) and step < len(data)
+        if inside:
+            data = data[step]
+            steps.append(step)
+    return tuple(steps)
+
+
+def _path(where: Where) -> str:
+    """Write a path as messages show it, in backticks: `attacks[2].max_words`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
+    return f"`{text.removeprefix('.')}`"
+
+
+def _truth_is_no_number(model: type[BaseModel], located: Positioned, problems: Problems) -> None:
+    """Add a problem for each true or false that stands in place of a number: pydantic would read `true` as 1."""
+    for where, place in list(located.values.items()):
+        value: Any = located.data
+        for step in where:
+            value = value[step]
+        if not isinstance(value, bool):
+            continue
+        kinds = _kinds(model, where)
+        numbers = [kind for kind in kinds if kind in (int, float)]
+        if numbers and bool not in kinds:
+            what = "a whole number" if int in numbers else "a number"
+            problems.add(place, f"{_path(where)}: expected {what}, found {describe(value)}")
+
+
+def _kinds(kind: Any, where: Where) -> list[Any]:
+    """Return the plain types that a model allows at `where`, with unions, Annotated and containers taken apart."""
+    kinds = _flat(kind)
+    for step in where:
+        inner: list[Any] = []
+        for one in kinds:
+            if _is_model(one):
+                field = _keys(one).get(str(step))
+                inner += _flat(field.annotation) if field is not None else []
+            elif get_origin(one) is dict:
+                inner += _flat(get_args(one)[1])
+            elif get_origin(one) in (list, tuple, frozenset, set):
+                inner += _flat(get_args(one)[0])
+        kinds = inner
+    return kinds
+
+
+def _flat(kind: Any) -> list[Any]:
+    if get_origin(kind) is Annotated:
+        return _flat(get_args(kind)[0])
+    if get_origin(kind) in (Union, types.UnionType):
+        return [one for part in get_args(kind) for one in _flat(part)]
+    if get_origin(kind) is Literal:
+        return [Literal]
+    return [kind]
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -1,0 +1,93 @@
+"""Reads the lists of a suite file entry by entry, with the place of each."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rbench.config.positions import Positioned, Problems, parse
+from rbench.errors import SuiteError
+from rbench.schema import SHORT, Choice
+
+_LABEL = re.compile(r"([^\[\]]+)\[(.*)\]", re.DOTALL)
+
+
+class Chosen(NamedTuple):
+    """A Choice as the file writes it, with its place."""
+
+    name: str
+    label: str
+    place: str
+    options: Positioned
+
+
+def items(located: Positioned, key: str) -> Iterator[Positioned]:
+    """Yield the entries of a list. A single entry may stand without the list. A missing key yields nothing."""
+    value = located.data.get(key)
+    if isinstance(value, list):
+        yield from (located.sub(key, i) for i in range(len(value)))
+    elif value is not None:
+        yield located.sub(key)
+
+
+def names(located: Positioned, key: str) -> Iterator[tuple[str, str]]:
+    """Yield place and text of each name in a list."""
+    return ((item.at(), item.data) for item in items(located, key) if isinstance(item.data, str))
+
+
+def choices(located: Positioned, key: str) -> Iterator[Chosen]:
+    """Yield the well-formed choices of a list. The check against the pydantic model reports the others."""
+    for item in items(located, key):
+        data, options = item.data, Positioned({}, {(): item.at()})
+        place = item.at()
+        if isinstance(data, dict) and len(data) == 1 and "name" not in data:
+            (name, inner), *_ = data.items()
+            place = item.key_at((name,))
+            options = item.sub(name) if inner is not None else options
+            if name in SHORT and isinstance(inner, str):
+                options = Positioned({}, {(): options.at()}).put((SHORT[name],), options)
+        elif isinstance(data, dict) and isinstance(data.get("name"), str):
+            name, place = data["name"], item.at(("name",))
+            options = item.sub("options") if "options" in data else options
+        elif isinstance(data, str):
+            name = data
+        else:
+            continue
+        if isinstance(options.data, dict):
+            yield Chosen(name, Choice(name=name, options=options.data).label, place, options)
+
+
+def of_label(label: str) -> Choice:
+    """Return the choice that a label names, as tables and jobs have it: `simcse-mini[seed=1]`, or a name alone.
+
+    Raises SuiteError where the brackets hold something other than options.
+    """
+    found = _LABEL.fullmatch(label)
+    if found is None:
+        return Choice(name=label)
+    problems = Problems()
+    options = None
+    with contextlib.suppress(SuiteError):
+        options = parse(_flow(found[2]), label, problems).data
+    if problems.lines or not isinstance(options, dict) or not 0 < len(options) <= found[2].count("="):
+        raise SuiteError(f"{label}: expected NAME[OPTION=VALUE,...], for instance simcse-mini[seed=1]")
+    return Choice(name=found[1], options=options)
+
+
+def in_suite(label: str) -> str:
+    """Write a label as a suite has it: `{simcse-mini: {seed: 1}}`."""
+    found = _LABEL.fullmatch(label)
+    return label if found is None else f"{{{found[1]}: {_flow(found[2])}}}"
+
+
+def _flow(options: str) -> str:
+    """Write the options of a label as a mapping in YAML."""
+    return "{" + re.sub("[=:]", ": ", options).replace(",", ", ") + "}"
+
+
+def measured_names(located: Positioned) -> tuple[str, ...]:
+    """Return the names in a suite's `measured`, which loading writes. A file that wrongly sets it may hold anything."""
+    there = located.data.get("measured")
+    return tuple(name for name in there if isinstance(name, str)) if isinstance(there, list | tuple) else ()

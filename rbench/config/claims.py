@@ -1,0 +1,225 @@
+"""Checks the claims of a suite, or of a file, against what the suite has: names, metrics, options, and what matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rbench.config.check import check
+from rbench.config.choices import choices, items, names
+from rbench.config.positions import Positioned, Problems, read, shown
+from rbench.config.printed import is_quoted, with_quoted
+from rbench.config.registry import unknown
+from rbench.errors import SuiteError
+from rbench.schema import CLEAN, COSINE
+from rbench.schema.claimed import AXES, Ground, chains, comparisons
+from rbench.schema.claims import Axis, Claim, Subject
+from rbench.schema.unlisted import known_as
+
+_LISTS: dict[Axis, str] = {"encoder": "encoders", "task": "tasks", "attack": "attacks", "finetune": "finetune"}
+"""The key of a suite that lists the names of an axis."""
+_NEEDS = {
+    "sts": "`evaluate`, a list of STS tasks",
+    "contrast": "`evaluate: [contrast]`",
+    "parts": "a task that is made of several sources, such as anli",
+}
+
+
+class Placed(NamedTuple):
+    """A claim with its places."""
+
+    claim: Claim
+    located: Positioned
+
+
+def check_claims(claims: Sequence[Claim], merged: Positioned, ground: Ground, problems: Problems) -> None:
+    """Add a problem for each claim that names what is not there, that nothing matches, or whose id is taken."""
+    placed = _placed(claims, merged)
+    _check_ids(placed, problems)
+    for one in placed:
+        for place, message in _wrong(one, ground):
+            problems.add(place, message)
+
+
+def claims_here(
+    claims: Sequence[Claim], base: Positioned, merged: Positioned, ground: Ground, problems: Problems
+) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
+    """Check the claims of a suite. Return those that can be judged here, and a note on the others.
+
+    Where a profile or an override has replaced encoders, tasks or attacks, a claim that does not fit is left out if the
+    names that are not here are names of the suite without the profile. So is any claim that does not fit and is quoted
+    from a printed table. Any other mistake is a problem.
+
+    Args:
+        base: the suite's file as it is without profile and overrides.
+        merged: the suite with both.
+    """
+    placed = _placed(claims, merged)
+    _check_ids(placed, problems)
+    kept, left = [], []
+    for one in placed:
+        wrong = [*_wrong(one, ground)]
+        if wrong and (is_quoted(one.located) or (_changed(base, merged) and not [*_strange(one, base, ground)])):
+            left.append(one.claim.id)
+            continue
+        kept.append(one.claim)
+        for place, message in wrong:
+            problems.add(place, message)
+    what = "a claim is" if len(left) == 1 else f"{len(left)} claims are"
+    said = f"{what} left out, because the suite has other encoders, tasks, attacks or metrics here: {', '.join(left)}"
+    return tuple(kept), (said,) if left else ()
+
+
+def file_of(run: Path, folder: Path) -> Path:
+    """Return where a folder of claims has those of a RUN: in NAME.yaml for the RUN in the folder NAME."""
+    return folder / f"{run.resolve().name.removesuffix('.zip')}.yaml"
+
+
+def read_claims(path: Path, ground: Ground) -> tuple[Claim, ...]:
+    """Read the claims of a YAML file, under the key `claims`; other keys, such as those of a suite, are not looked at.
+
+    Raises SuiteError with all problems and their places: no YAML, no claims, or claims that do not fit.
+    """
+    problems = Problems()
+    located = with_quoted(read(path, problems), problems)
+    if "claims" not in located.data:
+        raise SuiteError(f"{shown(path)}:1:1: `claims` is missing; expected `claims:` and a list below it")
+    known = {name for metric in ground.cells for name in ground.names("encoder", metric)}
+    located = located.mapped(lambda where, text, is_key: text if is_key else known_as(text, known))
+    found = [(one, check(Claim, one, problems)) for one in items(located, "claims")]
+    problems.raise_any()
+    claims = [claim for _, claim in found if claim is not None]
+    if not claims:
+        raise SuiteError(f"{located.at(('claims',))}: `claims` is empty; expected a list of claims")
+    check_claims(claims, located, ground, problems)
+    problems.raise_any()
+    return tuple(claims)
+
+
+def _placed(claims: Sequence[Claim], merged: Positioned) -> list[Placed]:
+    return [Placed(claim, one) for claim, one in zip(claims, items(merged, "claims"), strict=True)]
+
+
+def _check_ids(placed: Sequence[Placed], problems: Problems) -> None:
+    first: dict[str, str] = {}
+    for claim, located in placed:
+        place = located.at(("id",))
+        if claim.id in first:
+            problems.add(place, f"two claims have the id {claim.id}; the first stands at {first[claim.id]}")
+        first.setdefault(claim.id, place)
+
+
+def _wrong(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
+    """Yield place and message of everything in a claim that does not fit; what matches nothing only if all names do."""
+    claim, located = one
+    if (message := missing(claim.metric, ground)) is not None:
+        yield located.at(("metric",)), message
+        return
+    wrong = [*_unknown_names(one, ground), *_wrong_axes(one, ground)]
+    yield from wrong
+    if wrong:
+        return
+    if claim.option is not None and (message := _option(claim, ground)) is not None:
+        yield located.at(("in",)), message
+    elif not comparisons(claim, ground):
+        yield located.at(), f"nothing in this suite matches the claim {claim.id} ({claim})"
+
+
+def missing(metric: str, ground: Ground) -> str | None:
+    """Say what a suite needs so that it has a metric; None if it has it."""
+    if metric in ground.cells:
+        return None
+    if metric not in ground.known:
+        return unknown("metric of a claim", metric, ground.known)
+    measure = ground.measured.get(metric, metric)
+    needs = ground.metrics.get(metric) or _NEEDS.get(measure, f"`evaluate: [{measure}]`")
+    return f"this suite does not produce the metric {metric}: it needs {needs}"
+
+
+def _unknown_names(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
+    metric = one.claim.metric
+    for place, axis, name in _names(one):
+        there = ground.names(axis, metric)
+        labels = [label for label in there if label.partition("[")[0] == name]
+        on_option = one.claim.option is not None and axis == "encoder"
+        if ground.named(axis, name, metric) is not None or (on_option and labels):
+            continue
+        if not there:
+            yield place, f"{metric} has no {axis} in this suite, so a claim cannot name one"
+        elif labels:
+            yield place, f"{name} means several here; name one of {', '.join(labels)}"
+        else:
+            yield place, unknown(f"{axis} of this suite", name, there)
+    for place, subject in _subjects(one):
+        if subject.objective is not None and not ground.with_objective(subject.objective, metric):
+            there = tuple({ground.trained[name].objective for name in ground.trained})
+            yield place, unknown("objective of this suite's encoders", subject.objective, there)
+
+
+def _wrong_axes(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
+    for i, axis in enumerate(one.claim.for_each):
+        if not ground.names(axis, one.claim.metric):
+            yield one.located.at(("for_each", i)), f"{one.claim.metric} has no {axis}, so `for_each` cannot list it"
+
+
+def _option(claim: Claim, ground: Ground) -> str | None:
+    """Say what is wrong with a claim on an option, or return None."""
+    subject = claim.rising or claim.falling
+    assert subject is not None
+    there = ground.names("encoder", claim.metric)
+    if subject.objective is not None:
+        meant = ground.with_objective(subject.objective, claim.metric)
+    elif subject.encoder is not None:
+        meant = tuple(name for name in there if name.partition("[")[0] == subject.encoder.partition("[")[0])
+    else:
+        return "a claim on an option names an encoder or an objective"
+    options = {key for name in meant if name in ground.trained for key in ground.trained[name].options}
+    if not options:
+        return f"{subject} is not trained by rbench, so it has no options"
+    if claim.option not in options:
+        return unknown(f"option of {subject}", claim.option, options)
+    if not chains(claim, ground):
+        return f"no two encoders of this suite differ in {claim.option} alone: {', '.join(meant)}"
+    return None
+
+
+def _names(one: Placed) -> Iterator[tuple[str, Axis, str]]:
+    """Yield place, axis and text of each name in a claim."""
+    claim, located = one
+    for where, subject in claim.subjects:
+        for axis in AXES:
+            if (name := getattr(subject, axis)) is not None:
+                yield located.at((*where, axis)), axis, name
+    for axis, named in claim.where.items():
+        for i, name in enumerate(named):
+            yield located.at(("where", axis, i)), axis, name
+
+
+def _subjects(one: Placed) -> Iterator[tuple[str, Subject]]:
+    for where, subject in one.claim.subjects:
+        yield one.located.at((*where, "objective")), subject
+
+
+def _changed(base: Positioned, merged: Positioned) -> bool:
+    """Whether a profile or an override has replaced what claims speak of, and not the claims themselves."""
+    same = base.data.get("claims") == merged.data.get("claims")
+    keys = (*_LISTS.values(), "evaluate", "tables")
+    return same and any(base.data.get(key) != merged.data.get(key) for key in keys)
+
+
+def _strange(one: Placed, base: Positioned, ground: Ground) -> Iterator[str]:
+    """Yield what a claim says that the suite without its profile does not have either."""
+    asked = {choice.name for choice in choices(base, "evaluate")}
+    defaults = {CLEAN, COSINE} if "finetune" not in base.data else set()
+    for _, axis, name in _names(one):
+        there = {name for choice in choices(base, _LISTS[axis]) for name in (choice.name, choice.label)}
+        there |= {name for _, name in names(base, _LISTS[axis])}
+        there |= {"task": asked, "finetune": defaults}.get(axis, set())
+        if name not in there:
+            yield name
+    for _, subject in one.claim.subjects:
+        if subject.objective is not None and subject.objective not in ground.objectives:
+            yield subject.objective
+    if one.claim.metric not in ground.known:
+        yield one.claim.metric

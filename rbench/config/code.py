@@ -1,0 +1,276 @@
+"""Finds Python modules by kind and name, rbench's own or a user's, and imports them, if their source is still the same.
+
+It checks their exports and options, and that rbench can call their functions with the arguments that it passes to them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, get_args
+
+from pydantic import BaseModel
+
+from rbench.config import versions
+from rbench.config.check import check
+from rbench.config.positions import Positioned, Problems, shown
+from rbench.config.registry import KINDS, Kind, Registry, load_module, read_source, unknown
+from rbench.errors import JobError, SuiteError
+from rbench.schema import RESOURCE_KINDS, ResourceKind, Serves
+
+
+@dataclass(frozen=True)
+class Module:
+    """The Python file behind a name, with the hash that its source had when it was found."""
+
+    kind: Kind
+    name: str
+    path: Path
+    digest: str
+    """The sha256 of its source."""
+    bundled: bool
+    """Whether it is rbench's own. Keys then hold its VERSION, and otherwise the hash of its source."""
+
+    @property
+    def source(self) -> str:
+        """The text that represents its source in keys. It is empty for rbench's own modules."""
+        return "" if self.bundled else self.digest
+
+    @property
+    def own_name(self) -> str:
+        """Its name among VERSIONs, for example `objectives.simcse`."""
+        return f"{self.kind}.{self.name}"
+
+    @cached_property
+    def versions(self) -> dict[str, int]:
+        """The VERSIONs of the module and of the code of rbench that it uses, by name."""
+        own = versions.declared(self.path)
+        return {**({self.own_name: own} if own is not None else {}), **versions.used_by(self.path)}
+
+    def open(self) -> ModuleType:
+        """Import the module. Its code runs once per process.
+
+        Raises SuiteError where the import fails, and JobError where the file has changed since it was found.
+        """
+        if self.bundled and KINDS[self.kind].bundled:
+            package = KINDS[self.kind].bundled.replace("/", ".")
+            return importlib.import_module(f"rbench.{package}.{self.name}")
+        return open_source(self.path, self.digest)
+
+
+def open_source(path: Path, digest: str) -> ModuleType:
+    """Import a Python file whose source must have this sha256. Raises as `Module.open` does."""
+    source = read_source(path)
+    if (now := hashlib.sha256(source).hexdigest()) != digest:
+        raise JobError(
+            f"{path} changed since the run was planned: the sha256 of its source was {digest[:16]} then and is "
+            f"{now[:16]} now. Run the command again, so that it plans with the file as it is now."
+        )
+    return load_module(path, source)
+
+
+def find(kind: Kind, name: str, registry: Registry | None = None) -> Module:
+    """Find the module of this kind and name in `registry`, or without one in a registry without --include folders.
+
+    Raises SuiteError where there is none. The error names the nearest names.
+    """
+    registry = registry or Registry()
+    path = registry.path(kind, name)
+    digest = hashlib.sha256(read_source(path)).hexdigest()
+    return Module(kind, name, path, digest, registry.is_bundled(kind, name))
+
+
+EXPORTS: dict[Kind, tuple[str, ...]] = {
+    "attacks": ("TITLE", "NEEDS", "REFERENCE", "Options", "build"),
+    "objectives": ("Options", "build"),
+    "finetune": ("Options", "run"),
+    "figures": ("Options", "draw"),
+    "measures": ("Options", "table"),
+    "metrics": ("ABOUT", "OF", "SHARE", "value"),
+}
+"""The names that a module of each kind must define."""
+
+
+class Modules:
+    """Finds each module that a suite names once. Everything wrong goes to `problems`."""
+
+    def __init__(self, registry: Registry, problems: Problems) -> None:
+        self.registry, self.problems = registry, problems
+        self.found: dict[tuple[Kind, str], Module] = {}
+
+    def open(self, kind: Kind, name: str, place: str) -> ModuleType | None:
+        """Import the module of this kind and name; None where something is wrong. The name stands at `place`."""
+        if name not in self.registry.names(kind):
+            self.problems.add(place, unknown(KINDS[kind].one, name, self.registry.names(kind)))
+            return None
+        try:
+            module = self.found.get((kind, name)) or find(kind, name, self.registry)
+            opened = checked(module)
+        except SuiteError as error:
+            self.problems.take(error)
+            return None
+        self.found[kind, name] = module
+        return opened
+
+    def check(self, kind: Kind, name: str, place: str, options: Positioned) -> BaseModel | None:
+        """Make a module's `Options` from a suite's options. Return None where something is wrong."""
+        module = self.open(kind, name, place)
+        return check(module.Options, options, self.problems) if module is not None else None
+
+    def options_of(self, kind: Kind, name: str) -> type[BaseModel] | None:
+        """Return the `Options` class of a module, or None where the module was not found."""
+        module = self.found.get((kind, name))
+        return module.open().Options if module is not None else None
+
+    def needs(self, kind: Kind, name: str, options: BaseModel | None) -> tuple[ResourceKind, ...]:
+        """Return the kinds of resources that a module needs with these options.
+
+        A module's `needs(options)` may narrow its NEEDS. Without that function, and without options, all NEEDS are
+        returned; nothing where the module was not found. A kind that is not in NEEDS is added to `problems`.
+        """
+        found = self.found.get((kind, name))
+        if found is None:
+            return ()
+        module = found.open()
+        declared: tuple[ResourceKind, ...] = tuple(getattr(module, "NEEDS", ()))
+        if options is None or not hasattr(module, "needs"):
+            return declared
+        narrowed = tuple(module.needs(options))
+        for need in narrowed:
+            if need not in declared:
+                message = f"needs(options) returns {need!r}, which is not in NEEDS"
+                self.problems.add(f"{shown(found.path)}:1:1", message)
+        return tuple(need for need in declared if need in narrowed)
+
+
+def _exports(found: Module, module: ModuleType) -> tuple[str, ...]:
+    """Return the names that a module must define. A measure may have a table for each of its LAYOUTS, and what is made
+    of a training may have none."""
+    if found.kind == "measures" and getattr(module, "OF", "") == "trainings":
+        return ("Options", "OBJECTIVES", "run")
+    if found.kind == "measures" and hasattr(module, "LAYOUTS"):
+        return ("Options",)
+    return EXPORTS[found.kind]
+
+
+def checked(found: Module) -> ModuleType:
+    """Import a module and check it.
+
+    Raises SuiteError where it cannot be imported, lacks one of the EXPORTS of its kind, has a `run` that cannot be
+    called as `CALLS` says, lists an unknown resource in NEEDS or sort of task in SERVES, or has an invalid
+    VERSION.
+    """
+    module = found.open()
+    place = f"{shown(found.path)}:1:1"
+    one, exports = KINDS[found.kind].one, _exports(found, module)
+    missing = [name for name in exports if not hasattr(module, name)]
+    if missing:
+        article = "an" if one[0] in "aeiou" else "a"
+        raise SuiteError(f"{place}: {article} {one} module exports {', '.join(exports)}; missing: {', '.join(missing)}")
+    options: Any = getattr(module, "Options", BaseModel)
+    if not (isinstance(options, type) and issubclass(options, BaseModel)):
+        raise SuiteError(f"{place}: `Options` must be a pydantic model")
+    for call in CALLS.get(found.kind, ()):
+        if hasattr(module, call.function):
+            _check(call, found, module)
+    wrong = [need for need in getattr(module, "NEEDS", ()) if need not in RESOURCE_KINDS]
+    if wrong:
+        raise SuiteError(f"{place}: NEEDS: {unknown('resource', wrong[0], RESOURCE_KINDS)}")
+    told = getattr(module, "SERVES", "classification")
+    for served in (told,) if isinstance(told, str) else tuple(told):
+        if served not in get_args(Serves):
+            raise SuiteError(f"{place}: SERVES: {unknown('sort of task', served, get_args(Serves))}")
+    versions.declared(found.path)
+    return module
+
+
+class Call(NamedTuple):
+    """How rbench calls a function of a module."""
+
+    function: str
+    arguments: tuple[str, ...]
+    """The positional arguments, with the names that the guide uses."""
+    remedy: str
+    """The advice for a module whose signature differs."""
+
+
+CALLS: dict[Kind, tuple[Call, ...]] = {
+    "finetune": (
+        Call(
+            "run",
+            ("options", "context"),
+            "Write `def run(options, context)`, take encoder, data, training, seed, device, progress, resources and "
+            "generated from `context`, and return `Finetuned(victim, scores)`; see docs/guide-add-a-strategy.md.",
+        ),
+    ),
+    "figures": (
+        Call(
+            "draw",
+            ("options", "results"),
+            "Write `def draw(options, results)`, and return a figure made with `rbench.report.figures.style.new`; see "
+            "docs/guide-add-a-figure.md.",
+        ),
+    ),
+    "measures": (
+        Call(
+            "table",
+            ("options", "results"),
+            "Write `def table(options, results)`, and return a `Table`; see docs/guide-add-a-measure.md.",
+        ),
+        Call(
+            "run",
+            ("options", "context"),
+            "Write `def run(options, context)`, and return rows; see docs/guide-add-a-measure.md.",
+        ),
+    ),
+    "metrics": (
+        Call(
+            "value",
+            ("of",),
+            "Write `def value(of)`, and return an array with a number for each unit; see docs/guide-add-a-metric.md.",
+        ),
+        Call(
+            "units",
+            ("of",),
+            "Write `def units(of)`, and return whether each unit is in the set; see docs/guide-add-a-metric.md.",
+        ),
+        Call(
+            "counted",
+            ("of",),
+            "Write `def counted(of)`, and return a Share or a Sample; see docs/guide-add-a-metric.md.",
+        ),
+    ),
+}
+"""The calls that are checked where a module of a kind defines the function."""
+
+
+def _check(call: Call, found: Module, module: ModuleType) -> None:
+    """Raise SuiteError, with file and line, where the module's function cannot be called as CALLS says."""
+    function: Any = getattr(module, call.function)
+    try:
+        signature = inspect.signature(function)
+        signature.bind(*call.arguments)
+    except (TypeError, ValueError):
+        raise SuiteError(
+            f"{shown(found.path)}:{_line(function, found)}:1: rbench calls the `{call.function}` of a "
+            f"{KINDS[found.kind].one} as {call.function}({', '.join(call.arguments)}), and this one "
+            f"{_description(function)}. {call.remedy}"
+        ) from None
+
+
+def _description(function: Any) -> str:
+    try:
+        return f"takes ({', '.join(inspect.signature(function).parameters)})"
+    except (TypeError, ValueError):
+        return "is not a function"
+
+
+def _line(function: Any, found: Module) -> int:
+    """Return the line where the function begins, or 1 where it comes from another file."""
+    code = getattr(function, "__code__", None)
+    return code.co_firstlineno if code is not None and code.co_filename == str(found.path) else 1

@@ -1,0 +1,121 @@
+"""Reads registry files by name, with the place of each value, and merges them with the fragments that they include.
+
+`include: [_simcse, _on-bert-base]`: a fragment holds what several files of a kind have in common. It is a YAML file
+whose name starts with `_`, in a folder of the kind. A file and the fragments that it includes are merged in the order
+of the list, the file last. Mappings are merged key by key, at any depth. Anything else, a list too, is replaced whole.
+A fragment may include fragments. Each value keeps the place where it stands. Errors point to where a name stands.
+
+lm-evaluation-harness has `include` in its task files too. There it is one path, merged at the top level only.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from pathlib import Path
+
+from rbench.config.choices import items
+from rbench.config.positions import Positioned, Problems, describe, read
+from rbench.config.registry import FRAGMENT, Kind, Registry, nearest, unknown
+from rbench.errors import SuiteError
+
+INCLUDE = "include"
+
+
+class Files:
+    """Reads YAML files of a registry, each once. Everything wrong goes to `problems`."""
+
+    def __init__(self, registry: Registry, problems: Problems) -> None:
+        self.registry, self.problems = registry, problems
+        self._seen: set[tuple[Kind, str]] = set()
+        self._merged: dict[Path, Positioned] = {}
+
+    def path(self, kind: Kind, name: str, place: str) -> Path | None:
+        """Return the file behind a name that stands at `place`. Where there is none, add a problem and return None."""
+        try:
+            return self.registry.path(kind, name)
+        except SuiteError as error:
+            self.problems.add(place, str(error))
+            return None
+
+    def first(self, kind: Kind, name: str) -> bool:
+        """Whether this is the first call for `name`. It is used to report its errors once."""
+        new = (kind, name) not in self._seen
+        self._seen.add((kind, name))
+        return new
+
+    def content(self, kind: Kind, name: str) -> Positioned:
+        """Return the content of a YAML file, merged with the fragments that it includes.
+
+        Raises SuiteError where there is no such file, or where it or a fragment cannot be read.
+        """
+        return self._with_included(kind, self.registry.path(kind, name))
+
+    def named(self, kind: Kind, name: str) -> Positioned | None:
+        """Return `content` with the key `name`, which is the file's name. A `name` in the file must be the same.
+
+        Where the file cannot be read, add a problem and return None.
+        """
+        try:
+            located = self.content(kind, name)
+        except SuiteError as error:
+            self.problems.take(error)
+            return None
+        if located.data.get("name", name) != name:
+            message = f"`name` differs from the file's name; remove it or write `name: {name}`"
+            self.problems.add(located.at(("name",)), message)
+        return located.put(("name",), Positioned(name, {(): located.at()}))
+
+    def _with_included(self, kind: Kind, path: Path, above: tuple[Path, ...] = ()) -> Positioned:
+        """Return the content of a file of this kind, merged over everything it includes, without the key `include`.
+
+        `above` are the files through which this one is included.
+
+        Raises SuiteError, with the place of the name, where no fragment has that name, or where fragments include each
+        other in a circle. Raises what `read` raises.
+        """
+        if path not in self._merged:
+            located = read(path, self.problems)
+            below = []
+            for fragment, place in _included(kind, path, located, self.registry):
+                if fragment in (*above, path):
+                    circle = " -> ".join(file.stem for file in (*above, path, fragment))
+                    raise SuiteError(f"{place}: fragments include each other in a circle: {circle}")
+                below.append(self._with_included(kind, fragment, (*above, path)))
+            self._merged[path] = reduce(merge, [*below, located.only(located.data.keys() - {INCLUDE})])
+        return self._merged[path]
+
+
+def _included(kind: Kind, path: Path, located: Positioned, registry: Registry) -> list[tuple[Path, str]]:
+    """Return the fragments that a file includes, each with the place of its name."""
+    if INCLUDE not in located.data:
+        return []
+    found, problems = [], Problems()
+    nothing = located.data[INCLUDE] in (None, [])
+    for item in [located.sub(INCLUDE)] if nothing else items(located, INCLUDE):
+        if not isinstance(item.data, str):
+            problems.add(item.at(), f"`{INCLUDE}`: expected names of fragments, found {describe(item.data)}")
+        elif (fragment := registry.fragment(kind, item.data, beside=path)) is None:
+            problems.add(item.at(), _unknown(item.data, registry.fragments(kind)))
+        else:
+            found.append((fragment, item.at()))
+    problems.raise_any()
+    return found
+
+
+def _unknown(name: str, valid: list[str]) -> str:
+    if FRAGMENT.fullmatch(name):
+        return unknown("fragment", name, valid)
+    close = nearest(name, valid)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    return f"{describe(name)} is not a fragment's name: that starts with `_` and has no folder and no `.yaml`{hint}"
+
+
+def merge(below: Positioned, above: Positioned) -> Positioned:
+    """Merge `above` over `below`, with the places of both. Mappings merge key by key; other values are replaced."""
+    if not (isinstance(below.data, dict) and isinstance(above.data, dict)):
+        return above
+    merged = Positioned({}, {(): above.at()})
+    for key in {**below.data, **above.data}:
+        both = [part for part in (below, above) if key in part.data]
+        merged = merged.put((key,), reduce(merge, [part.sub(key) for part in both]), both[-1].key_at((key,)))
+    return merged

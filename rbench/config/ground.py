@@ -1,0 +1,163 @@
+"""Says which cells a suite has, so that claims can be checked against them; those of a RUN are `verdicts.cells`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from pydantic import BaseModel
+
+from rbench.config.code import find
+from rbench.config.entries import Entries
+from rbench.config.metrics import Metric, Metrics
+from rbench.errors import RbenchError
+from rbench.schema import (
+    ADVERSARIAL,
+    AS_IS,
+    CONTRAST,
+    STS,
+    AskedSet,
+    Choice,
+    MeasureNeeds,
+    Plan,
+    Suite,
+    TrainSpec,
+    bases,
+)
+from rbench.schema.claimed import CellOf, Ground, Trained, tested
+
+Cells = Sequence[CellOf]
+
+
+def of_suite(
+    suite: Suite,
+    entries: Entries,
+    tuning: Mapping[str, Sequence[Choice]],
+    asked: Mapping[str, Sequence[AskedSet]],
+    measures: Iterable[MeasureNeeds],
+) -> Ground:
+    """Return what the claims of a suite that is being loaded may speak of.
+
+    Args:
+        tuning: the strategies that make victims, by task.
+        asked: the sets that victims classify, by task.
+        measures: those that the suite asks for.
+    """
+    victims = [
+        (encoder, task, choice.label)
+        for encoder in suite.encoders
+        for task in suite.tasks
+        for choice in tuning.get(task, ())
+    ] + [(name, task, AS_IS) for name in suite.victims for task in suite.tasks]
+    attacked = [CellOf(e, task, attack.label, f) for e, task, f in victims for attack in suite.attacks]
+    tasks = {name: task for name in suite.tasks if (task := entries.tasks.found.get(name)) is not None}
+    oracles = {name for name, task in tasks.items() if task.has_oracle}
+    sets = {(task, one.set.name) for task, own in asked.items() for one in own if one.needs.what.name == CONTRAST}
+    named = {choice.name for choice in suite.evaluate}
+    trained = {}
+    for label in suite.encoders:
+        spec = entries.encoders.found.get(label)
+        chain = bases(spec, entries.encoders.found) if spec is not None else ()
+        train = next((below.train for below in chain if below.train is not None), None)
+        if train is not None:
+            trained[label] = trained_as(train, entries.modules.options_of("objectives", train.objective))
+    cells = {
+        STS: [CellOf(encoder, of.label) for encoder in suite.encoders for of in suite.evaluations],
+        CONTRAST: _contrast(victims, sets),
+        ADVERSARIAL: [CellOf(e, task, None, f) for e, task, f in victims] if ADVERSARIAL in named else [],
+        "parts": [CellOf(e, part, None, f) for e, t, f in victims for part in tested(tasks.get(t))],
+        "advsts": [cell for cell in attacked if cell.task in tasks and tasks[cell.task].kind == "sts"],
+    }
+    for one in measures:
+        module = entries.modules.found["measures", one.what.name].open()
+        of = getattr(module, "WAYS", one.tasks) if len(one.tasks) == 1 else one.tasks
+        own = [CellOf(encoder, task) for encoder in suite.encoders for task in of] if one.tasks else attacked
+        cells[one.what.name] = list(dict.fromkeys((*cells.get(one.what.name, ()), *own)))
+    cells = dict.fromkeys((table.metric for table in suite.tables), attacked) | cells
+    return ground_of(attacked, oracles, cells, trained, Metrics(entries.modules.registry))
+
+
+def ground_of(
+    attacked: Cells,
+    oracles: Collection[str],
+    measured: Mapping[str, Cells],
+    trained: Mapping[str, Trained],
+    metrics: Metrics,
+) -> Ground:
+    """Return what may be spoken of, by metric.
+
+    Args:
+        attacked: the cells of attacks.
+        oracles: the tasks with an oracle.
+        measured: the cells of each measure.
+        trained: how encoders are trained.
+    """
+    valid = [cell for cell in attacked if cell.task in oracles]
+    cells = {one.name: _where(one, valid if one.oracle else attacked) for one in metrics.all()}
+    cells |= {name: measured.get(one.measure, ()) for name, one in metrics.measured.items()}
+    return Ground(
+        {metric: tuple(own) for metric, own in cells.items() if own},
+        trained,
+        {one.name: _needed(one) for one in metrics.all()},
+        {name: one.measure for name, one in metrics.measured.items()},
+        tuple(metrics.registry.names("objectives")),
+    )
+
+
+def trained_as(train: TrainSpec, options: type[BaseModel] | None) -> Trained:
+    """Return how an encoder is trained. Without its objective's `Options` its defaults are not known."""
+    own = train.model_dump(exclude={"objective", "options"})
+    made = options.model_validate(train.options).model_dump() if options is not None else train.options
+    return Trained(train.objective, {**own, **made})
+
+
+def trained_by(plan: Plan) -> dict[str, Trained]:
+    """Return how the encoders of a plan were trained: each itself, or the nearest of its bases that was."""
+    jobs = {job.key: job for job in plan.jobs}
+    found: dict[str, Trained] = {}
+    for job in plan.jobs:
+        below = jobs.get(job.needs.get("encoder", ""))
+        if not (job.tuning is not None or job.untuned) or below is None:
+            continue
+        assert below.pretraining is not None
+        train, name = below.pretraining.encoder.train, plan.draw(job.parts[0]).encoder
+        if train is not None and name not in found:
+            found[name] = trained_as(train, _options(train.objective))
+    return found
+
+
+def _options(objective: str) -> type[BaseModel] | None:
+    """Return the options of one of rbench's objectives; None for that of a user, whose folder is not known."""
+    try:
+        options: type[BaseModel] = find("objectives", objective).open().Options
+    except RbenchError:
+        return None
+    return options
+
+
+def _contrast(victims: Iterable[tuple[str, str, str]], sets: Iterable[tuple[str, str]]) -> list[CellOf]:
+    """Return the cells of contrast sets. A set has its task's name, or its own where the task has several."""
+    found = [*sets]
+    several = {task for task, _ in found if sum(other == task for other, _ in found) > 1}
+    return [
+        CellOf(encoder, name if task in several else task, None, finetune)
+        for encoder, task, finetune in victims
+        for of, name in found
+        if of == task
+    ]
+
+
+def _of_several(attacked: Cells) -> list[CellOf]:
+    """Return the cells of all attacks together: those of victims that meet at least two."""
+    met = Counter(cell._replace(attack=None) for cell in attacked)
+    return [cell for cell, attacks in met.items() if attacks > 1]
+
+
+def _where(metric: Metric, attacked: Cells) -> Cells:
+    return _of_several(attacked) if metric.of == "all attacks" else attacked
+
+
+def _needed(metric: Metric) -> str:
+    """Return what a suite needs so that it has a metric, in words."""
+    attacks = "two or more `attacks`" if metric.of == "all attacks" else "`attacks`"
+    return f"{attacks} and a task with an oracle, such as mini-sentiment" if metric.oracle else attacks

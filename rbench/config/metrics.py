@@ -1,0 +1,151 @@
+"""Finds the metric behind a name: `metric: asr` is rbench/metrics/asr.py, or metrics/asr.py of an --include folder.
+
+What a metric is stands in its file alone (docs/guide-add-a-metric.md). Nothing here or above has a default for one that
+it does not know: an unknown name is an error that lists the nearest names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, get_args
+
+from rbench.config.code import Module, checked, find
+from rbench.config.positions import shown
+from rbench.config.registry import KINDS, Registry, unknown
+from rbench.errors import SuiteError
+from rbench.schema import Meaning
+
+HEADLINE = "asr"
+"""The metric of a command that names none."""
+Condition = Literal["attacks", "victims", "all attacks"]
+"""What a metric has a number for: an attack on a victim; a victim before any attack; all attacks on a victim at once.
+"""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What the file of a metric says."""
+
+    name: str
+    about: Meaning
+    of: Condition
+    share: bool
+    """Whether the value of a unit is 0 or 1, so that the metric is a count over a count."""
+    value: Callable[[Any], Any]
+    """Returns the value of each unit of some `rbench.metrics.Observations`; NaN where it is in no denominator. With
+    `units` one number for all units that it is given; NaN where it is not defined."""
+    units: Callable[[Any], Any] | None = None
+    """Of a metric of a set, such as a correlation: returns whether each unit is in the set."""
+    counted: Callable[[Any], Any] | None = None
+    """Returns the metric of the counts in a record (`score.Tally`), so that no outcome has to be read."""
+    bounds: tuple[float, float] = (0.0, math.inf)
+    """The least and the largest value that there can be."""
+    together: bool = False
+    """Of a metric of attacks: whether it is also one of all attacks on a victim at once, where the value of a unit is
+    that of the attack that did it the most harm."""
+    oracle: bool = False
+    """Whether only tasks with an oracle have it."""
+    counts: str = "the examples that have a value with both victims"
+    """The examples over which two victims are compared, in words."""
+    gate: int = 0
+    """Its place among the rows that a check judges if it is not told which; 0: it is judged only when it is named."""
+    place: int = 100
+    """Where it stands among other metrics. Those of the same place are in the order of their names."""
+
+    @property
+    def falls(self) -> bool:
+        """Whether a value of 1 means that the unit fell to the attack."""
+        return self.share and self.about.best == "lowest"
+
+
+class Measured(NamedTuple):
+    """A number of a measure: one of the METRICS of its file, or without these the one that has the measure's name."""
+
+    measure: str
+    about: Meaning
+    cells: Callable[[Any], Any]
+    """Returns the measure's cells in some `tables.Results`, done or not."""
+
+
+class Metrics:
+    """The metrics that there are. Each file is opened when its name is first asked for."""
+
+    def __init__(self, registry: Registry | None = None) -> None:
+        self.registry = registry if registry is not None else Registry()
+        self._known: dict[str, Metric] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.registry.names("metrics")
+
+    def __getitem__(self, name: str) -> Metric:
+        """Return a metric. Raises SuiteError where there is none of this name, or its file is wrong."""
+        if name not in self._known:
+            self._known[name] = _metric(name, self.registry)
+        return self._known[name]
+
+    def get(self, name: str) -> Metric | None:
+        """Return a metric, or None where there is none of this name. Raises SuiteError where its file is wrong."""
+        if name not in self:
+            return None
+        return self[name]
+
+    @cached_property
+    def measured(self) -> Mapping[str, Measured]:
+        """The numbers that measures have for cells, by name. A file that is wrong has none."""
+        found: dict[str, Measured] = {}
+        for name in self.registry.names("measures"):
+            with suppress(SuiteError):
+                module: Any = find("measures", name, self.registry).open()
+                if hasattr(module, "cells"):
+                    numbers = getattr(module, "METRICS", None) or {name: module.ABOUT}
+                    found |= {number: Measured(name, about, module.cells) for number, about in numbers.items()}
+        return found
+
+    def measure(self, name: str) -> Module:
+        """Return the file of a measure that has a table.
+
+        Raises SuiteError where there is none, with the nearest names, or where the file is wrong.
+        """
+        known = self.registry.names("measures")
+        if name not in known:
+            raise SuiteError(unknown("metric", name, {*self.registry.names("metrics"), *known}))
+        found = find("measures", name, self.registry)
+        module = checked(found)
+        if not hasattr(module, "table") and not hasattr(module, "LAYOUTS"):
+            raise SuiteError(f"{name} has no table: what it makes is in the RUN, beside its records")
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order of their places. Raises SuiteError where a file is wrong."""
+        return tuple(sorted(self.registry.names("metrics"), key=lambda name: (self[name].place, name)))
+
+    def all(self, *of: Condition) -> list[Metric]:
+        """Return the metrics of some conditions, in the order of their places; without any, all."""
+        return [self[name] for name in self.names if not of or self[name].of in of]
+
+
+def _metric(name: str, registry: Registry) -> Metric:
+    if name not in registry.names("metrics"):
+        raise SuiteError(unknown(KINDS["metrics"].one, name, registry.names("metrics"), " (`rbench list metrics`)"))
+    found = find("metrics", name, registry)
+    module: Any = checked(found)
+    place = f"{shown(found.path)}:1:1"
+    if not isinstance(module.ABOUT, Meaning):
+        raise SuiteError(f"{place}: `ABOUT` must be an rbench.metrics.Meaning")
+    if module.OF not in get_args(Condition):
+        raise SuiteError(f"{place}: OF: {unknown('condition', module.OF, get_args(Condition))}")
+    if not isinstance(module.SHARE, bool):
+        raise SuiteError(f"{place}: `SHARE` must be True or False")
+    names = ("bounds", "together", "oracle", "counts", "gate", "place")
+    more = {name: getattr(module, name.upper()) for name in names if hasattr(module, name.upper())}
+    if module.SHARE:
+        more.setdefault("bounds", (0.0, 1.0))
+    functions = {name: getattr(module, name) for name in ("units", "counted") if hasattr(module, name)}
+    if module.SHARE and "units" in functions:
+        raise SuiteError(f"{place}: a metric of a set, which exports `units`, is no share: write SHARE = False")
+    return Metric(name, module.ABOUT, module.OF, module.SHARE, module.value, **functions, **more)

@@ -1,0 +1,69 @@
+"""Puts what papers claim of their printed tables into suites that quote it: `claims: [{paper: adcl-table1}]`.
+
+Such claims name encoders, tasks and attacks as the suite of that table does. A quoted claim that a suite cannot judge
+is left out with a note, also where a claim of the suite's own would be an error: a printed table may have columns that
+rbench does not produce.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rbench.config.choices import items
+from rbench.config.positions import Positioned, Problems, read, shown
+from rbench.config.registry import unknown
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def folder() -> Path:
+    """Return the folder of the files: in a wheel beside the bundled suites, in a checkout `results/paper`."""
+    wheel = _PACKAGE / "bundled" / "paper"
+    return wheel if wheel.is_dir() else _PACKAGE.parent / "results" / "paper"
+
+
+def claims_folder() -> Path:
+    """Return the folder of the claims, which has a file for each table."""
+    return folder() / "claims"
+
+
+KEY = "paper"
+
+
+def with_quoted(located: Positioned, problems: Problems) -> Positioned:
+    """Return a suite's content with the claims of printed tables in place of the entries that quote them.
+
+    Adds a problem where a quoted table is unknown.
+    """
+    entries: list[Positioned] = []
+    for one in items(located, "claims"):
+        if not isinstance(one.data, dict) or KEY not in one.data:
+            entries.append(one)
+        elif set(one.data) != {KEY} or not isinstance(one.data[KEY], str):
+            problems.add(one.at(), f"expected {{{KEY}: TABLE}} alone, for instance {{{KEY}: adcl-table1}}")
+        else:
+            entries += _of_table(one.data[KEY], one.at((KEY,)), problems)
+    if not any(is_quoted(one) for one in entries) and len(entries) == len([*items(located, "claims")]):
+        return located
+    return located.put(("claims",), _listed(entries, located.at(("claims",))))
+
+
+def is_quoted(claim: Positioned) -> bool:
+    """Return whether a claim stands in a file of a printed table."""
+    return claim.at().startswith(f"{shown(claims_folder())}/")
+
+
+def _of_table(name: str, place: str, problems: Problems) -> list[Positioned]:
+    path = claims_folder() / f"{name}.yaml"
+    known = sorted(file.stem for file in claims_folder().glob("*.yaml"))
+    if name not in known:
+        problems.add(place, unknown("printed table", name, known))
+        return []
+    return list(items(read(path, problems), "claims"))
+
+
+def _listed(entries: list[Positioned], place: str) -> Positioned:
+    """Return entries as one list, each with its places."""
+    values = {(i, *where): at for i, one in enumerate(entries) for where, at in one.values.items()}
+    keys = {(i, *where): at for i, one in enumerate(entries) for where, at in one.keys.items()}
+    return Positioned([one.data for one in entries], {(): place, **values}, keys)

@@ -1,0 +1,217 @@
+"""Finds the VERSIONs of the code that decides a job's result, which enter its key.
+
+Each file whose code decides results states a VERSION. It uses the files with a VERSION that it imports. Keys hold the
+VERSIONs above 1 of the code that a job uses (docs/keys.md). All of this is read from the source, because many of these
+files import torch and planning should import none of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rbench.errors import SuiteError
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "pretrain": ("train.loop", "encoders.sentence"),
+    "selection": ("train.selection",),
+    "finetune": ("encoders.classifier",),
+    "parts": ("execution.parts",),
+    "open model": ("victims.model",),
+    "open answers": ("recipes.answering",),
+    "attack": ("recipes.run", "recipes.victim", "recipes.build"),
+    "recipe": ("recipes.binding",),
+    "masked recipe": ("recipes.masked_lm",),
+    "oracle": ("mini.oracle",),
+    "similarity": ("recipes.similarity_goal", "encoders.scorer"),
+    "measured": ("execution.measured",),
+    "asked": ("encoders.classifier",),
+    "static encoder": ("encoders.static",),
+    "random encoder": ("encoders.random_weights",),
+    "word_vectors": ("encoders.vectors",),
+    "synonyms": ("resources.lexical",),
+    "masked_lm": ("resources.masked_lm",),
+    "sentence_encoder": ("resources.sentences",),
+    "pos_tagger": ("resources.lexical",),
+    "stopwords": ("resources.lexical",),
+}
+"""The files that jobs use besides the modules that they name: by stage, by feature, and by resource that they need."""
+
+_ELSEWHERE = ("errors", "config", "mini", "schema", "store", "system", "tasks")
+"""Code that has no part in a job's result, or whose output (rows, words) is in keys as hashes."""
+_AS_ASKED = ("words.resources", "words.resources.runtime", "words.resources.locate", "encoders", "encoders.locate")
+"""Code that opens the resources and encoders of a job. PARTS says which code these use."""
+
+
+def part(name: str) -> dict[str, int]:
+    """Return the VERSIONs behind an entry of PARTS, by file.
+
+    A file has the name of its folder and its own: `finetune.freelb` is rbench/train/finetune/freelb.py. So a folder may
+    move to another one without a change of keys.
+    """
+    return _with_used(PARTS[name])
+
+
+def used_by(path: Path) -> dict[str, int]:
+    """Return the VERSIONs of rbench's files that a Python file uses, without its own."""
+    return _with_used(_used(path))
+
+
+def declared(path: Path) -> int | None:
+    """Return the VERSION that a Python file states, or None. Raises SuiteError where it is not an integer above 0."""
+    value = _stated(path, "VERSION")
+    if value is None:
+        return None
+    number = value.value if isinstance(value, ast.Constant) else None
+    if type(number) is not int or number < 1:
+        raise SuiteError(f"{path}:{value.lineno}: VERSION must be a whole number from 1 on, written as a literal")
+    return number
+
+
+def files() -> dict[str, Path]:
+    """Return all files of the package that have a VERSION, by name."""
+    return {_name(path): path for path in sorted(_PACKAGE.rglob("*.py")) if _states_version(path)}
+
+
+def _with_used(names: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    queue = list(names)
+    while queue:
+        name = queue.pop()
+        if name not in found:
+            path = _by_name(_PACKAGE)[name]
+            found[name] = declared(path) or 1
+            queue += _used(path)
+    return dict(sorted(found.items()))
+
+
+def _used(path: Path) -> tuple[str, ...]:
+    """Return the nearest files with a VERSION that a file imports, directly or through files without one.
+
+    A file whose imports are not all used by every job lists the used ones: `USES = ("train.contrastive_losses",)`.
+    """
+    said = _stated(path, "USES") if path.is_relative_to(_PACKAGE) else None
+    if said is not None:
+        return tuple(ast.literal_eval(said))
+    return tuple(sorted({_name(file) for file in _walk(path)[0]} - {_name(path)}))
+
+
+def _stated(path: Path, name: str) -> ast.expr | None:
+    """Return the expression that a file assigns to a name, outside of functions and classes."""
+    for node in _tree(path).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and any(
+            isinstance(target, ast.Name) and target.id == name for target in targets
+        ):
+            return node.value
+    return None
+
+
+def parts_of(path: Path) -> set[Path]:
+    """Return a file and the files without a VERSION through which it reaches others. They count as parts of it."""
+    return _walk(path)[1]
+
+
+def _walk(path: Path) -> tuple[set[Path], set[Path]]:
+    """Return the nearest files with a VERSION, and the files on the way to them, `path` included."""
+    found: set[Path] = set()
+    passed = {path}
+    queue = [path]
+    while queue:
+        for file in _imported(_tree(queue.pop())):
+            if _states_version(file):
+                found.add(file)
+            elif file not in passed and not _passed_by(_module(file)):
+                passed.add(file)
+                queue.append(file)
+    return found, passed
+
+
+def _passed_by(name: str) -> bool:
+    return name.partition(".")[0] in _ELSEWHERE or name in _AS_ASKED
+
+
+@functools.lru_cache(maxsize=512)
+def _imported(tree: ast.Module) -> tuple[Path, ...]:
+    """Return the files of the package that a file imports anywhere, except under `if TYPE_CHECKING`."""
+    found: list[Path | None] = []
+    for node in _statements(tree):
+        if isinstance(node, ast.Import):
+            found += [_file(alias.name.removeprefix("rbench.")) for alias in node.names if _ours(alias.name)]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and _ours(node.module):
+            module = node.module.removeprefix("rbench").removeprefix(".")
+            found += [_behind(module, alias.name) for alias in node.names]
+    return tuple(file for file in found if file is not None and file.parent != _PACKAGE.parent)
+
+
+def _behind(module: str, name: str) -> Path | None:
+    """Return the file that `from rbench.module import name` reads.
+
+    Where a package's `__init__.py` imports the name from another file, that file is returned.
+    """
+    inside = _file(f"{module}.{name}".removeprefix("."))
+    file = _file(module)
+    if file is None or file.name != "__init__.py":
+        return file or inside
+    for node in _statements(_tree(file)):
+        if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names):
+            return _file((node.module or "").removeprefix("rbench.")) or inside
+    return inside or file
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
+            continue
+        yield child
+        yield from _statements(child)
+
+
+def _ours(module: str) -> bool:
+    return module.partition(".")[0] == "rbench"
+
+
+def _file(name: str) -> Path | None:
+    """Return the file of a module of the package, such as `train.loop`, or None where there is none."""
+    place = _PACKAGE.joinpath(*name.split(".")) if name else _PACKAGE
+    found = (place.with_name(place.name + ".py"), place / "__init__.py")
+    return next((file for file in found if file.is_file() and file.is_relative_to(_PACKAGE)), None)
+
+
+@functools.cache
+def _by_name(package: Path) -> dict[str, Path]:
+    """Return the files of the package by their names in keys. No two files with a VERSION have the same one."""
+    return {_name(path): path for path in package.rglob("*.py") if path.name != "__init__.py"}
+
+
+def _name(path: Path) -> str:
+    """Return the name of a file in keys: its folder and its own name, as in `train.loop`."""
+    return ".".join(_module(path).split(".")[-2:]) if path.is_relative_to(_PACKAGE) else str(path)
+
+
+def _module(path: Path) -> str:
+    if not path.is_relative_to(_PACKAGE):
+        return str(path)
+    parts = path.relative_to(_PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _states_version(path: Path) -> bool:
+    return path.name != "__init__.py" and declared(path) is not None
+
+
+def _tree(path: Path) -> ast.Module:
+    return _parsed(path, path.read_bytes())
+
+
+@functools.lru_cache(maxsize=512)
+def _parsed(path: Path, source: bytes) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise SuiteError(f"{path}:{line}: not valid Python: {error}") from error

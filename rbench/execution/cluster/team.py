@@ -1,0 +1,313 @@
+"""The processes that run the jobs of one RUN together. Each is an `rbench run` of its own; none commands the others.
+
+    RUN/.processes/members/    who is here (`rbench.execution.cluster.members`)
+    RUN/.processes/leases/     who does what (`rbench.execution.cluster.members`)
+
+A process that wants to run a suite in a folder joins. It may join others if all of them have the same plan. It then
+takes jobs that no living process has (`TeamBoard`). An attack is taken in chunks of its examples, so that several
+processes share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any, get_args
+
+from rbench.errors import JobError, StoreError
+from rbench.execution.cluster.members import EXPIRY, Lease, Leases, Member, Members
+from rbench.schema import Job, Plan, Record, Stage
+from rbench.store.runs import Store
+from rbench.store.runs.files import UNFINISHED, as_store_error
+from rbench.store.runs.packed import opened
+from rbench.store.runs.reader import PROCESSES
+from rbench.store.weights import WeightCache
+from rbench.system.below import Below
+
+logger = logging.getLogger("rbench")
+
+WHOLE = "job"
+"""The part of a job that is held to do all of it, or to merge its chunks and write its record."""
+_JOINING = "joining"
+_POLL = 0.1
+NAMED = 16
+"""Digits of a job's key in the name of its leases."""
+FORGIVEN = 3
+"""Processes that may die with a job, or with a chunk of an attack, one after the other. One more, and the job fails.
+People and schedulers kill processes too, so a few deaths say nothing about a job."""
+CHUNK = 64
+"""Examples of an attack that a process takes at once. Another process may take the next ones."""
+PAUSE = 1.0
+"""Seconds between two looks at what others do."""
+
+_Sign = tuple[int, int, int] | None
+
+
+class Team:
+    """This process among those that share the RUN in `root`.
+
+    Every method raises StoreError if the folder cannot be written.
+    """
+
+    def __init__(self, root: Path, members: Members | None = None) -> None:
+        self.root, self.folder = root, root / PROCESSES
+        self.below = Below(root)
+        self.members = members or Members(self.folder, below=self.below)
+        self.member = Member(self.folder, {}, below=self.below)
+        self._leases = Leases(self.folder, self.member, self.members, self.below)
+
+    @contextmanager
+    def joined(self, prepare: Callable[[list[dict[str, Any]]], Plan]) -> Iterator[None]:
+        """Be in the team while the block lasts. Its end gives back all that this process holds.
+
+        Args:
+            prepare: called while no other process can join, with what those say of themselves that run jobs here.
+                Returns the plan that this process runs. What it raises is raised again.
+        """
+        with ExitStack() as stack:
+            with as_store_error(self.root):
+                stack.enter_context(self.member.present())
+                while (lease := self._leases.take(_JOINING, WHOLE)) is None:  # another process is joining
+                    time.sleep(_POLL)
+            try:
+                plan = prepare(self._others(self.members.living()))
+                with as_store_error(self.root):
+                    self.member.about = {"plan": digest(plan)}
+                    self.member.beat()
+            finally:
+                lease.give_back()
+            try:
+                yield
+            finally:
+                for lease in [*self._leases.all_held.values()]:
+                    lease.give_back()
+                with suppress(OSError):
+                    last = self._leases.take(_JOINING, WHOLE)
+                    if last is not None:
+                        # Without others all leases go. Whoever was stopped for long and goes on finds none.
+                        if len(self.members.living()) == 1:
+                            self._leases.clear(but=_JOINING)
+                        last.give_back()
+
+    def take(self, job: Job, part: str = WHOLE, done: str = "") -> Lease | None:
+        """Take a job, or a chunk of it, of which `done` is done. None if a living process has it."""
+        with as_store_error(self.folder):
+            return self._leases.take(job.key[:NAMED], part, done)
+
+    def died(self, job: Job) -> int:
+        """Return how many processes died with one part of a job, at most, whatever they had done of it."""
+        name = job.key[:NAMED]
+        parts = self._leases.parts(name)
+        return max((self._leases.died(name, part, number) for part, number in parts.items()), default=0)
+
+    def check_deaths(self, job: Job, what: str = "this job") -> None:
+        """Raise JobError if too many processes died with what this one holds of a job. To be called before any work.
+
+        Args:
+            what: what this process is about to do, for the message.
+        """
+        deaths = max((lease.deaths for lease in self._leases.held(job.key[:NAMED])), default=0)
+        if deaths > FORGIVEN:
+            raise JobError(
+                f"{deaths} processes died while they worked on {what}, one after the other, and none got further. "
+                "They may have run out of memory, crashed in native code, or reached a time limit. Give each process "
+                "more memory or time, use fewer --workers or a smaller batch_size, and run the same command again."
+            )
+
+    def check(self, job: Job) -> None:
+        """Raise LeaseLost if another process has taken over what this one holds of a job."""
+        for lease in self._leases.held(job.key[:NAMED]):
+            lease.check()
+
+    def give_back(self, job: Job) -> None:
+        """Give back all that this process holds of a job."""
+        for lease in self._leases.held(job.key[:NAMED]):
+            lease.give_back()
+
+    def holders(self, job: Job) -> dict[str, str]:
+        """Return the living process that holds each part of a job, by part. Parts that nobody holds are left out."""
+        return self._leases.holders(job.key[:NAMED])
+
+    def state(self, job: Job) -> frozenset[tuple[str, int, str | None]]:
+        """Return something that changes when a part of a job is taken, given back, or lost by a process that died."""
+        name = job.key[:NAMED]
+        parts = self._leases.parts(name)
+        return frozenset((part, number, self._leases.holder(name, part)) for part, number in parts.items())
+
+    def others(self) -> list[dict[str, Any]]:
+        """Return what those say of themselves that surely run jobs here. May wait as `Members.surely_living` does.
+
+        To be called while no other process can join. What dead ones left is removed if there are no others.
+        """
+        return self._others(surely_living(self.root, self.members))
+
+    def _others(self, living: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return those of the living that run jobs. Without any, what dead ones left is removed: none can come now.
+
+        A RUN may lie in a folder with other things. These are left alone.
+        """
+        others = [one for one in living if "plan" in one and one["id"] != self.member.id]
+        if others:
+            return others
+        with as_store_error(self.root):
+            self.members.sweep()
+            own = (PROCESSES, *get_args(Stage), "tables", "figures")
+            entries = self.below.entries(self.root)
+            folders = [path for path, kind in entries if kind == "folder" and path.name in own]
+            files = [path for path, kind in entries if kind == "file"]
+            for file in [*files, *(file for folder in folders for file in self.below.files(folder))]:
+                if UNFINISHED.search(file.name):
+                    self.below.remove(file)
+        return []
+
+
+def chunks(examples: int) -> int:
+    """Return the number of chunks of so many examples."""
+    return -(-examples // CHUNK)
+
+
+class TeamBoard:
+    """Says what the other processes of a team do, and lets this one take jobs.
+
+    Args:
+        jobs: the jobs that this process has to run. What the RUN has of them now, such as the record of a job that
+            failed, does not count as the work of another process.
+    """
+
+    def __init__(self, team: Team, store: Store, cache: WeightCache, jobs: Sequence[Job]) -> None:
+        self._team, self._store, self._cache = team, store, cache
+        self._before = {job.key: self._sign(job) for job in jobs}
+        self._nothing_left: dict[str, frozenset[tuple[str, int, str | None]]] = {}
+        self._beside: dict[str, dict[str, str]] = {}
+        """Who held which part of an attack when this process took it."""
+        self._signs: dict[str, bytes | None] = {}
+        """What each holder's file said when this process first had nothing to do beside it."""
+        self._looked = False
+
+    def ended(self, job: Job, needed: bool) -> Record | None:
+        """Return the record that another process wrote for a job while this one runs; None if there is none.
+
+        `needed` says whether a job that is left needs what this one makes.
+        """
+        if job.trains:
+            return self._made(job, needed)
+        if self._sign(job) == self._before[job.key]:
+            return None
+        return self._store.look(job).record
+
+    def _made(self, job: Job, needed: bool) -> Record | None:
+        """Return the record of weights that another process made, if this one's cache has them or need not."""
+        record = self._store.look(job).record
+        if record is None or (record.status == "failed" and self._sign(job) == self._before[job.key]):
+            return None
+        at_hand = record.status == "failed" or not needed or self._cache.has(job.key)
+        return record if at_hand else None
+
+    def take(self, job: Job, *, shared: bool) -> AbstractContextManager[None] | None:
+        """Take a job while the block lasts; None if a living process has it.
+
+        With `shared`, take a job that others work on, if a part of it is left.
+        """
+        if job.attacking is None:
+            if shared or self._team.take(job, done=self._checkpoints(job)) is None:
+                return None
+            if self.ended(job, needed=True) is None:
+                return self._held(job)
+            self._team.give_back(job)  # it ended between the look at its record and its lease
+            return None
+        holders = self._team.holders(job)
+        if bool(holders) != shared or WHOLE in holders or len(holders) >= chunks(job.attacking.num_examples):
+            return None
+        if holders and self._nothing_left.get(job.key) == self._team.state(job):
+            return None
+        self._beside[job.key] = holders
+        return self._held(job)
+
+    def busy(self, job: Job) -> bool:
+        """Whether other processes do a job, or a part of it."""
+        return bool(self._team.holders(job))
+
+    def may_leave(self, jobs: Sequence[Job]) -> bool:
+        """Whether all who do these jobs have shown that they live since this process first had nothing else to do."""
+        holders = [{*self._team.holders(job).values()} for job in jobs]
+        if not all(holders) and not self._looked:  # it ended, or its holder died, after the last look at it
+            self._looked = True
+            return False
+        signs = {name: self._team.members.sign(name) for name in {*chain.from_iterable(holders)}}
+        before, self._signs = self._signs, {**signs, **self._signs}
+        return all(sign is None or (sign and sign != before.get(name, sign)) for name, sign in signs.items())
+
+    def pause(self) -> None:
+        """Wait a little, because all that this process could do needs what others are doing."""
+        time.sleep(PAUSE)
+
+    def nothing_left(self, job: Job) -> None:
+        """Note that others do all that is left of a job, so that it is not tried again until that changes.
+
+        What one of them has given back meanwhile, done or not, is a change.
+        """
+        if self._beside.pop(job.key, {}).keys() <= self._team.holders(job).keys():
+            self._nothing_left[job.key] = self._team.state(job)
+
+    @contextmanager
+    def _held(self, job: Job) -> Iterator[None]:
+        self._signs, self._looked = {}, False
+        try:
+            yield
+        finally:
+            self._team.give_back(job)
+
+    def _checkpoints(self, job: Job) -> str:
+        """Return the names of the checkpoints of a training. They change when it gets further."""
+        folder = self._cache.root / "checkpoints" / job.key
+        return ",".join(sorted(path.name for path in folder.glob("checkpoint-*")))
+
+    def _sign(self, job: Job) -> _Sign:
+        """Return something that changes when a job's record is replaced; None if there is none."""
+        with suppress(OSError):
+            found = self._store.below(job).stat(self._store.folder(job) / "record.json")
+            return found.st_ino, found.st_size, found.st_mtime_ns
+        return None
+
+
+def digest(plan: Plan) -> str:
+    """Return what tells plans apart: 16 hex digits."""
+    return hashlib.sha256(plan.model_dump_json().encode()).hexdigest()[:16]
+
+
+def observed(root: Path) -> tuple[Members, Callable[[Job], dict[str, str]]]:
+    """Return who works in a RUN, and a function that returns who holds which part of a job. Writes nothing."""
+    folder, below = root / PROCESSES, opened(root)
+    members = Members(folder, below=below)
+    leases = Leases(folder, Member(folder, {}, below=below), members, below)
+    return members, lambda job: leases.holders(job.key[:NAMED])
+
+
+def check_still(root: Path) -> None:
+    """Raise StoreError if a process runs in a RUN. Writes nothing. May wait as `Members.surely_living` does."""
+    if root.is_file():  # packed
+        return
+    if living := surely_living(root, Members(root / PROCESSES, below=Below(root))):
+        raise StoreError(f"{root} is in use by {who(living)}. Wait until that run has ended.")
+
+
+def surely_living(root: Path, members: Members) -> list[dict[str, Any]]:
+    """Return the living members, as `Members.surely_living` does, and tell the user if that takes long."""
+    return members.surely_living(
+        lambda silent: logger.warning(
+            "%s: waiting for a sign of life of %s, which died if there is none in %.0f s", root, who(silent), EXPIRY
+        )
+    )
+
+
+def who(living: list[dict[str, Any]]) -> str:
+    """Name processes in a message: the oldest, and how many more there are."""
+    first = living[0]
+    known = {"pid", "host", "since"} <= first.keys()
+    named = f"process {first['pid']} on {first['host']} since {first['since']}" if known else "another process"
+    return f"{named} and {len(living) - 1} more" if len(living) > 1 else named

@@ -1,0 +1,115 @@
+"""Wrap a function or an endpoint for TextAttack: texts in, probabilities out, each distinct text asked once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from textattack.models.wrappers import ModelWrapper
+from torch import Tensor
+
+from rbench.encoders.inference import Batched, Memo, Remote
+from rbench.errors import JobError
+from rbench.schema import TaskSpec
+from rbench.schema.victims import VictimSpec
+from rbench.victims.answers import Answers
+from rbench.victims.asked import open_answers
+from rbench.victims.scores import AnswerError, Row
+
+VERSION = 1
+
+Text = str | tuple[str, ...]
+
+CACHE_BYTES = 512 << 20
+
+
+class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
+    """A classifier under attack of which only the answers are known.
+
+    Each distinct text is asked once as long as this object lives, over examples and attacks. Inside
+    `rbench.encoders.inference.run` the texts of several attacks are asked together, and attacks go on while an endpoint
+    answers others. If a text has no usable answer, only the examples that ask for it fail. TextAttack counts queries
+    before this, as for other victims.
+    """
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers, self.name = answers, answers.name
+        self.num_labels = len(answers.labels)
+        self.pooled = answers.pooled
+        """How many examples should be attacked at once."""
+        self.network = SimpleNamespace(backend=answers.origin)  # what stands where other victims have a network
+        self.model = self.tokenizer = None  # names that TextAttack uses
+        self.max_length: int | None = None
+        self.by_text: Memo[Text, Tensor] = Memo(CACHE_BYTES, lambda text, row: 300 + 2 * len(str(text)))
+        self.asked: Batched[Text, Row | AnswerError] = (
+            Remote(self._each, answers.stop) if answers.origin == "endpoint" else Batched(self._ask)
+        )
+
+    def __call__(self, text_input_list: Sequence[Text], **kwargs: Any) -> Tensor:
+        """Return probabilities (n, labels), float32, for texts that are strings or tuples of columns.
+
+        Each row's sum differs from 1 by less than 1e-6, so TextAttack takes them as they are, without a softmax.
+
+        Raises:
+            AnswerError: one of these texts has no usable answer.
+            JobError: the function or the endpoint failed as a whole.
+        """
+        return torch.stack(self.by_text.filled(text_input_list, self._probabilities))
+
+    def _probabilities(self, texts: list[Text]) -> Iterator[Tensor]:
+        for answer in self.asked(texts):
+            if isinstance(answer, AnswerError):
+                raise answer
+            yield torch.from_numpy(answer).float()
+
+    def is_truncated(self, text: Text) -> bool:
+        """Return False: what a function or an endpoint reads of a text is not known."""
+        return False
+
+    def check(self) -> None:
+        """Ask fixed texts twice.
+
+        Raises:
+            ResourceError: they have no usable answers, or the answers differ, also from those of an earlier check.
+        """
+        with _generators_kept():
+            self.answers.check()
+
+    def get_grad(self, text_input: Text) -> NoReturn:
+        """Refuse: there are no gradients."""
+        what = "an endpoint" if self.network.backend == "endpoint" else f"a {self.network.backend}"
+        raise JobError(
+            f"victim {self.name} is {what}, which has no gradients; attack it with a recipe that needs none, such as "
+            "textfooler, or give it as a `model`"
+        )
+
+    def _ask(self, texts: list[Text]) -> list[Row | AnswerError]:
+        with _generators_kept():
+            return self._each(texts)
+
+    def _each(self, texts: list[Text]) -> list[Row | AnswerError]:
+        return self.answers.each([(text,) if isinstance(text, str) else tuple(text) for text in texts])
+
+
+def open_answering(spec: VictimSpec, task: TaskSpec) -> AnsweringVictim:
+    """Return a victim for TextAttack of a function or an endpoint, which has answered the probe. Raises as `check`."""
+    victim = AnsweringVictim(open_answers(spec, task))
+    victim.check()
+    return victim
+
+
+@contextmanager
+def _generators_kept() -> Iterator[None]:
+    """Restore the global random generators after the block: an attack draws from them, whatever a function does."""
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        torch.set_rng_state(before[2])

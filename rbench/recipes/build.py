@@ -1,0 +1,184 @@
+"""Build a `textattack.Attack` from a spec, and check before anything is trained that it can be built."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import textattack.attack_recipes
+from textattack import Attack
+from textattack.attack_recipes import AttackRecipe
+from textattack.constraints import Constraint
+from textattack.constraints.pre_transformation import InputColumnModification
+
+from rbench.config.code import open_source
+from rbench.config.recipes import refusal
+from rbench.config.registry import load_module, nearest, unknown
+from rbench.errors import SuiteError
+from rbench.recipes._textattack import use_device
+from rbench.recipes.binding import arguments, binding, dry_build
+from rbench.recipes.cached import EnoughWordsChanged, cached, columns_of, foreseen
+from rbench.recipes.observed import listen, watch
+from rbench.recipes.similarity_goal import aim_at_similarity, remember_allowed
+from rbench.schema import AttackSpec, ResourceKind, TaskSpec
+from rbench.system.changes import words_changed
+
+VERSION = 1
+USES = ("recipes.cached",)
+"""attack.binding is not listed, because only recipes use it."""
+
+
+def check(spec: AttackSpec) -> None:
+    """Validate recipe, parameters and declared needs of an attack, without resources, victim or weights.
+
+    The options of an attack that is a Python file are validated when the file is loaded.
+
+    Raises:
+        SuiteError: an unknown recipe, component or parameter (with the nearest names), a value of the wrong type or out
+            of range, a recipe that rbench cannot run, or a resource that is missing from `needs`.
+    """
+    if spec.recipe is None:
+        return
+    asked = needs(spec)
+    missing = sorted(set(asked) - set(spec.needs))
+    if missing:
+        raise SuiteError(f"attack {spec.name}: {spec.recipe} uses {', '.join(missing)}; add to its `needs`")
+
+
+def needs(spec: AttackSpec) -> tuple[ResourceKind, ...]:
+    """Return the resources that an attack needs.
+
+    For a recipe they are found by building it without resources; an attack that is a Python file declares them.
+
+    Raises:
+        SuiteError: as `check`.
+    """
+    if spec.recipe is None:
+        return spec.needs
+    recipe = recipe_class(spec)
+    published, _ = dry_build(spec, recipe)
+    _, asked = dry_build(spec, recipe, arguments(published, spec))
+    return tuple(sorted(asked))
+
+
+def recipe_class(spec: AttackSpec) -> Any:
+    """Return the recipe's class.
+
+    Raises:
+        SuiteError: textattack.attack_recipes has none of this name (with the nearest ones), or rbench cannot run it.
+    """
+    recipes = {
+        name: value
+        for name, value in vars(textattack.attack_recipes).items()
+        if isinstance(value, type) and issubclass(value, AttackRecipe) and value is not AttackRecipe
+    }
+    if spec.recipe not in recipes:
+        raise SuiteError(f"attack {spec.name}: " + unknown("TextAttack recipe", spec.recipe, recipes))
+    if refused := refusal(recipes[spec.recipe].__name__):
+        raise SuiteError(f"attack {spec.name}: {refused}")
+    return recipes[spec.recipe]
+
+
+def build(
+    spec: AttackSpec,
+    victim: Any,
+    resources: Any,
+    task: TaskSpec,
+    *,
+    path: Path | None = None,
+    digest: str | None = None,
+) -> Attack:
+    """Build the attack of `spec` on `victim` with `resources`, for examples of `task`.
+
+    The victim is a `ScorerVictim` where the task has similarity scores, and a `Victim` elsewhere. On such a task the
+    attack's goal is replaced by `SimilarityGoal`; its search, transformation and constraints stay.
+
+    Args:
+        path: the Python file of the attack; None for a recipe.
+        digest: sha256 that the file's source must have; None: it is not checked.
+
+    Raises:
+        SuiteError: as `check`, or `protect` names a column that the task does not have, or the task has similarity
+            scores and no scale.
+        ResourceError: a resource is missing, or the recipe needs one that rbench does not provide.
+        JobError: the file's source does not have this `digest`.
+    """
+    use_device(resources.device)
+    if task.kind == "sts" and task.scale is None:
+        raise SuiteError(f"task {task.name} has no scale, and attacks need it: write `scale: [lowest, highest]`")
+    if spec.recipe is None:
+        made = _own(spec, victim, resources, task, path, digest)
+    else:
+        made = _recipe(spec, victim, resources)
+    if task.kind == "sts":
+        made = aim_at_similarity(made, victim, task, spec.similarity)
+    attack = cached(made)
+    if hasattr(attack.search_method, "attack"):  # a search that counts words asks the attack that is run
+        attack.search_method.attack = attack
+    attack.pre_transformation_constraints.extend(foreseen(attack))
+    if columns := protected_columns(spec, task):
+        attack.pre_transformation_constraints.append(InputColumnModification(list(task.columns), set(columns)))
+    if spec.max_words is not None:
+        attack.pre_transformation_constraints.append(EnoughWordsChanged(spec.max_words))
+        attack.constraints.append(MaxWordsChanged(spec.max_words))
+    attack.goal_function.query_budget = spec.query_budget or float("inf")
+    attack = listen(watch(attack))
+    return remember_allowed(attack) if task.kind == "sts" and spec.similarity.maximise else attack
+
+
+def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:
+    recipe = recipe_class(spec)
+    published, asked = dry_build(spec, recipe)
+    parameters = arguments(published, spec)
+    resources.load(sorted(asked))  # before the binding, which refuses `from_pretrained`
+    with binding(resources, parameters):
+        return recipe.build(victim)
+
+
+def _own(
+    spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, path: Path | None, digest: str | None
+) -> Attack:
+    if path is None:
+        raise SuiteError(f"attack {spec.name}: it names no `recipe`, and it has no Python file")
+    module = load_module(path) if digest is None else open_source(path, digest)
+    options = module.Options.model_validate(spec.parameters)
+    accepts = inspect.signature(module.build).parameters
+    more = {"task": task} if "task" in accepts else {}
+    return module.build(victim, resources, options, **more)
+
+
+# ------------------------------------------------------------------------------ constraints that a suite can add to any
+
+
+class MaxWordsChanged(Constraint):  # type: ignore[misc]
+    """Refuses texts in which more than `max_words` words of the original are changed."""
+
+    def __init__(self, max_words: int) -> None:
+        super().__init__(compare_against_original=True)
+        self.max_words = max_words
+
+    def _check_constraint(self, transformed_text: Any, reference_text: Any) -> bool:
+        return words_changed(columns_of(reference_text), columns_of(transformed_text)) <= self.max_words
+
+    def extra_repr_keys(self) -> list[str]:
+        return ["max_words"]
+
+
+def protected_columns(spec: AttackSpec, task: TaskSpec) -> tuple[str, ...]:
+    """Return the columns of `task` that the attack must not change. On STS tasks `similarity.side` may add one.
+
+    Raises:
+        SuiteError: the attack protects a column that the task does not have.
+    """
+    columns = spec.protect.get(task.kind, ())
+    if task.kind == "sts" and spec.similarity.side != "both":
+        columns = (*columns, task.columns[1 if spec.similarity.side == "first" else 0])
+    for column in columns:
+        if column not in task.columns:
+            hint = f"; did you mean {' or '.join(close)}?" if (close := nearest(column, task.columns)) else ""
+            raise SuiteError(
+                f"attack {spec.name} protects the column {column!r} of {task.kind} tasks, but {task.name} has the "
+                f"columns {', '.join(task.columns)}{hint}"
+            )
+    return tuple(columns)

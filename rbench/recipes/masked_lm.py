@@ -1,0 +1,193 @@
+"""TextAttack's masked-LM word swap (BAE, BERT-Attack), with the same replacements and less arithmetic.
+
+TextAttack pads every text to 512 tokens, computes and sorts the logits of the whole vocabulary at every position, and
+repeats this for texts that it has seen. Here a text is read once, without padding, and logits are computed only at the
+positions that are needed. For a word of n pieces TextAttack's BERT-Attack scores and sorts all K^n combinations, then
+discards the order and returns the first K that are one word. Here the search stops after those K.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+from textattack.shared import utils
+from textattack.transformations import WordSwapMaskedLM as _WordSwapMaskedLM
+from torch.nn import Module
+
+from rbench.errors import ResourceError
+from rbench.recipes.cached import CHINESE
+from rbench.words.resources.masked_lm import MaskedLM, Question, Ranked
+
+VERSION = 1
+
+current: ContextVar[Any] = ContextVar("current")
+"""The resources for components that are built now; set by `rbench.recipes.binding.binding`."""
+
+MAX_PIECES = 12
+"""Number of pieces of a word that are combined when `piece_candidates` or `max_combinations` is set. Public copies of
+BERT-Attack's code have this limit."""
+
+
+class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
+    """TextAttack's swap with the bound masked LM, and two more parameters for the published BERT-Attack.
+
+    With both at None, words of several pieces are handled as TextAttack does. Otherwise only the first MAX_PIECES
+    pieces are combined, and the tokenizer joins them.
+
+    Args:
+        piece_candidates: for a word of several pieces, the number of predictions for each piece; None:
+            `max_candidates`.
+        max_combinations: number of combinations to look at; None: as many as it takes to find `max_candidates` words.
+    """
+
+    def __init__(
+        self, *, piece_candidates: int | None = None, max_combinations: int | None = None, **kwargs: Any
+    ) -> None:
+        from rbench.encoders.reading import longest_input
+
+        lm = current.get().masked_lm
+        super().__init__(**(kwargs | {"masked_language_model": lm.model, "tokenizer": lm.tokenizer}))
+        self._type = self._language_model.config.model_type
+        try:
+            utils.check_if_subword("a", self._type)
+        except ValueError as error:
+            raise ResourceError(f"masked_lm: TextAttack cannot read the pieces of this model: {error}") from error
+        wanted: int = kwargs.get("max_length", 512)
+        # Longer inputs raise an index error in TextAttack. A dry build has no network.
+        real = isinstance(lm.model, Module)
+        self.max_length: int = longest_input(lm.model, lm.tokenizer, wanted) if real else wanted
+        self.piece_candidates, self.max_combinations = piece_candidates, max_combinations
+        self._lm: MaskedLM = lm
+        self._words: dict[tuple[int, bool], str | None] = {}
+
+    # ---------------------------------------------------------------------------------------------------------- BAE
+
+    def _bae_replacement_words(self, current_text: Any, indices_to_modify: Iterable[int]) -> list[list[str]]:
+        mask = self._lm_tokenizer.mask_token
+        texts = [current_text.replace_word_at_index(index, mask).text for index in indices_to_modify]
+        keys = [("bae", self.max_candidates, self.min_confidence, self.max_length, text) for text in texts]
+        return list(map(list, self._lm.memo.filled(keys, self._bae_words)))
+
+    def _bae_words(self, keys: list[tuple[Any, ...]]) -> list[list[str]]:
+        texts = [key[-1] for key in keys]
+        mask_id = self._lm_tokenizer.mask_token_id
+        rows = dict(zip(texts, self._lm.rows(texts, self.max_length), strict=True))
+        places = {text: row[0].index(mask_id) for text, row in rows.items() if mask_id in row[0]}
+        first = 2 * self.max_candidates + 64
+        asked = [Question(rows[text], place, first, "probabilities") for text, place in places.items()]
+        found = {
+            text: self._top_words(question, best)
+            for text, question, best in zip(places, asked, self._lm.ranked(asked), strict=True)
+        }
+        return [found.get(text, []) for text in texts]  # empty if truncation cut off the mask
+
+    def _top_words(self, question: Question, best: Ranked) -> list[str]:
+        """Return the most probable words: at most `max_candidates`, each with probability `min_confidence` or more."""
+        found: list[str] = []
+        least = float(np.float32(self.min_confidence))  # TextAttack compares with a float32 tensor
+        for token, probability in zip(best.ids, best.values, strict=True):
+            confident = probability >= least
+            word = self._word(token, question.place == 1)
+            if confident and word is not None:
+                found.append(word)
+            if len(found) >= self.max_candidates or not confident:
+                return found
+        if len(best.ids) < question.k:
+            return found  # the whole vocabulary has been looked at
+        wider = question._replace(k=len(self._lm_tokenizer))
+        return self._top_words(wider, self._lm.ranked([wider])[0])
+
+    def _word(self, token: int, starting: bool) -> str | None:
+        """Return the word of a predicted token, or None if it is not one word. Marks of word pieces are removed."""
+        key = (token, starting)
+        if key not in self._words:
+            word = self._lm_tokenizer.convert_ids_to_tokens(token)
+            if utils.check_if_subword(word, self._type, starting):
+                word = utils.strip_BPE_artifacts(word, self._type)
+            usable = utils.is_one_word(word) and not utils.check_if_punctuations(word)
+            self._words[key] = word if usable else None
+        return self._words[key]
+
+    # -------------------------------------------------------------------------------------------------- BERT-Attack
+
+    def _get_transformations(self, current_text: Any, indices_to_modify: Collection[int]) -> list[Any]:
+        if self.method != "bert-attack":
+            texts: list[Any] = super()._get_transformations(current_text, indices_to_modify)
+            return texts
+        transformed = []
+        for index in list(indices_to_modify):
+            for word in self._bert_attack_words(current_text, index):
+                replacement = word.strip("Ġ")
+                if replacement != current_text.words[index]:
+                    transformed.append(current_text.replace_word_at_index(index, replacement))
+        return transformed
+
+    def _bert_attack_words(self, text: Any, index: int) -> list[str]:
+        masked = text.replace_word_at_index(index, self._lm_tokenizer.mask_token).text
+        ids = self._lm_tokenizer(masked, max_length=self.max_length, truncation=True)["input_ids"]
+        if self._lm_tokenizer.mask_token_id not in ids:
+            return []  # truncation cut off the mask
+        start = ids.index(self._lm_tokenizer.mask_token_id)
+        pieces = len(self._lm_tokenizer.encode(text.words[index], add_special_tokens=False))
+        places = range(start, min(start + pieces, self.max_length))
+        if not places:
+            return []
+        top = self._predicted(text.text, places)
+        if len(top) > 1:
+            return self._combined(top)
+        tokens = self._lm_tokenizer.convert_ids_to_tokens(top[0])
+        return [t for t in tokens if utils.is_one_word(t) and not utils.check_if_subword(t, self._type, index == 0)]
+
+    def _predicted(self, text: str, places: range) -> list[list[int]]:
+        """Return the `max_candidates` most probable token ids at each of the positions `places`.
+
+        A word may have more pieces alone than in its text. Then its last positions may lie in the padding, and
+        TextAttack reads the predictions there; so does this.
+        """
+        (row,) = self._lm.rows([text], self.max_length)
+        key = ("bert-attack", self.max_candidates, row)
+        known: dict[int, list[int]] = self._lm.memo.get(key) or {}
+        missing = [place for place in places if place not in known]
+        if missing:
+            found = self._lm.ranked(Question(row, place, self.max_candidates, "logits") for place in missing)
+            known = known | {place: best.ids for place, best in zip(missing, found, strict=True)}
+            self._lm.memo.put(key, known)
+        return [known[place] for place in places]
+
+    def _combined(self, top: list[list[int]]) -> list[str]:
+        """Combine one prediction for each piece into words, and return at most `max_candidates` of them.
+
+        The order is that of `itertools.product`.
+        """
+        if self.piece_candidates is None and self.max_combinations is None:
+            tokens = [self._lm_tokenizer.convert_ids_to_tokens(row) for row in top]
+            words = _glued(tokens)
+        else:
+            rows = [row[: self.piece_candidates] for row in top[:MAX_PIECES]]
+            tokens = [self._lm_tokenizer.convert_ids_to_tokens(row) for row in rows]
+            combinations = itertools.islice(itertools.product(*tokens), self.max_combinations)
+            words = (self._lm_tokenizer.convert_tokens_to_string(list(c)) for c in combinations)
+        return list(itertools.islice(filter(utils.is_one_word, words), self.max_candidates))
+
+    def extra_repr_keys(self) -> list[str]:
+        bounds = [name for name in ("piece_candidates", "max_combinations") if getattr(self, name) is not None]
+        return [*super().extra_repr_keys(), *bounds]
+
+
+def _glued(pieces: list[list[str]], start: str = "") -> Iterator[str]:
+    """Join one choice for each piece, in the order of `itertools.product`, and skip what cannot become one word.
+
+    A string of several words remains several words whatever is appended, so its continuations are not tried: a comma
+    among the first predictions does not cost K^n combinations. Chinese is segmented as a whole, so nothing is skipped.
+    """
+    if not pieces:
+        yield start.replace("##", "")
+        return
+    for piece in pieces[0]:
+        longer = start + piece
+        if CHINESE.search(longer) or len(utils.words_from_text(longer.replace("##", ""))) <= 1:
+            yield from _glued(pieces[1:], longer)

@@ -1,0 +1,233 @@
+"""Attack examples, each with its own random seed, and return an outcome for each."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from greenlet import GreenletExit
+from textattack import Attack
+from textattack.attack_results import (
+    FailedAttackResult,
+    MaximizedAttackResult,
+    SkippedAttackResult,
+    SuccessfulAttackResult,
+)
+
+from rbench.encoders import inference
+from rbench.errors import JobError, RbenchError
+from rbench.masking import masked
+from rbench.recipes.cached import CachedAttack, SplicedText, columns_of
+from rbench.recipes.similarity_goal import SimilarityGoal
+from rbench.schema import TIMED_OUT, AttackSpec, Outcome, SkipReason, Status, TaskSpec
+from rbench.system.changes import words_changed
+from rbench.tasks import Example
+
+VERSION = 1
+USES = ("recipes.cached", "inference.input_gradients")
+"""attack.similarity_goal is not listed, because only attacks on STS tasks use it."""
+
+Oracle = Callable[[tuple[str, ...]], int | None]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is true of an example, and what its outcome says of it: a class, or a gold score on a task's scale."""
+
+    value: int | float | None
+    """The class, or the gold score; None for a gold score that is missing or no number."""
+    graded: bool
+    """Whether it is a gold score."""
+    skip: SkipReason | None = None
+    """Why the example cannot be attacked; None if it can be."""
+
+    @property
+    def given(self) -> int | str:
+        """The value in the form that `Attack.attack` accepts: it refuses floats."""
+        return repr(float(self.value or 0.0)) if self.graded else int(self.value or 0)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of an outcome that hold it."""
+        return {"gold": self.value} if self.graded else {"label": self.value}
+
+    def answer(self, when: str, output: Any) -> dict[str, Any]:
+        """Return the field of an outcome for a victim's answer. `when` is `original` or `perturbed`."""
+        return {f"{when}_score": float(output)} if self.graded else {f"{when}_prediction": int(output)}
+
+
+def truth(example: Example, task: TaskSpec) -> Truth:
+    """Return the truth about an example.
+
+    Raises:
+        JobError: a label is not a class of the task. (A bad gold score only makes the pair be skipped.)
+    """
+    label = example.label
+    if task.kind == "sts":
+        assert task.scale is not None  # `build` has checked it
+        score = float(label) if label is not None and math.isfinite(label) else None
+        unfit: SkipReason | None = None
+        if not all(text.strip() for text in example.texts):
+            unfit = "empty sentence"
+        elif score is None or not task.scale[0] <= score <= task.scale[1]:
+            unfit = "gold outside the scale"
+        return Truth(score, graded=True, skip=unfit)
+    if label is None or label not in range(len(task.labels)):
+        raise JobError(f"task {task.name}, example {example.id}: {label!r} is not one of {len(task.labels)} classes")
+    return Truth(int(label), graded=False)
+
+
+def run(
+    build: Callable[[], Attack],
+    examples: Iterable[Example],
+    *,
+    spec: AttackSpec,
+    task: TaskSpec,
+    seed: int,
+    oracle: Oracle | None = None,
+    pooled: int = 1,
+    max_seconds: float | None = None,
+) -> Iterator[Outcome]:
+    """Attack `examples`, and yield one outcome for each, in the order in which they end.
+
+    Random numbers depend only on (seed, attack name, example id), so an outcome does not depend on other examples. If
+    the attack raises an exception (also SystemExit), the outcome is `errored` and has the traceback. If TextAttack
+    finds no word in an example, the outcome is `skipped` with the reason `no words`, and the victim is not queried. The
+    same holds, with other reasons, for a pair of an STS task that has an empty sentence or no score on the scale.
+
+    Args:
+        build: makes the attack, as `rbench.recipes.build` does; called at most `pooled` times.
+        oracle: returns the true label of a task's texts, or None if it cannot read them; None: there is no oracle.
+        pooled: number of examples attacked at once; their queries to a model share batches.
+        max_seconds: an example that takes longer (`Outcome.seconds`) is errored by time-out. None: no limit.
+
+    Raises:
+        JobError: the victim is broken, or a label is not a class of the task.
+    """
+    idle: list[Attack] = []
+
+    def job(example: Example) -> Outcome:
+        attack = idle.pop() if idle else build()
+        with inference.limited(max_seconds):
+            outcome = _attacked(attack, example, spec, task, seed, oracle)
+        idle.append(attack)
+        return outcome
+
+    yield from inference.run((partial(job, example) for example in examples), pooled)
+
+
+def _attacked(
+    attack: Attack, example: Example, spec: AttackSpec, task: TaskSpec, seed: int, oracle: Oracle | None
+) -> Outcome:
+    known = truth(example, task)
+    seed_all(seed, spec.name, example.id)
+    start = inference.clock()
+    try:
+        outcome = _outcome(attack, example, known, task, oracle)
+    except (RbenchError, KeyboardInterrupt, GreenletExit):
+        raise
+    except BaseException as error:  # also SystemExit: an attack may end its example, but not the run
+        attack.clear_cache()
+        late = isinstance(error, inference.TimedOut)
+        outcome = Outcome(
+            example_id=example.id,
+            status="errored",
+            original=example.texts,
+            **known.fields,
+            error=f"{TIMED_OUT}: {error}" if late else masked(traceback.format_exc(limit=-12)),
+        )
+    return outcome.model_copy(update={"seconds": round(inference.clock() - start, 4)})
+
+
+def seed_all(seed: int, attack: str, example_id: str) -> None:
+    """Seed the generators of Python, numpy and torch from (seed, attack, example id), equally on every machine."""
+    digest = hashlib.sha256(f"{seed}\0{attack}\0{example_id}".encode()).digest()
+    random.seed(digest)
+    np.random.seed(int.from_bytes(digest[:4], "big"))
+    torch.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def as_input(texts: Sequence[str], task: TaskSpec) -> str | OrderedDict[str, str]:
+    """Return the texts in TextAttack's form: a string for one column, columns by name for several."""
+    return texts[0] if len(task.columns) == 1 else OrderedDict(zip(task.columns, texts, strict=True))
+
+
+def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, oracle: Oracle | None) -> Outcome:
+    victim = attack.goal_function.model
+    truncated = victim.is_truncated(example.texts[0] if len(example.texts) == 1 else example.texts)
+    given = as_input(example.texts, task)
+    text = SplicedText(given)
+    if known.skip is not None or not text.num_words:
+        return Outcome(
+            example_id=example.id,
+            status="skipped",
+            skip_reason=known.skip or "no words",
+            original=example.texts,
+            **known.fields,
+            truncated=truncated,
+        )
+    usual = getattr(type(attack), "attack", None) in (Attack.attack, CachedAttack.attack)
+    asked, heard = getattr(attack, "asked", None), getattr(attack, "heard", None)
+    for one in (asked, heard):
+        if one is not None:
+            one.clear()
+    result = attack.attack(text if usual else given, known.given)
+    before, (after, status) = result.original_result, _ended(result, attack.goal_function)
+    words = columns_of(before.attacked_text)
+    num_words = sum(map(len, words))
+    common: dict[str, Any] = {
+        "example_id": example.id,
+        "status": status,
+        "original": example.texts,
+        **known.fields,
+        **known.answer("original", before.output),
+        "num_queries": int(result.num_queries),
+        "num_words": num_words,
+        "truncated": truncated,
+    }
+    if status == "skipped":
+        return Outcome(**common)
+    words_asked, without = asked.counts if asked is not None else (None, None)
+    changed = words_changed(words, columns_of(after.attacked_text))
+    texts = after.attacked_text.tokenizer_input
+    perturbed = (texts,) if isinstance(texts, str) else tuple(texts)
+    similarity = after.attacked_text.attack_attrs.get("similarity_score")
+    share = changed / num_words if num_words else 0.0
+    return Outcome(
+        **common,
+        perturbed=perturbed,
+        **known.answer("perturbed", after.output),
+        num_words_changed=changed,
+        perturbed_share=share if status == "succeeded" else None,
+        words_asked=words_asked,
+        words_without_candidate=without,
+        similarity=None if similarity is None else float(similarity),
+        oracle_label=None if oracle is None else oracle(perturbed),
+        steps=None if heard is None else heard.steps(before, after, known),
+    )
+
+
+def _ended(result: Any, goal: Any) -> tuple[Any, Status]:
+    """Return the goal function's result for the final text, and what became of the example."""
+    final = result.perturbed_result
+    if isinstance(result, MaximizedAttackResult) and isinstance(goal, SimilarityGoal):
+        final = goal.largest(final)
+        return final, "succeeded" if goal.succeeded(final.output) else "failed"
+    if isinstance(result, SkippedAttackResult):
+        return final, "skipped"
+    if isinstance(result, SuccessfulAttackResult):
+        return final, "succeeded"
+    if isinstance(result, FailedAttackResult):
+        return final, "failed"
+    raise JobError(
+        f"a {type(result).__name__} is neither success nor failure: the attack's goal is not misclassification"
+    )

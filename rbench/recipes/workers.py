@@ -1,0 +1,534 @@
+"""Run cells of an attack table (encoder, task, attack, seed): in this process (`Engine`), with several examples at
+once, or with their examples distributed over processes (`Workers`); on a CPU, one process for each core.
+
+Several processes with one thread each are faster than one process with several threads, because Python code
+(TextAttack's search, tokenisation, tagging) then uses all cores too. On two cores, TextFooler on 60 texts of MR took
+0.28 s a text in one process with two threads, and 0.14 s in two processes with one thread each
+(`benchmarks/scaling.py --parts grid`). Each process has its own victim and resources.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import traceback
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from rbench.encoders.inference import backends
+from rbench.encoders.scorer import EncoderScorer, load_victim
+from rbench.errors import JobError, RbenchError
+from rbench.recipes.answering import AnsweringVictim, open_answering
+from rbench.recipes.build import build
+from rbench.recipes.run import Oracle, run, truth
+from rbench.recipes.victim import ScorerVictim, Victim
+from rbench.schema import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec, VictimSpec
+from rbench.system import processes
+from rbench.system.capacity import cores, limit_threads, memory
+from rbench.system.located import Located, Watch
+from rbench.system.one_slot_cache import OneSlotCache
+from rbench.tasks import Example
+from rbench.victims.model import open_model
+from rbench.words.resources import Resources
+
+log = logging.getLogger("rbench")
+
+AnyVictim = Victim | ScorerVictim | AnsweringVictim
+
+POOLED = {"cpu": 4, "cuda": 64}
+"""Examples that a process attacks at once, by device: enough to fill batches."""
+MOST = 8
+"""Largest default number of processes."""
+MEMORY_EACH = 3 << 30
+"""Bytes of memory of a process with PyTorch, a base-sized victim, a masked LM and word vectors."""
+FEW = 8
+"""Cells with at most this many examples start no processes: they end before processes would be ready."""
+AHEAD = 1
+"""Examples that wait in a process beside those it attacks, so that it does not wait for the next."""
+ROUNDS = 4
+"""A process attacks at most 1 / (ROUNDS x processes) of a cell's examples at once, so that all processes still have
+work near the end."""
+DEATHS = 5
+"""Processes that may end in a cell before it fails."""
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """How attacks are computed. These settings do not change outcomes, except that `max_seconds` ends some."""
+
+    device: str = "cpu"
+    backend: str = "auto"
+    """One of `rbench.encoders.inference.BACKENDS`, or "auto"."""
+    pooled: int | None = None
+    """Examples that a process attacks at once; None: the number in POOLED for the device."""
+    backends_file: Path | None = None
+    """File that stores which back-end "auto" found to be the fastest on this machine."""
+    max_seconds: float | None = None
+    """An example that takes longer is errored by time-out; None: no limit."""
+
+
+@dataclass(frozen=True)
+class AttackTask:
+    """Everything that a process needs to run one attack on one victim."""
+
+    spec: AttackSpec
+    path: Path | None
+    """The attack's Python file; None for a recipe."""
+    task: TaskSpec
+    seed: int
+    victim: Located
+    """The victim's folder, written by `EncoderClassifier.save` or `EncoderScorer.save`."""
+    name: str
+    """The victim's name, for messages."""
+    resources: ResourceProfile
+    places: tuple[tuple[ResourceKind, Located], ...] = ()
+    """Where planning found the resources. The attack can use no others."""
+    digest: str | None = None
+    """sha256 of the Python file's source at planning time; None for a recipe."""
+    foreign: bool = False
+    """Whether the Python file belongs to the user, not to rbench."""
+    given: VictimSpec | None = None
+    """The classifier that exists at `victim`; None: a job fine-tuned the victim."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether the victim is a function or an endpoint, which only the main process asks."""
+        return self.given is not None and self.given.origin != "model"
+
+
+class Engine:
+    """Runs cells, and keeps the last victim and resources with their caches for the next cell."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self._opened: OneSlotCache[tuple[AnyVictim, Watch]] = OneSlotCache()
+        self._loaded: OneSlotCache[Resources] = OneSlotCache()
+        backends.remember_in(config.backends_file)
+
+    def run(self, attack_task: AttackTask, examples: Iterable[Example], pooled: int | None = None) -> Iterator[Outcome]:
+        """Yield one outcome for each example, in the order in which they end.
+
+        Args:
+            examples: the next is taken when an attack on another has ended.
+            pooled: number of examples attacked at once; None: as `EngineConfig` says.
+
+        Raises:
+            JobError: the victim or a resource changed after planning. The outcomes yielded before are of the planned
+                ones.
+            ResourceError: a function or an endpoint answers fixed texts otherwise at the end than when it was opened.
+        """
+        (victim, watch), resources = self._victim(attack_task), self._resources(attack_task)
+        # As many examples as keep the victim busy: an endpoint's requests, or a network's batches.
+        many = victim.pooled if isinstance(victim, AnsweringVictim) else POOLED[self.config.device.split(":")[0]]
+        outcomes = run(
+            lambda: build(
+                attack_task.spec, victim, resources, attack_task.task, path=attack_task.path, digest=attack_task.digest
+            ),
+            examples,
+            spec=attack_task.spec,
+            task=attack_task.task,
+            seed=attack_task.seed,
+            oracle=oracle(attack_task.task),
+            pooled=pooled or self.config.pooled or many,
+            max_seconds=self.config.max_seconds,
+        )
+        for outcome in outcomes:
+            watch.check()
+            resources.check()
+            yield outcome
+        if isinstance(victim, AnsweringVictim):
+            victim.check()
+
+    def backend(self, attack_task: AttackTask) -> str:
+        """Return the name of the back-end that computes the victim of a cell."""
+        return str(self._victim(attack_task)[0].network.backend)
+
+    def _victim(self, attack_task: AttackTask) -> tuple[AnyVictim, Watch]:
+        def open_it() -> tuple[AnyVictim, Watch]:
+            watch = Watch()
+            with watch.reading(attack_task.victim) as where:
+                victim = open_victim(attack_task.given, where, attack_task.task, attack_task.name, self.config)
+            return victim, watch
+
+        opened = self._opened.get((attack_task.victim, attack_task.name), open_it)
+        opened[1].check()
+        return opened
+
+    def _resources(self, attack_task: AttackTask) -> Resources:
+        resources = self._loaded.get(
+            (attack_task.resources.model_dump_json(), attack_task.places),
+            lambda: Resources(
+                attack_task.resources,
+                places=dict(attack_task.places),
+                device=self.config.device,
+                backend=self.config.backend,
+            ),
+        )
+        resources.check()
+        return resources
+
+
+def open_victim(given: VictimSpec | None, where: str, task: TaskSpec, name: str, config: EngineConfig) -> AnyVictim:
+    """Open the victim at a place: a classifier that exists (`given`), or one that a job fine-tuned (None)."""
+    if given is None:
+        network, meta = load_victim(Path(where), config.device)
+        wrapper = ScorerVictim if isinstance(network, EncoderScorer) else Victim
+        longest = meta["max_length"]
+        return wrapper(network, name, max_length=longest, device=config.device, backend=config.backend)
+    if given.origin != "model":
+        return open_answering(given, task)
+    classifier = open_model(given, where, task, config.device)
+    return Victim(classifier, name, device=config.device, backend=config.backend)
+
+
+def oracle(task: TaskSpec) -> Oracle | None:
+    """Return the function that gives the true label of a text of the embedded world; None for other tasks.
+
+    None for STS tasks too: the embedded world's score of a perturbed pair is no label.
+    """
+    if task.generator is None or task.kind == "sts":
+        return None
+    from rbench import mini
+
+    generator = task.generator
+
+    def read(texts: tuple[str, ...]) -> int | None:
+        label = mini.oracle(generator, texts)
+        return None if label is None else int(label)
+
+    return read
+
+
+def sensible(device: str) -> int:
+    """Return the default number of processes for a device.
+
+    On a CPU it is one for each core, at most MOST and as many as fit into memory; on a GPU it is 1.
+    """
+    if not device.startswith("cpu"):
+        return 1
+    return max(1, min(cores(), MOST, (memory() or MEMORY_EACH) // MEMORY_EACH))
+
+
+class Workers:
+    """Runs cells in `count` processes, which start with the first large cell and stay.
+
+    An attack from a user's own file never runs in the main process, even if `count` is 1. If it ends its process
+    (`os._exit`, a crash of native code), one job fails and the run goes on. Functions and endpoints are asked from the
+    main process only, whatever attacks them: a function may hold a network, and an endpoint's limits are for all.
+
+    Args:
+        count: number of processes. 1: the main process, except for users' own attacks.
+        how: the settings of each process.
+    """
+
+    def __init__(self, count: int, config: EngineConfig) -> None:
+        self.count, self.config = count, config
+        self._engine = Engine(config)
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def warm_up(self, largest: int) -> None:
+        """Start to import in the background what the processes need, if they will be used.
+
+        `largest` is the number of examples of the largest cell.
+        """
+        if self.count > 1 and largest > FEW and (context := processes.context()).get_start_method() == "forkserver":
+            from multiprocessing import forkserver
+
+            context.set_forkserver_preload([__name__])
+            with processes.starting(deaf=True):
+                forkserver.ensure_running()
+
+    def run(
+        self, attack_task: AttackTask, examples: Iterable[Example], expected: int | None = None, *, apart: bool = False
+    ) -> Iterator[Outcome]:
+        """Yield one outcome for each example, in the order in which they end. Several processes start with the longest.
+
+        If a process ends, for instance because the machine has no memory left, another takes its place. The examples
+        that it had are attacked again, one at a time. The one whose process ends again is errored.
+
+        Args:
+            expected: about how many examples there are, if each is to be taken no sooner than a process needs it. Their
+                order is then that of `examples`.
+            apart: never attack them in the main process, even if `count` is 1, because one of them may end it.
+
+        Raises:
+            JobError: a user's own attack ended its process, or processes ended again and again. The outcomes yielded
+                before remain valid.
+            RbenchError: the victim or a resource raised it. An exception raised on an example is in its outcome.
+        """
+        whole = [*examples] if expected is None else None
+        expected = len(whole) if whole is not None else expected or 0
+        todo = iter(examples if whole is None else whole)
+        enough = self.count > 1 and expected > FEW
+        apart = apart or attack_task.foreign
+        if attack_task.asked or (not self._workers and not (expected and (enough or apart))):
+            with nullcontext() if attack_task.asked else _few_threads(self.config.device):
+                yield from self._engine.run(attack_task, todo)
+            return
+        if whole is not None:
+            todo = iter(sorted(whole, key=lambda one: one.length, reverse=True))  # so that processes end together
+        try:
+            yield from self._distribute(attack_task, todo, expected)
+        except BaseException:
+            self.close()  # the processes still work for a run that has ended
+            raise
+
+    @property
+    def started(self) -> bool:
+        """Whether worker processes are running."""
+        return bool(self._workers)
+
+    def backend(self, attack_task: AttackTask) -> str:
+        """Return the name of the back-end that computes the victim of a cell."""
+        alone = attack_task.asked or not self._workers
+        return self._engine.backend(attack_task) if alone else self._workers[0].backend
+
+    def close(self) -> None:
+        """End the worker processes."""
+        for worker in self._workers:
+            worker.end()
+        self._workers = []
+
+    def _distribute(self, attack_task: AttackTask, todo: Iterator[Example], expected: int) -> Iterator[Outcome]:
+        self._engine = Engine(self.config)  # frees its victim and resources, which the processes load themselves
+        at_once = self.config.pooled or POOLED[self.config.device.split(":")[0]]
+        pooled = max(1, min(at_once, expected // (ROUNDS * self.count)))
+        waiting = pooled + (AHEAD if expected > ROUNDS * self.count else 0)
+        suspects: deque[Example] = deque()
+        deaths = 0
+        while len(self._workers) < self.count:
+            self._workers.append(_Worker.start(self.config, self._threads))
+        for worker in self._workers:
+            worker.begin(attack_task, pooled)
+        for _ in range(waiting):
+            for worker in self._workers:
+                worker.give(todo)
+        busy = {worker.connection: worker for worker in self._workers}
+        while busy:
+            for connection in wait(list(busy)):
+                worker = busy[connection]  # type: ignore[index]
+                message = worker.receive()
+                if isinstance(message, Outcome):
+                    del worker.given[message.example_id]
+                    worker.give(_drained(suspects) if worker.alone else todo)
+                    yield message
+                elif isinstance(message, _Done):
+                    worker.backend = message.backend
+                    if worker.alone:  # it has attacked all that were suspected: on with the others
+                        worker.enter(attack_task, pooled, todo, waiting)
+                    else:
+                        del busy[worker.connection]
+                elif isinstance(message, _Ended):
+                    deaths += 1
+                    if attack_task.foreign or deaths > DEATHS:
+                        raise worker.died()
+                    if worker.alone:
+                        yield from (worker.blamed(one, attack_task) for one in worker.given.values())
+                    else:
+                        log.warning("%s", worker.lost())
+                        suspects += worker.given.values()
+                    del busy[worker.connection]
+                    worker = self._replace(worker)
+                    busy[worker.connection] = worker
+                    if suspects:
+                        worker.enter(attack_task, 1, _drained(suspects), 1, alone=True)
+                    else:
+                        worker.enter(attack_task, pooled, todo, waiting)
+                else:
+                    raise message
+
+    @cached_property
+    def _threads(self) -> int:
+        """Threads of each process: a share of those that this one may have, by OMP_NUM_THREADS or its cores.
+
+        Counted once, so that a process which takes the place of another has as many as that one. A single process
+        attacks in place of this one, and has this one's threads.
+        """
+        return max(1, limit_threads() // self.count)
+
+    def _replace(self, worker: _Worker) -> _Worker:
+        worker.end()
+        new = _Worker.start(self.config, self._threads)
+        self._workers[self._workers.index(worker)] = new
+        return new
+
+
+@contextmanager
+def _few_threads(device: str) -> Iterator[None]:
+    """On a GPU, give PyTorch one thread on the CPU. What is left for it there is too small to share among cores.
+
+    With 16 threads TextFooler and TextBugger asked a fifth fewer questions in a second (`benchmarks/gpu.py`).
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        if not device.startswith("cpu"):
+            torch.set_num_threads(1)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _drained(examples: deque[Example]) -> Iterator[Example]:
+    while examples:
+        yield examples.popleft()
+
+
+@dataclass
+class _Worker:
+    process: Any
+    connection: Connection
+    backend: str = ""
+    last_sent: bool = False
+    given: dict[str, Example] = field(default_factory=dict)
+    """The examples that it attacks, or that wait in it."""
+    alone: bool = False
+    """Whether it attacks, one at a time, examples of a process that ended."""
+    file: Path | None = None
+    """The user's own file of the current attack; None for other attacks."""
+
+    @classmethod
+    def start(cls, config: EngineConfig, threads: int) -> _Worker:
+        context = processes.context()
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, config, threads), daemon=True, name="rbench worker")
+        with processes.starting(deaf=True):
+            process.start()
+        theirs.close()  # so that `recv` notices when the process ends
+        return cls(process, ours)
+
+    def send(self, what: Any) -> None:
+        with suppress(OSError):  # the process has ended, which `receive` says
+            self.connection.send(what)
+
+    def receive(self) -> Any:
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError):
+            return _Ended()
+
+    def begin(self, attack_task: AttackTask, pooled: int, *, alone: bool = False) -> None:
+        """Send a cell, of which the process attacks `pooled` examples at once."""
+        self.file = attack_task.path if attack_task.foreign else None
+        self.given, self.last_sent, self.alone = {}, False, alone
+        self.send((attack_task, pooled))
+
+    def enter(
+        self, attack_task: AttackTask, pooled: int, todo: Iterator[Example], first: int, *, alone: bool = False
+    ) -> None:
+        """Send a cell that others have begun, and the `first` examples of it."""
+        self.begin(attack_task, pooled, alone=alone)
+        for _ in range(first):
+            self.give(todo)
+
+    def give(self, todo: Iterator[Example]) -> None:
+        """Send the next example, or None once there is none."""
+        if not self.last_sent:
+            example = next(todo, None)
+            self.last_sent = example is None
+            if example is not None:
+                self.given[example.id] = example
+            self.send(example)
+
+    def died(self) -> JobError:
+        """Return the error for a process that has ended."""
+        own = f" The attack's file {self.file} may have ended it: correct the file." if self.file else ""
+        return JobError(f"a worker process {self._how()}{own} Run the command again to continue the job.")
+
+    def lost(self) -> str:
+        """Say what becomes of the examples of a process that has ended."""
+        return f"a worker process {self._how()} Its {len(self.given)} examples are attacked again, one by one."
+
+    def blamed(self, example: Example, attack_task: AttackTask) -> Outcome:
+        """Return the outcome of an example that ended two processes, the second one alone."""
+        return Outcome(
+            example_id=example.id,
+            status="errored",
+            original=example.texts,
+            **truth(example, attack_task.task).fields,
+            error=f"WorkerEnded: twice a process that attacked this example {self._how()}",
+        )
+
+    def _how(self) -> str:
+        self.process.join(timeout=5)
+        code = self.process.exitcode
+        how = f"ended by signal {-code}." if code is not None and code < 0 else f"ended with exit code {code}."
+        return f"{how} It may have run out of memory: use fewer --workers." if code == -signal.SIGKILL else how
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.terminate()
+        self.process.join(timeout=5)
+
+
+class _Ended:
+    """The process has ended. It has sent nothing more."""
+
+
+@dataclass(frozen=True)
+class _Done:
+    backend: str
+
+
+class _ParentGone(Exception):
+    """The parent has closed the connection, or has ended."""
+
+
+@dataclass
+class _Parent:
+    connection: Connection
+
+    def recv(self) -> Any:
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError) as error:
+            raise _ParentGone from error
+
+    def send(self, what: Any) -> None:
+        try:
+            self.connection.send(what)
+        except OSError as error:
+            raise _ParentGone from error
+
+
+def _serve(connection: Connection, config: EngineConfig, threads: int) -> None:
+    """Run in a worker process until the parent closes the connection.
+
+    For each cell the worker receives the cell, then examples up to None, and sends their outcomes and a `_Done`.
+    """
+    import threadpoolctl
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    torch.set_num_threads(threads)
+    threadpoolctl.threadpool_limits(threads)  # numpy's idle threads would use the cores of the other workers
+    engine, parent = Engine(config), _Parent(connection)
+    try:
+        while True:
+            attack_task, pooled = parent.recv()
+            try:
+                for outcome in engine.run(attack_task, iter(parent.recv, None), pooled):
+                    parent.send(outcome)
+                parent.send(_Done(engine.backend(attack_task)))
+            except _ParentGone:
+                raise
+            except BaseException as error:  # also SystemExit, from a user's file
+                said = isinstance(error, RbenchError)
+                parent.send(error if said else JobError(f"a worker process failed:\n{traceback.format_exc()}"))
+                while True:
+                    parent.recv()  # read the examples already sent, until the parent closes the connection
+    except _ParentGone:
+        return

@@ -1,0 +1,155 @@
+"""The course of trainings, from the series that their records hold (docs/health.md): losses, shares, cosines, top-1.
+
+A row is a training, a column a group of series. What chance would give is a grey line. Flags stand above the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import field_validator
+
+from rbench.config.registry import unknown
+from rbench.errors import StoreError
+from rbench.report.figures import style
+from rbench.schema import Health
+from rbench.schema.common import Strict
+from rbench.tables import Results
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.figure import Figure
+
+_MOST = 40
+"""The most trainings in one figure, which is then as long as six pages."""
+_SHARE, _CHANCE = " share", " at chance"
+
+
+class Options(Strict):
+    """What a suite may set."""
+
+    encoder: tuple[str, ...] = ()
+    """The encoders whose trainings are drawn; none named: all that the RUN trained."""
+    series: tuple[str, ...] = ()
+    """Groups (`loss`, `share`, `cosine`, `top-1`), or single series as records name them, such as `delta ratio`, each
+    of which becomes a group of its own. None named: all four groups, as far as the trainings have them."""
+
+    @field_validator("encoder", "series", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+
+class Training(NamedTuple):
+    """A training whose record holds a series."""
+
+    title: str
+    health: Health
+
+    @property
+    def names(self) -> list[str]:
+        """The names of everything that was measured, each once."""
+        return list(dict.fromkeys(name for point in self.health.series for name in point.values))
+
+    def curve(self, name: str) -> tuple[list[int], list[float]]:
+        """Return steps and values of one series. A step at which it was not measured is left out."""
+        there = [(point.step, point.values[name]) for point in self.health.series if name in point.values]
+        return [step for step, _ in there], [value for _, value in there]
+
+
+GROUPS = {
+    "loss": "Loss",
+    "share": "Gradient's share",
+    "cosine": "Cosine",
+    "top-1": "Top-1",
+}
+"""The groups, with the labels of their axes."""
+
+
+def draw(options: Options, results: Results) -> Figure:
+    """Draw from the records. Raises StoreError where no training, or no such series, is stored."""
+    trainings = stored_trainings(options, results)
+    there = list(dict.fromkeys(name for training in trainings for name in training.names))
+    columns = {group: names for group, names in grouped_series(options, there).items() if names}
+    if not columns:
+        raise StoreError(f"the figure curves has nothing to draw: the trainings measured only {', '.join(there)}.")
+    figure = style.new(min(style.PAGE, 0.9 + 2.2 * len(columns)), 0.9 + 1.5 * len(trainings))
+    panels = figure.subplots(len(trainings), len(columns), squeeze=False)
+    for column, (group, names) in enumerate(columns.items()):
+        entries: dict[str, Artist] = {}
+        for axes, training in zip(panels[:, column], trainings, strict=True):
+            for name in (name for name in names if name in training.names):
+                chance = name.endswith(_CHANCE)
+                own = {"color": style.MUTED, "linestyle": "--"} if chance else style.look(_index(names, name))
+                steps, values = training.curve(name)
+                (line,) = axes.plot(steps, values, label=name, **own)
+                entries.setdefault(name, line)
+            axes.set_ylabel(GROUPS.get(group, group))
+            axes.locator_params(axis="x", integer=True)
+            if not axes.lines:  # this training did not measure any of them
+                axes.set_visible(False)
+        style.legend_below(panels[-1, column], list(entries.values()), list(entries))
+        panels[-1, column].set_xlabel("Step")
+    for row, training in zip(panels, trainings, strict=True):
+        style.row_title(row[0], training.title)
+    return figure
+
+
+def stored_trainings(options: Options, results: Results) -> list[Training]:
+    """Return the trainings to draw, in the plan's order. Raises StoreError where there are none, or too many."""
+    jobs = [job for job in results.plan.jobs if job.pretraining is not None]
+    suite = results.plan.suite.name
+    if not jobs:
+        raise StoreError(f"the figure curves shows trainings of encoders, and suite {suite} trains none.")
+    labels = [results.plan.draw(job.parts[0]).encoder for job in jobs]
+    for name in options.encoder:
+        if name not in labels:
+            raise StoreError(unknown("trained encoder", name, set(labels)))
+    found = []
+    for job, label in zip(jobs, labels, strict=True):
+        record = results.standing.records.get(job.key)
+        health = record.health if record is not None else None
+        if health is not None and health.series and label in (options.encoder or labels):
+            flags = ", ".join(raised.flag for raised in health.flags)
+            seed = f" seed {job.seed}" if labels.count(label) > 1 else ""
+            title = "/".join([label, *job.parts[1:]]) + seed + (f" (flagged: {flags})" if flags else "")
+            found.append(Training(title, health))
+    if not found:
+        raise StoreError(
+            "the figure curves has nothing to draw: no record of these trainings holds a series. They are not done, "
+            "or have no steps. `rbench run` does those that are not done."
+        )
+    if len(found) > _MOST:
+        raise StoreError(
+            f"the figure curves would have {len(found)} rows, one a training; name at most {_MOST} of the encoders: "
+            f"--option encoder=[{found[0].title.partition(' ')[0]}]"
+        )
+    return found
+
+
+def grouped_series(options: Options, there: Sequence[str]) -> dict[str, list[str]]:
+    """Return the names of series by group. Raises StoreError for a group or series that no training has."""
+    grouped = {group: _members(group, there) for group in GROUPS}
+    columns: dict[str, list[str]] = {}
+    for name in options.series or GROUPS:
+        if name not in grouped and name not in there:
+            raise StoreError(unknown("series", name, {*GROUPS, *there}))
+        columns[name] = grouped.get(name) or [one for one in there if one == name]
+    return columns
+
+
+def _members(group: str, there: Sequence[str]) -> list[str]:
+    """Return the series of a group, those at chance last. Terms of the loss are those with a share of the gradient."""
+    terms = [name.removesuffix(_SHARE) for name in there if name.endswith(_SHARE)]
+    wanted: dict[str, Iterable[str]] = {
+        "loss": ["loss", *terms, "contrastive loss", f"loss{_CHANCE}"],
+        "share": [f"{term}{_SHARE}" for term in terms],
+        "cosine": [name for name in there if name.endswith("cosine")],
+        "top-1": ["top-1", f"top-1{_CHANCE}"],
+    }
+    return [name for name in wanted[group] if name in there]
+
+
+def _index(names: Sequence[str], name: str) -> int:
+    return [one for one in names if not one.endswith(_CHANCE)].index(name)

@@ -1,0 +1,283 @@
+"""A metric against the dose of a training: the size of its perturbation, or an option of its objective.
+
+A panel is an attack on a task. Encoders whose trainings differ in the dose alone are joined by a line. Encoders without
+a dose are controls: a line across the panel, with the band of its interval. Bars and bands cover the choice of texts,
+and differences between seeds where there are several. Where an encoder has several trainings, each of them is a small
+circle, at its dose or, of a control, at the right edge. The figure is ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from rbench.config.metrics import HEADLINE
+from rbench.config.registry import unknown
+from rbench.errors import StoreError
+from rbench.metrics import Metric
+from rbench.report.figures import style
+from rbench.schema import Job, TrainSpec
+from rbench.schema.common import Strict
+from rbench.tables import Results
+from rbench.tables.aggregate import Cell, Grid, grid
+from rbench.tables.notes import spanned
+from rbench.tables.results import Run
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLE = "Attack success rate by the dose of a training"
+RATIO = "delta ratio"
+
+
+class Options(Strict):
+    """What a suite may set."""
+
+    x: str = RATIO
+    """The dose: a number that trainings measured (the mean of its series; docs/health.md), or an option of their
+    objective, such as `beta`."""
+    metric: str = HEADLINE
+    """A metric of attacks."""
+    attack: str | None = None
+    """The only attack to draw; None: all."""
+    task: str | None = None
+    """The only task to draw; None: all."""
+    scale: Literal["linear", "log"] = "log"
+    """Of the axis of doses. 0 has no place on a logarithmic axis: an encoder with this dose is drawn as a control."""
+
+
+class Dosed(NamedTuple):
+    """An encoder whose training has a dose."""
+
+    encoder: str
+    doses: Mapping[str, float]
+    """By task, the mean over its trainings. Where it is trained on the task's own texts, each task has its own."""
+    family: str
+    """What it shares with the encoders that a line joins it to."""
+    options: Mapping[str, Any]
+    """The options of its objective that its file or the suite sets."""
+
+
+_EDGE = 0.985
+"""Where circles of controls lie, as a share of a panel's width."""
+Place = tuple[str, str, str]
+"""Task, strategy and attack of a panel."""
+
+
+def draw(options: Options, results: Results) -> Figure:
+    """Draw from the records. StoreError where nothing is done, a name is unknown, or no training has the dose."""
+    of, metric = grid(results), results.metrics[options.metric]
+    cells = _cells(of, options)
+    lines = _lines(_dosed(cells.values(), options, results))
+    if not lines:
+        raise StoreError(_no_dose(cells.values(), options, results))
+    on_lines = {one.encoder for members in lines.values() for one in members}
+    controls = [name for name in of.encoders if name not in on_lines and any(name == key[3] for key in cells)]
+    looks = {label: index for index, label in enumerate((*lines, *controls))}
+    places = list(dict.fromkeys(key[:3] for key in cells))
+    columns = min(3, len({attack for _, _, attack in places}))
+    figure, panels = style.panels([_title(of, place) for place in places], columns=columns, share_y=True)
+    entries: dict[str, Artist] = {}
+    for i, (axes, place) in enumerate(zip(panels, places, strict=True)):
+        for label, members in lines.items():
+            there = [one for one in members if (*place, one.encoder) in cells and place[0] in one.doses]
+            points = sorted(
+                ((one.doses[place[0]], cells[*place, one.encoder]) for one in there), key=lambda point: point[0]
+            )
+            if points:
+                entries.setdefault(label, _line(axes, metric, points, looks[label], label))
+        for name in controls:
+            if (cell := cells.get((*place, name))) is not None:
+                entries.setdefault(name, _across(axes, metric, cell, looks[name]))
+        if options.scale == "log":
+            style.log(axes, "x")
+        axes.set_xlabel("|delta| / |x|" if options.x == RATIO else options.x)
+        if i % columns == 0:
+            axes.set_ylabel(style.axis(metric.about))
+    style.legend(figure, [entries[label] for label in looks if label in entries], [n for n in looks if n in entries])
+    missing = sum((cell.task, cell.finetune, cell.attack) in places for cell in of.cells.values()) - len(cells)
+    style.note(figure, _note(of, metric, list(cells.values()), missing))
+    return figure
+
+
+def _cells(of: Grid, options: Options) -> dict[tuple[str, str, str, str], Cell]:
+    """Return what is to be drawn, by (task, strategy, attack, encoder), in the tables' order.
+
+    Raises StoreError where a name is unknown, or nothing is done.
+    """
+    for kind, name, names in (("attack", options.attack, of.attacks), ("task", options.task, of.tasks)):
+        if name is not None and name not in names:
+            raise StoreError(unknown(kind, name, set(names)))
+    found = {
+        (task, finetune, attack, encoder): cell
+        for task in of.tasks
+        for finetune in of.finetunes
+        for attack in of.attacks
+        for encoder in of.encoders
+        if (cell := of.cells.get((attack, encoder, finetune, task))) is not None
+        and options.attack in (None, attack)
+        and options.task in (None, task)
+        and cell.pooled.attacked
+        and not of.flags.hiding(cell.jobs)
+    }
+    if not found:
+        raise StoreError(
+            "the figure dose has nothing to draw: no such attack is done, or all are withheld for their flags. Run the "
+            "suite again, and draw it then."
+        )
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- doses
+
+
+def _dosed(cells: Iterable[Cell], options: Options, results: Results) -> list[Dosed]:
+    """Return the encoders whose trainings have the dose, each once."""
+    jobs = {job.key: job for job in results.plan.jobs}
+    found: dict[str, Dosed] = {}
+    by_task: dict[str, dict[str, float]] = {}
+    for cell in cells:
+        trainings = [job for run in cell.runs if (job := _training(run, jobs)) is not None]
+        doses = [dose for job in trainings if (dose := _dose(job, options.x, results)) is not None]
+        positive = options.scale == "linear" or all(dose > 0 for dose in doses)
+        if doses and positive:
+            own = by_task.setdefault(cell.encoder, {})
+            own.setdefault(cell.task, math.fsum(doses) / len(doses))
+            train = _train(trainings[0])
+            found.setdefault(cell.encoder, Dosed(cell.encoder, own, _family(train, options.x), train.options))
+    return list(found.values())
+
+
+def _training(run: Run, jobs: Mapping[str, Job]) -> Job | None:
+    """Return the job that trained the encoder of an attack's victim, or the nearest of its bases; None: none did."""
+    victim = jobs.get(run.job.needs.get("victim", ""))
+    return jobs.get(victim.needs.get("encoder", "")) if victim is not None else None
+
+
+def _dose(training: Job, x: str, results: Results) -> float | None:
+    """Return the dose of a training; None where it did not measure it and has no such option."""
+    record = results.standing.records.get(training.key)
+    series = record.health.series if record is not None and record.health is not None else ()
+    measured = [point.values[x] for point in series if x in point.values]
+    if measured:
+        return math.fsum(measured) / len(measured)
+    value = _train(training).options.get(x)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _family(train: TrainSpec, x: str) -> str:
+    """Return what trainings on one line share.
+
+    Of an option it is all other settings. Of a measured number it is which numbers the options set, and all settings
+    that are none: a training that sets the step of an adversary is not joined to one that sets the size of noise.
+    """
+
+    def kept(key: str, value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return None if key == x or (number and x not in train.options) else value
+
+    options = {key: kept(key, train.options[key]) for key in sorted(train.options)}
+    return train.model_copy(update={"options": options, "seed": 0}).model_dump_json()
+
+
+def _train(training: Job) -> TrainSpec:
+    assert training.pretraining is not None and training.pretraining.encoder.train is not None
+    return training.pretraining.encoder.train
+
+
+def _lines(dosed: Sequence[Dosed]) -> dict[str, list[Dosed]]:
+    """Return the members of each line by its label, from the smallest dose to the largest."""
+    families: dict[str, list[Dosed]] = {}
+    for one in dosed:
+        families.setdefault(one.family, []).append(one)
+    ordered = [sorted(members, key=lambda one: min(one.doses.values())) for members in families.values()]
+    return {_label(members): members for members in ordered}
+
+
+def _label(members: Sequence[Dosed]) -> str:
+    """Return the encoder's own label; of several, their name and the range of what differs: `simcse[beta=1 to 3]`."""
+    first, last = members[0], members[-1]
+    if len(members) == 1:
+        return first.encoder
+    differing = [key for key in first.options if first.options[key] != last.options[key]]
+    ranges = ",".join(f"{key}={first.options[key]} to {last.options[key]}" for key in differing)
+    return f"{first.encoder.partition('[')[0]}[{ranges}]"
+
+
+def _no_dose(cells: Iterable[Cell], options: Options, results: Results) -> str:
+    """Say that no training has the dose, and which names there are."""
+    jobs = {job.key: job for job in results.plan.jobs}
+    trainings = {job.key: job for cell in cells for run in cell.runs if (job := _training(run, jobs)) is not None}
+    if not trainings:
+        return f"the figure dose shows trainings of encoders, and suite {results.plan.suite.name} trains none."
+    names = {name for job in trainings.values() for name in _train(job).options}
+    records = [results.standing.records.get(key) for key in trainings]
+    healths = [record.health for record in records if record is not None and record.health is not None]
+    names |= {name for health in healths for point in health.series for name in point.values}
+    said = unknown("dose", options.x, names)
+    return f"{said}{'' if said.endswith('?') else '.'} Choose one with --option x=NAME."
+
+
+# ----------------------------------------------------------------------------------------------------------- drawing
+
+
+def _title(of: Grid, place: Place) -> str:
+    task, finetune, attack = place
+    return ", ".join([attack, *([task] if len(of.tasks) > 1 else []), *([finetune] if len(of.finetunes) > 1 else [])])
+
+
+def _value(metric: Metric, cell: Cell) -> tuple[float, style.Interval]:
+    """Return the metric and its 95% interval, shares in percent."""
+    return style.on_axis(cell.score(metric.name), metric.about.percent)
+
+
+def _line(axes: Axes, metric: Metric, points: Sequence[tuple[float, Cell]], index: int, label: str) -> Artist:
+    """Draw the encoders of one line, and return what the legend shows."""
+    values, intervals = zip(*(_value(metric, cell) for _, cell in points), strict=True)
+    doses = [dose for dose, _ in points]
+    single = [(dose, rate) for dose, cell in points for rate in _trainings(metric, cell)]
+    _circles(axes, [dose for dose, _ in single], [rate for _, rate in single], index)
+    line = {"index": index, "label": label, "joined": len(points) > 1}
+    return style.points(axes, doses, values, y_intervals=intervals, **line)  # type: ignore[arg-type, return-value]
+
+
+def _across(axes: Axes, metric: Metric, cell: Cell, index: int) -> Artist:
+    """Draw a control, and return what the legend shows."""
+    value, interval = _value(metric, cell)
+    own = {key: look for key, look in style.look(index).items() if key in ("color", "linestyle")}
+    single = _trainings(metric, cell)
+    _circles(axes, [_EDGE] * len(single), single, index, transform=axes.get_yaxis_transform())
+    if interval is not None:
+        axes.axhspan(*interval, color=own["color"], alpha=0.1, linewidth=0)
+    return axes.axhline(value, linewidth=0.9, label=cell.encoder, **own)
+
+
+def _trainings(metric: Metric, cell: Cell) -> list[float]:
+    """Return the metric of each training, a mean over its fine-tuning seeds; none where there is only one."""
+    draws, scale = cell.draws(metric.name), 100 if metric.about.percent else 1
+    return [scale * mean for _, mean in draws.means] if draws is not None and len(draws.means) > 1 else []
+
+
+def _circles(axes: Axes, x: Sequence[float], y: Sequence[float], index: int, **how: Any) -> None:
+    """Draw single trainings."""
+    if y:
+        colour = style.look(index)["color"]
+        axes.scatter(x, y, s=9, facecolors="white", edgecolors=colour, linewidths=0.7, zorder=5, **how)
+
+
+def _note(of: Grid, metric: Metric, cells: Sequence[Cell], missing: int) -> str:
+    """Return the note below the figure: what n is, which intervals are shown, what is missing or flagged."""
+    said = f"n {spanned(cell.pooled_as(metric.name).n for cell in cells)}; bars and bands are 95% intervals"
+    several = sum(cell.levelled(metric.name) for cell in cells)
+    if several:
+        which = "" if several == len(cells) else f" in the {several} cells that have several"
+        said += f". They cover differences between seeds, too{which}"
+    said += ". Small circles are single trainings." if any(_trainings(metric, cell) for cell in cells) else "."
+    said += f" Not drawn, since they are not done or withheld: {missing} cells." if missing else ""
+    partial = sum(cell.partial for cell in cells)
+    said += f" In {partial} cells some seeds are not done." if partial else ""
+    flagged = dict.fromkeys(cell.encoder for cell in cells if of.flags.of(cell.jobs))
+    return said + (f" Flagged (see the tables' notes): {', '.join(flagged)}." if flagged else "")

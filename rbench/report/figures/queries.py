@@ -1,0 +1,195 @@
+"""Average queries against the loss of accuracy under attack (RobustSentEmbed, Figure 2).
+
+A point is an encoder under an attack. To the left, the attack takes little accuracy; to the top, it asks many queries.
+So robust encoders are at the top left, as in the paper. A line joins the encoders under one attack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from rbench.errors import StoreError
+from rbench.report.figures import style
+from rbench.schema.common import Strict
+from rbench.score.statistics import wilson
+from rbench.tables import Results
+from rbench.tables.aggregate import Cell, Grid, grid
+from rbench.tables.notes import spanned
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+REFERENCE = "Asl, Panzade, Blanco, Takabi and Cai (2024): RobustSentEmbed, Figure 2"
+
+
+class Options(Strict):
+    """What a suite may set."""
+
+    panels: Literal["mean", "task"] = "mean"
+    """`mean`: one panel, whose points are means over tasks (each task counts the same). `task`: a panel for each."""
+    scale: Literal["linear", "log"] = "linear"
+    """Of the axis of queries."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """An encoder under an attack, on one task or over several. Intervals are of 95%."""
+
+    reduction: float
+    """Clean accuracy minus accuracy under attack, in points (0..100)."""
+    queries: float
+    """Average number of queries of the examples that were attacked."""
+    reduction_interval: style.Interval
+    queries_interval: style.Interval
+
+
+def draw(options: Options, results: Results) -> Figure:
+    """Draw from the records. Raises StoreError where no classification task was attacked, or nothing is done."""
+    of = grid(results)
+    tasks = [task for task in of.tasks if any(c.task == task and _classifies(c) for c in of.cells.values())]
+    groups = {"": tasks} if options.panels == "mean" else {task: [task] for task in tasks}
+    names = list(dict.fromkeys((cell.encoder, cell.finetune) for cell in of.cells.values()))
+    found = {title: _points(of, group, names) for title, group in groups.items()}
+    found = {title: points for title, points in found.items() if points}
+    if not found:
+        raise StoreError(_nothing(of, tasks, options))
+    figure, panels = style.panels(list(found), columns=3)
+    encoders: dict[str, Artist] = {}
+    joins: dict[str, Artist] = {}
+    for axes, points in zip(panels, found.values(), strict=True):
+        _panel(axes, of.attacks, names, points, encoders, joins)
+        if options.scale == "log":
+            style.log(axes)
+        axes.set_xlabel("Accuracy reduction (points)")
+        axes.set_ylabel("Average queries")
+    style.legend(figure, [*encoders.values(), *joins.values()], [*encoders, *joins])
+    style.note(figure, _note(of, tasks, found, options))
+    return figure
+
+
+Name = tuple[str, str]
+"""Encoder and fine-tuning strategy."""
+Points = dict[tuple[Name, str], Point]
+"""By encoder, strategy and attack."""
+
+
+def _points(of: Grid, tasks: Sequence[str], names: Sequence[Name]) -> Points:
+    """Return the points over these tasks. One that lacks a task has no point: it could not be compared with others."""
+    points: Points = {}
+    for encoder, finetune in names:
+        for attack in of.attacks:
+            cells = [of.cells.get((attack, encoder, finetune, task)) for task in tasks]
+            there = [c for c in cells if c is not None and c.pooled.attacked and not of.flags.hiding(c.jobs)]
+            if there and len(there) == len(cells):
+                points[(encoder, finetune), attack] = _mean([point(cell) for cell in there])
+    return points
+
+
+def point(cell: Cell) -> Point:
+    """Return the point of one cell, in which at least one example was attacked.
+
+    Clean accuracy minus accuracy under attack is the share of successes among all examples, so its interval is
+    Wilson's. That of the mean number of queries is Student's t.
+    """
+    tally, queries = cell.pooled, cell.sampled("queries")
+    share = wilson(tally.succeeded / cell.repeats, tally.total / cell.repeats)
+    assert share is not None and queries.value is not None
+    interval = style.on_axis(queries, percent=False)[1]
+    return Point(100 * tally.succeeded / tally.total, queries.value, (100 * share[0], 100 * share[1]), interval)
+
+
+def _mean(points: Sequence[Point]) -> Point:
+    return Point(
+        math.fsum(p.reduction for p in points) / len(points),
+        math.fsum(p.queries for p in points) / len(points),
+        _of_mean([(p.reduction, p.reduction_interval) for p in points]),
+        _of_mean([(p.queries, p.queries_interval) for p in points]),
+    )
+
+
+def _of_mean(parts: Sequence[tuple[float, style.Interval]]) -> style.Interval:
+    """Return the interval of the mean of independent estimates from theirs; None where one has none.
+
+    The distances to the lower ends are added as squares, and so are those to the upper ends (Zou and Donner 2008). It
+    covers the choice of examples within each task, and not the choice of tasks.
+    """
+    mean = math.fsum(value for value, _ in parts) / len(parts)
+    ends = [(value - interval[0], interval[1] - value) for value, interval in parts if interval is not None]
+    if len(ends) < len(parts):
+        return None
+    down, up = (math.hypot(*(end[side] for end in ends)) / len(parts) for side in (0, 1))
+    return mean - down, mean + up
+
+
+def _panel(
+    axes: Axes,
+    attacks: Sequence[str],
+    names: Sequence[Name],
+    points: Points,
+    encoders: dict[str, Artist],
+    joins: dict[str, Artist],
+) -> None:
+    """Draw one panel, and add the artists for the legend by label to `encoders` and `joins`."""
+    for i, attack in enumerate(attacks):
+        there = [points[name, attack] for name in names if (name, attack) in points]
+        if len(there) > 1:
+            x, y = [p.reduction for p in there], [p.queries for p in there]
+            dashes = style.look(i)["linestyle"]
+            (joined,) = axes.plot(x, y, color=style.MUTED, linestyle=dashes, linewidth=0.9, label=attack, zorder=1)
+            joins.setdefault(attack, joined)
+        elif there:  # no line tells which attack it is
+            at = (there[0].reduction, there[0].queries)
+            axes.annotate(attack, at, (4, 4), textcoords="offset points", fontsize=6.5, color=style.MUTED)
+    several = len({finetune for _, finetune in names}) > 1
+    for i, (encoder, finetune) in enumerate(names):
+        there = [points[(encoder, finetune), attack] for attack in attacks if ((encoder, finetune), attack) in points]
+        label = f"{encoder}, {finetune}" if several else encoder
+        if there:
+            drawn = style.points(
+                axes,
+                [p.reduction for p in there],
+                [p.queries for p in there],
+                index=i,
+                label=label,
+                x_intervals=[p.reduction_interval for p in there],
+                y_intervals=[p.queries_interval for p in there],
+            )
+            encoders.setdefault(label, drawn)  # type: ignore[arg-type]
+
+
+def _note(of: Grid, tasks: Sequence[str], found: dict[str, Points], options: Options) -> str:
+    """Return the note below the figure: over which tasks, what n is, which bars, what is missing or flagged."""
+    cells = [cell for cell in of.cells.values() if cell.task in tasks]
+    drawn = {(*name, attack) for points in found.values() for name, attack in points}
+    shown = [cell for cell in cells if cell.present and (cell.encoder, cell.finetune, cell.attack) in drawn]
+    over = f"Means over {', '.join(tasks)}. " if options.panels == "mean" and len(tasks) > 1 else ""
+    over += f"Task {tasks[0]}. " if options.panels == "mean" and len(tasks) == 1 else ""
+    said = f"{over}n of a task {spanned(cell.pooled.total for cell in shown)}; bars are 95% intervals."
+    wanted = len({(c.encoder, c.finetune, c.attack) for c in cells}) * len(found)
+    missing = wanted - sum(map(len, found.values()))
+    said += f" Not drawn, since a task is not done or withheld: {missing} of {wanted} points." if missing else ""
+    partial = sum(cell.partial for cell in shown)
+    said += f" In {partial} cells some seeds are not done." if partial else ""
+    flagged = {cell.encoder: None for cell in shown if of.flags.of(cell.jobs)}
+    return said + (f" Flagged (see the tables' notes): {', '.join(flagged)}." if flagged else "")
+
+
+def _classifies(cell: Cell) -> bool:
+    return any(run.spec.task.kind != "sts" for run in cell.runs)
+
+
+def _nothing(of: Grid, tasks: Sequence[str], options: Options) -> str:
+    suite = of.plan.suite.name
+    if not tasks:
+        return f"the figure queries shows attacks on classification tasks, and suite {suite} has none."
+    every = "on every task" if options.panels == "mean" and len(tasks) > 1 else ""
+    remedy = "; with --option panels=task, each task has a panel of its own" if every else ""
+    return (
+        f"the figure queries has nothing to draw: no attack of suite {suite} is done {every}".rstrip()
+        + f". Run the suite again, and draw it then{remedy}."
+    )

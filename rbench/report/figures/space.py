@@ -1,0 +1,98 @@
+"""t-SNE plots of texts and adversarial texts (ADCL, Figures 3 to 6): circles, triangles, each pair joined.
+
+A panel is the vector space of a victim. The places come from the job of the measure `space`, which chose the texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rbench.errors import StoreError
+from rbench.measures import MeasuredJob, MeasuredRow, measured
+from rbench.report.figures import style
+from rbench.schema import Count, Positive, Strict
+from rbench.tables import Results
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLE = "t-SNE of texts and adversarial texts in each victim's vector space (ADCL, Figures 3 to 6)"
+REFERENCE = "Miao et al. (2021), Figures 3 to 6"
+COLUMNS = 4
+"""Most panels side by side: the four victims of the paper."""
+
+
+class Options(Strict):
+    """What is drawn. A choice that is left out is the first of the suite that is done."""
+
+    task: str | None = None
+    attack: str | None = None
+    """The attack's label."""
+    fooled: str | None = None
+    """The texts: the option `fooled` of the measure."""
+    seed: Count | None = None
+    """The seed of fine-tuning: each seed has victims, and so vector spaces, of its own."""
+    encoders: tuple[str, ...] = ()
+    """Encoders to show; empty: all."""
+    pairs: Positive = 50
+    """Most pairs to draw."""
+
+
+def draw(options: Options, results: Results) -> Figure:
+    """Draw a panel for each victim of one job. Raises StoreError where no job with these options has places."""
+    one = _chosen(options, results)
+    spaces: dict[tuple[str, str], list[MeasuredRow]] = {}
+    for row in one.rows:
+        of = (row.names["encoder"], row.names["finetune"])
+        if row.names["kind"] == "point" and (not options.encoders or of[0] in options.encoders):
+            spaces.setdefault(of, []).append(row)
+    if not spaces:
+        raise StoreError(
+            f"{one.job.name} has no places to draw: too few texts fooled its victims, `points` is 0, or it has none of "
+            f"the encoders {', '.join(options.encoders) or 'of the suite'}."
+        )
+    suite = results.plan.suite
+    order = [(encoder, choice.label) for choice in suite.finetune for encoder in suite.encoders]
+    shown = sorted(spaces, key=lambda of: order.index(of) if of in order else len(order))
+    wide = min(COLUMNS, len(shown))
+    width = style.COLUMN if wide == 1 else style.PAGE
+    figure, panels = style.panels([""] * len(shown), columns=COLUMNS, height=width / wide + 0.25)
+    for axes, (encoder, finetune) in zip(panels, shown, strict=True):
+        points = spaces[encoder, finetune][: options.pairs]
+        _panel(axes, points)
+        style.panel_title(axes, f"{encoder}, {finetune} (n={len(points)})", fontsize=7)
+    figure.suptitle(f"{one.spec.task.name}, {one.spec.attack}, seed {one.job.seed}", fontsize=8)
+    return figure
+
+
+def _chosen(options: Options, results: Results) -> MeasuredJob:
+    wanted = {"task": options.task, "attack": options.attack, "fooled": options.fooled, "seed": options.seed}
+    for one in measured(results, "space"):
+        has = {"task": one.spec.task.name, "attack": one.spec.attack, "seed": one.job.seed}
+        has["fooled"] = one.options["fooled"]
+        if all(value in (None, has[name]) for name, value in wanted.items()):
+            return one
+    said = ", ".join(f"{name} {value}" for name, value in wanted.items() if value is not None)
+    raise StoreError(
+        f"{results.root} has no finished job of space with {said}; `rbench table RUN --metric space` lists them."
+    )
+
+
+def _panel(axes: Axes, points: Sequence[MeasuredRow]) -> None:
+    """Draw the pairs: a circle and a triangle of one colour, joined by a dotted line. Axes have no unit."""
+    for i, row in enumerate(points):
+        x, y, adversarial_x, adversarial_y = (row.numbers[name] or 0.0 for name in _PLACES)
+        colour = style.COLOURS[i % len(style.COLOURS)]
+        axes.plot([x, adversarial_x], [y, adversarial_y], ":", color=colour, linewidth=0.7)
+        axes.plot([x], [y], "o", color=colour, markersize=3)
+        axes.plot([adversarial_x], [adversarial_y], "^", color=colour, markersize=3)
+    axes.set_xlim(-0.05, 1.05)
+    axes.set_ylim(-0.05, 1.05)
+    axes.set_aspect("equal")
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+_PLACES = ("x", "y", "adversarial_x", "adversarial_y")

@@ -1,0 +1,280 @@
+"""One look for all figures: sizes for papers, and colours and markers that colour-blind readers tell apart.
+
+rbench draws inside `applied()`, which sets fonts and lines and leaves the settings of the caller's matplotlib alone.
+
+It is a package, because each module directly under `figures` is a figure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+import numpy as np
+
+from rbench.schema import Meaning, Score
+from rbench.tables.table import Number
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.container import ErrorbarContainer
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+
+COLUMN = 3.3
+"""Width of a column of a two-column paper, in inches."""
+PAGE = 6.9
+"""Width of both columns, in inches."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""The palette of Okabe and Ito (2008) without its yellow, which is too pale for lines."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+"""Markers in the order of COLOURS. Their number is another's than that of LINES, so pairs do not repeat soon."""
+LINES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
+"""Line styles; the last two are matplotlib's `(offset, (on, off, ...))`."""
+FILLS = ("full", "none", "left", "right", "bottom", "top")
+"""How markers are filled. Series 7 to 13 have the colours and markers of 0 to 6, and are hollow."""
+MUTED = "#707070"
+"""For what is no series: lines of reference and lines that join points."""
+FORMATS = ("pdf", "svg", "png")
+"""What `save` can write."""
+SETTINGS: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so figures are the same on every machine
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4.5,
+    "errorbar.capsize": 2,
+    "pdf.fonttype": 42,  # text stays text, which can be searched and edited
+    "svg.fonttype": "none",
+    "svg.hashsalt": "rbench",  # otherwise ids in SVG files are random
+    "savefig.dpi": 300,
+    "text.parse_math": False,  # a `$` in a name is a dollar
+    "text.usetex": False,
+}
+"""matplotlib's settings for all figures. Settings that are not named here have matplotlib's defaults."""
+_ROWS = 4
+"""The most rows of a legend in a figure that is as wide as a column."""
+_METADATA: dict[str, dict[str, None]] = {
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+}
+"""What the formats would say of themselves: a date and matplotlib's version. Files without them can be compared."""
+
+Interval = tuple[float, float] | None
+"""Lower and upper end of an interval, as values on the axis (not as distances); None where there is none."""
+
+
+def on_axis(one: Number | Score, percent: bool) -> tuple[float, Interval]:
+    """Return a value and its interval as an axis shows them, shares in percent."""
+    scale = 100 if percent else 1
+    interval = None if one.low is None or one.high is None else (scale * one.low, scale * one.high)
+    return scale * (one.value or 0.0), interval
+
+
+@contextlib.contextmanager
+def applied() -> Iterator[None]:
+    """Use SETTINGS for what is drawn or saved inside. The settings of the caller come back afterwards."""
+    from matplotlib import style
+
+    with style.context(["default", SETTINGS]):
+        yield
+
+
+def look(index: int) -> dict[str, Any]:
+    """Return colour, marker, its filling and line style of the series with this index, for lines of matplotlib.
+
+    The first six differ in colour, marker and line style. The points of the first 42 differ, and so do the lines.
+    """
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "fillstyle": FILLS[index // len(MARKERS) % len(FILLS)],
+        "linestyle": LINES[index % len(LINES)],
+    }
+
+
+def new(width: float = COLUMN, height: float | None = None) -> Figure:
+    """Return an empty figure of this size in inches; without a height, three quarters of the width.
+
+    It is made without pyplot, so that no window system is asked for and no global state is left.
+    """
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, 0.75 * width if height is None else height), layout="constrained")
+
+
+def panels(
+    titles: Sequence[str], *, columns: int = 2, height: float = 2.2, share_y: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a panel for each title, and its panels in the same order.
+
+    One panel is as wide as a column; several fill the page's width. An empty title is not shown.
+
+    Args:
+        titles: the panels' titles, in order of rows.
+        columns: the largest number of panels side by side.
+        height: the height of a panel, in inches.
+        share_y: whether all panels have the same y axis.
+    """
+    wide = min(columns, len(titles))
+    rows = math.ceil(len(titles) / wide)
+    figure = new(COLUMN if wide == 1 else PAGE, rows * height)
+    made = figure.subplots(rows, wide, sharey=share_y, squeeze=False).ravel().tolist()
+    for axes in made[len(titles) :]:
+        axes.remove()
+    for axes, title in zip(made, titles, strict=False):
+        panel_title(axes, title)
+    return figure, made[: len(titles)]
+
+
+def points(
+    axes: Axes,
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    index: int,
+    label: str,
+    x_intervals: Sequence[Interval] | None = None,
+    y_intervals: Sequence[Interval] | None = None,
+    joined: bool = False,
+    **more: Any,
+) -> ErrorbarContainer:
+    """Draw points of the series `index` with the bars of their intervals; `joined` draws its line too.
+
+    Intervals are values on the axis, as `Score.low` and `Score.high` are. A point without an interval has no bar.
+    Returns the container, which may be handed to `legend`; `container[0]` is the line with the points.
+    """
+    own: dict[str, Any] = {**look(index), **({} if joined else {"linestyle": "none"}), **more}
+    bars = {"xerr": _distances(x, x_intervals), "yerr": _distances(y, y_intervals)}
+    return axes.errorbar(x, y, **bars, **own, elinewidth=0.7, label=label)  # type: ignore[arg-type]
+
+
+def point(axes: Axes, across: Number, up: Number, *, index: int, label: str) -> Artist:
+    """Draw a point of the series `index` at two numbers of a table, and return what the legend shows."""
+    (x, wide), (y, high) = (on_axis(one, one.percent) for one in (across, up))
+    drawn: Artist = points(axes, [x], [y], index=index, label=label, x_intervals=[wide], y_intervals=[high])[0]
+    return drawn
+
+
+def band(
+    axes: Axes,
+    x: Sequence[float],
+    low: Sequence[float],
+    high: Sequence[float],
+    *,
+    index: int,
+    step: Literal["pre", "post", "mid"] | None = None,
+) -> None:
+    """Shade an interval around the line of the series `index`; `step` as in matplotlib, for lines drawn as steps."""
+    axes.fill_between(x, low, high, step=step, color=COLOURS[index % len(COLOURS)], alpha=0.18, linewidth=0)
+
+
+def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], *, title: str | None = None) -> Legend:
+    """Put a legend above all panels, where it hides no data, with as many columns as the figure's width has room for.
+
+    A figure has one legend: a second one would be drawn over it. Entries may be of different kinds. The figure grows
+    by the legend's height, so that the panels keep theirs. Where a legend is long, the figure becomes a page wide.
+    """
+    widest = 0.5 + 0.062 * max(map(len, labels), default=0)  # of an entry, in inches: its sample and its letters
+    columns = max(1, min(len(labels), int(figure.get_figwidth() / widest)))
+    if math.ceil(len(labels) / columns) > _ROWS and figure.get_figwidth() < PAGE:
+        figure.set_figwidth(PAGE)
+        columns = max(1, min(len(labels), int(PAGE / widest)))
+    _heighten(figure, 0.15 * math.ceil(len(labels) / columns))
+    return figure.legend(list(handles), list(labels), loc="outside upper center", ncols=columns, title=title)
+
+
+def legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> Legend:
+    """Put a legend in one column below a panel, for series that only this panel, or the panels above it, have."""
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.35), "borderaxespad": 0.0}
+    return axes.legend(list(handles), list(labels), **place)
+
+
+def log(axes: Axes, which: Literal["x", "y"] = "y") -> None:
+    """Make an axis logarithmic. Its numbers are written without exponents: 0.2 and 3000, not 2e-01 and 3e+03."""
+    from matplotlib.ticker import LogFormatter
+
+    class Plain(LogFormatter):
+        """Shows the numbers that `LogFormatter` shows, without exponents."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            shown = super().__call__(x, pos)  # empty where numbers would be too many
+            return np.format_float_positional(float(f"{x:.6g}"), trim="-") if shown else ""
+
+    axes.set(**{f"{which}scale": "log"})
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    axis.set_major_formatter(Plain())
+    axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.6)))
+
+
+def panel_title(axes: Axes, text: str, fontsize: float | None = None) -> None:
+    """Write a title above a panel, in as many lines as keep it from running into its neighbours."""
+    title = axes.set_title("", fontsize=fontsize)
+    subplot, figure = axes.get_subplotspec(), axes.get_figure()
+    assert subplot is not None and figure is not None
+    inches = figure.get_figwidth() / subplot.get_gridspec().ncols  # type: ignore[union-attr]
+    letters = int(inches / (0.6 * float(title.get_fontsize()) / 72))  # a letter is some 0.6 of its size wide
+    title.set_text("\n".join(textwrap.wrap(text, letters)))
+
+
+def row_title(axes: Axes, text: str) -> None:
+    """Write a title above the first panel of a row. It may be wider than the panel, and does not widen its column."""
+    title = axes.set_title(" ")  # keeps the height free
+    place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, 4), "textcoords": "offset points"}
+    axes.annotate(text, (0, 1), **place, fontsize=title.get_fontsize()).set_in_layout(False)
+
+
+def axis(about: Meaning) -> str:
+    """Return the label of an axis of a metric: `Clean accuracy (%)`."""
+    named = about.words[:1].upper() + about.words[1:]
+    return f"{named} ({about.unit})" if about.percent else named
+
+
+def note(figure: Figure, text: str) -> None:
+    """Write a note below the panels, for what a reader must know: what n is, and which intervals are shown.
+
+    The figure grows by the note's height.
+    """
+    letters = int(figure.get_figwidth() / 0.048)  # of a line; a letter of this size is some 0.048 inches wide
+    lines = textwrap.wrap(text, letters)
+    _heighten(figure, 0.12 * len(lines))
+    figure.supxlabel("\n".join(lines), fontsize=6.5, color="#404040")
+
+
+def save(figure: Figure, to: Path | BinaryIO, fmt: str) -> None:
+    """Write a figure in one of FORMATS. The same figure makes the same bytes each time."""
+    with applied():
+        figure.savefig(to, format=fmt, metadata=_METADATA[fmt])
+
+
+def _heighten(figure: Figure, inches: float) -> None:
+    figure.set_figheight(figure.get_figheight() + inches)
+
+
+def _distances(values: Sequence[float], intervals: Sequence[Interval] | None) -> list[list[float]] | None:
+    """Return distances from values down to the lower and up to the upper ends of intervals, as matplotlib wants them.
+
+    A distance that rounding makes negative is 0. Without an interval it is nan, for which matplotlib draws no bar.
+    """
+    if intervals is None or all(interval is None for interval in intervals):
+        return None
+    down, up = [], []
+    for value, interval in zip(values, intervals, strict=True):
+        low, high = interval if interval is not None else (math.nan, math.nan)
+        down.append(max(value - low, 0.0) if low == low else math.nan)
+        up.append(max(high - value, 0.0) if high == high else math.nan)
+    return [down, up]

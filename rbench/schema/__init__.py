@@ -1,0 +1,115 @@
+"""The types that flow through rbench: suite, plan, jobs, records and outcomes.
+
+All are frozen pydantic models that refuse unknown keys. Nothing here loads data or imports torch, so a suite can be
+read, planned and tabulated in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+from rbench.schema.claims import Axis, Claim, Subject
+from rbench.schema.common import (
+    FLAGS,
+    IN_DOMAIN,
+    RESOURCE_KINDS,
+    SCHEMA_VERSION,
+    TEXT_FILES,
+    Aggregation,
+    Attention,
+    Bold,
+    Count,
+    Dtype,
+    Flag,
+    FontSize,
+    Health,
+    Measured,
+    MeasureOf,
+    Notes,
+    NumExamples,
+    Pick,
+    Pooling,
+    Positive,
+    Raised,
+    Rate,
+    ResourceKind,
+    Serves,
+    Share,
+    Split,
+    Stage,
+    Status,
+    Stored,
+    Strict,
+    TaskKind,
+    is_text_file,
+)
+from rbench.schema.entries import (
+    PART_ACCURACY,
+    PART_ROWS,
+    AttackSpec,
+    ContrastSpec,
+    EncoderSpec,
+    HubData,
+    HubSplit,
+    LocalData,
+    Named,
+    Part,
+    ResourceProfile,
+    SimilarityGoalSpec,
+    Source,
+    TaskSpec,
+    Training,
+    TrainSpec,
+    Unsplit,
+    base_of,
+    bases,
+)
+from rbench.schema.jobs import (
+    AttackJob,
+    Draw,
+    FinetuneJob,
+    Job,
+    JobSpec,
+    MeasureJob,
+    Plan,
+    PretrainJob,
+    Specs,
+    VictimJob,
+    content_key,
+)
+from rbench.schema.meaning import Meaning
+from rbench.schema.results import (
+    TIMED_OUT,
+    Change,
+    Digest,
+    MeasuredRow,
+    Outcome,
+    Prediction,
+    Provenance,
+    Record,
+    Score,
+    SkipReason,
+    Step,
+    error_kind,
+)
+from rbench.schema.suite import (
+    ADVERSARIAL,
+    CLEAN,
+    CONTRAST,
+    COSINE,
+    SHORT,
+    STS,
+    AdversarialOptions,
+    AdversarialSet,
+    AskedSet,
+    Choice,
+    ContrastOptions,
+    Evaluation,
+    EvaluationOptions,
+    MeasureNeeds,
+    ResourceChoice,
+    SetFile,
+    StrategyNeeds,
+    Suite,
+    TableSpec,
+)
+from rbench.schema.variants import Variant, VariantName, Variants
+from rbench.schema.victims import AS_IS, Endpoint, VictimSpec, victim_name

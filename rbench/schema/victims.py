@@ -1,0 +1,154 @@
+"""Classifiers that exist: they are attacked as they are, and nothing is fine-tuned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from rbench.schema.common import Positive, Strict
+from rbench.schema.entries import Named
+
+Origin = Literal["model", "function", "endpoint"]
+AS_IS = "as-is"
+"""Stands where the name of a fine-tuning strategy stands for the victims that encoders become."""
+
+
+class Endpoint(Strict):
+    """A classifier behind HTTP. `body` and `path` decide what is asked and read; the rest says how."""
+
+    url: str
+    """Where requests are posted. `${NAME}` stands for an environment variable."""
+    body: Any = Field(default_factory=lambda: {"inputs": "{texts}"})
+    """JSON that is sent. In its strings `{text}` stands for a text (of a task with two, for the list of its columns),
+    and a column of the task in braces for that column's text. A list with one entry in which they stand is repeated
+    for each text of a request: `{instances: [{content: "{text}"}]}`. Elsewhere, with a `batch_size` over 1, a string
+    that is `{text}` or a column alone becomes the list of those of all texts. A string that is `{texts}` becomes such a
+    list also where a request has one text. `{{text}}` is sent as `{text}`."""
+    path: str = ""
+    """Where the answer has the scores of one text, or the list of those of several, as keys and numbers with dots:
+    `predictions`, `data.0.scores`. A `*` goes through a list: `predictions.*.scores`. Empty: the answer itself. Scores
+    are a list of numbers in the order of the classifier's labels (say in `labels` which they are), a mapping from label
+    to number, a list of mappings with a label and a number (`{label: ..., score: ...}`), or a mapping with a list of
+    labels and a list of numbers."""
+    headers: dict[str, str] = {}
+    """Sent with each request. `${NAME}` stands for an environment variable, so that no secret is in a suite."""
+    batch_size: Positive = 1
+    """Most texts of one request."""
+    concurrency: Positive = 1
+    """Most requests under way at once."""
+    timeout: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds that a request may take."""
+    retries: Annotated[int, Field(ge=0)] = 3
+    """How often a request is sent again that failed by the connection, by time, or with status 408, 425, 429 or 5xx."""
+    rate: Annotated[float, Field(gt=0)] | None = None
+    """Most requests a second; None: no limit."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_url(cls, url: str) -> str:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("a URL starts with http:// or https://")
+        return url
+
+    def without_effect(self) -> frozenset[str]:
+        # Where the classifier runs and how fast it may be asked does not decide what it answers.
+        return frozenset({"url", "headers", "batch_size", "concurrency", "timeout", "retries", "rate"})
+
+
+class VictimSpec(Named):
+    """A classifier that exists. It has exactly one of three origins.
+
+    `model` is a folder or a hub id of a transformers model for sequence classification. `function` is
+    `module:function`, which takes a list of texts (of tuples of columns, for tasks with two) and returns a row of
+    probabilities for each. `endpoint` is a server.
+    """
+
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {
+        *("model", "function", "revision", "batch_size", "tolerance")
+    }
+    # A job's key holds the fingerprint of the weights, or of the answers to a fixed probe and `version`.
+
+    model: str | None = None
+    revision: str | None = None
+    function: str | None = None
+    endpoint: Endpoint | None = None
+    labels: dict[str, str] = {}
+    """Maps the classifier's labels to the task's. The former are names, as `id2label` or the server gives them, or
+    numbers from 0. Empty: they are matched by name (without regard to case), and a function's are in the task's
+    order."""
+    scores: Literal["probabilities", "logits"] = "probabilities"
+    """What a `function` or an `endpoint` gives for each label. Logits are mapped to probabilities by softmax."""
+    tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.001
+    """Largest difference between two probabilities that a `function` or an `endpoint` gives for the same text. Some
+    texts are asked twice, and a larger difference ends the job."""
+    max_length: Positive | None = None
+    """Longest input of a `model` in tokens; None: the longest that it can read."""
+    batch_size: Positive = 64
+    """Most texts that a `function` gets at once."""
+    version: str = ""
+    """Names what stands behind a `function` or an `endpoint`: another version has other keys. They must have one."""
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _numbers_are_names(cls, labels: Any) -> Any:
+        """Take `{0: negative}` as `{"0": negative}`: YAML reads the former as a number."""
+        if not isinstance(labels, Mapping):
+            return labels
+        return {str(key) if type(key) is int else key: value for key, value in labels.items()}
+
+    @property
+    def origin(self) -> Origin:
+        """Which of the three it has."""
+        return "model" if self.model is not None else "function" if self.function is not None else "endpoint"
+
+    @model_validator(mode="after")
+    def _has_an_origin(self) -> VictimSpec:
+        if sum(one is not None for one in (self.model, self.function, self.endpoint)) != 1:
+            raise ValueError("a victim has exactly one of `model`, `function` and `endpoint`")
+        if self.origin == "model" and self.scores == "logits":
+            raise ValueError("`scores` is for functions and endpoints; of a `model` rbench knows what it gives")
+        if self.origin != "model" and not self.version:
+            raise ValueError(
+                "write a `version` (any text): rbench cannot see the weights behind it, and takes stored answers for "
+                "those of the same version"
+            )
+        return self
+
+    def without_effect(self) -> frozenset[str]:
+        unset = {name for name in ("endpoint", "labels", "max_length", "version") if not getattr(self, name)}
+        return frozenset(unset | ({"scores"} if self.scores == "probabilities" else set()))
+
+
+def victim_name(entry: Any, longer: bool = False) -> Any:
+    """Return the name of an entry under `victims`: its `name`, or one made of its folder, hub id, function or address.
+
+    An entry is a text or a mapping. Other values are returned as they are, for pydantic to refuse.
+
+    Args:
+        longer: whether a name that is made has one more part, such as the owner of a hub id.
+    """
+    if isinstance(entry, Mapping):
+        if isinstance(entry.get("name"), str):
+            return entry["name"]
+        url = entry["endpoint"].get("url") if isinstance(entry.get("endpoint"), Mapping) else None
+        entry = entry.get("model", entry.get("function", url))
+        entry = entry if entry is not None else "unnamed"
+    if not isinstance(entry, str):
+        return entry
+    if "://" in entry:
+        address = urlsplit(entry)
+        parts = [address.hostname or "", *address.path.split("/")]
+        parts = [part for part in parts if part]
+        return _safe("-".join(parts if longer else parts[:1]))
+    entry = re.sub(r"\.ya?ml$", "", entry)
+    parts = [part for part in re.split(r"[/:]", entry) if part not in ("", ".", "..", "~")]
+    return _safe("-".join(parts[-2:] if longer else parts[-1:]))
+
+
+def _safe(name: str) -> str:
+    """Return a text as a name: letters, digits and `. _ + -`, beginning with a letter or digit."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-._+") or "classifier"

@@ -1,0 +1,223 @@
+"""Read several RUNs as one, or write them into a new RUN (`rbench merge`).
+
+Each job is taken from one of them: where it is complete, if it is anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rbench.errors import StoreError
+from rbench.schema import Job, Plan, Record
+from rbench.store.runs import Reader, Store, files
+from rbench.store.runs.reader import FILES
+from rbench.store.standing import Standing, standing
+from rbench.store.verify import verify
+from rbench.system.below import Below
+
+_NAMED = 3
+"""How many jobs a note names."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the RUNs."""
+
+    store: Store
+    plan: Plan
+    standing: Standing
+
+    @classmethod
+    def of(cls, store: Store, plan: Plan) -> Part:
+        return cls(store, plan, standing(store, plan))
+
+    @cached_property
+    def jobs(self) -> dict[str, Job]:
+        """Its jobs by key."""
+        return {job.key: job for job in self.plan.jobs}
+
+
+class Joined(Reader):
+    """The jobs of several RUNs under one plan. There is no folder of it, and nothing can be written.
+
+    Args:
+        parts: the RUNs by name.
+        plan: the plan of all of them (`rbench.plan.union`).
+
+    Attributes:
+        root: the RUNs' names, for messages; not a folder.
+        source: the name of the RUN that each job is taken from, by key.
+        standing: the state of all jobs.
+        shared: how many jobs several RUNs have completed.
+        notes: which of these have other numbers in one RUN than in another, and where they are taken from.
+
+    Raises:
+        StoreError: victims or encoders of one key have other weights in one RUN than in another, and results of both
+            are there. The message lists all of them.
+    """
+
+    def __init__(self, parts: Mapping[str, Part], plan: Plan) -> None:
+        self.root = Path(", ".join(parts))
+        self.source = _sources(parts, plan)
+        if wrong := _unlike_weights(parts, plan, self.source):
+            listed = "\n".join(f"  {line}" for line in wrong)
+            raise StoreError(
+                f"these RUNs do not belong into one table:\n{listed}\nTwo trainings of one job gave other weights. Let "
+                "RUNs that share a victim share the cache (RBENCH_CACHE), or divide a suite by tasks and encoders, not "
+                "by attacks."
+            )
+        self._plan = plan
+        self._folders, self._stores = {}, {}
+        records, problems = {}, {}
+        for job in plan.jobs:
+            part = parts[self.source[job.key]]
+            self._stores[job.key] = part.store
+            self._folders[job.key] = part.store.folder(part.jobs[job.key])
+            if job.key in part.standing.records:
+                records[job.key] = part.standing.records[job.key]
+            elif job.key in part.standing.problems:
+                problems[job.key] = part.standing.problems[job.key]
+        self.standing = Standing(records, problems)
+        self.shared, self.notes = _shared(parts, plan, self.source)
+
+    def plan(self) -> Plan:
+        return self._plan
+
+    def folder(self, job: Job) -> Path:
+        """Return the job's folder in its RUN."""
+        return self._folders[job.key]
+
+    def below(self, job: Job) -> Below:
+        return self._stores[job.key].below(job)
+
+
+def _sources(parts: Mapping[str, Part], plan: Plan) -> dict[str, str]:
+    """Choose the RUN of each job.
+
+    If several have completed a job, it is that from which a job that needs it is taken, else the first. If none has,
+    it is one where the job failed, else the one with the most outcomes.
+    """
+    sources: dict[str, str] = {}
+    above: dict[str, set[str]] = {job.key: set() for job in plan.jobs}  # the RUNs of the jobs that need each job
+    for job in reversed(plan.jobs):
+        done = [run for run, part in parts.items() if job.key in part.standing.done]
+        if done:
+            sources[job.key] = next((run for run in done if run in above[job.key]), done[0])
+        else:
+            having = [run for run, part in parts.items() if job.key in part.jobs]
+            progress = {
+                run: (job.key in parts[run].standing.records, len(parts[run].store.outcomes(parts[run].jobs[job.key])))
+                for run in having
+            }
+            sources[job.key] = max(having, key=progress.__getitem__)
+        for key in job.needs.values():
+            above[key].add(sources[job.key])
+    return sources
+
+
+def _unlike_weights(parts: Mapping[str, Part], plan: Plan, sources: Mapping[str, str]) -> list[str]:
+    """Return the trainings of which results of several RUNs are there, with other weights in one than in another."""
+    found: dict[str, dict[str, set[str]]] = {job.key: {} for job in plan.jobs if job.trains}
+    for one in plan.jobs:
+        standing = parts[run := sources[one.key]].standing
+        for key in found.keys() & {one.key, *one.needs.values()} if one.key in standing.done else ():
+            if weights := _weights(plan.job(key), one, standing.records):
+                found[key].setdefault(run, set()).add(weights)
+    lines = []
+    for key, by_run in found.items():
+        first, *others = by_run or [""]
+        name = plan.job(key).name
+        lines += [
+            f"{name}: its weights in {first} and in {other} differ"
+            for other in others
+            if not by_run[first] & by_run[other]
+        ]
+    return lines
+
+
+def _weights(training: Job, user: Job, records: Mapping[str, Record]) -> str | None:
+    """Return the hash of the weights of a training that a job used, or made. None where no record has it."""
+    key = user.key if "victim" in user.needs and training.tuning is not None else training.key
+    return records[key].provenance.weights_hash if key in records else None
+
+
+def _shared(parts: Mapping[str, Part], plan: Plan, sources: Mapping[str, str]) -> tuple[int, tuple[str, ...]]:
+    """Count the jobs that several RUNs have completed, and say which of them have other numbers in some."""
+    several, unlike = 0, []
+    for job in plan.jobs:
+        records = {run: part.standing.records[job.key] for run, part in parts.items() if job.key in part.standing.done}
+        if len(records) > 1:
+            several += 1
+            unlike += [job] if len({_numbers(record) for record in records.values()}) > 1 else []
+    if not unlike:
+        return several, ()
+    named = ", ".join(f"{job.name} from {sources[job.key]}" for job in unlike[:_NAMED])
+    more = f", and {len(unlike) - _NAMED} more" if len(unlike) > _NAMED else ""
+    return several, (f"{len(unlike)} jobs have other numbers in one RUN than in another; taken: {named}{more}",)
+
+
+def _numbers(record: Record) -> str:
+    """Return what two runs of one job should have in common: all numbers but times."""
+    scores = [score.model_dump() for score in record.scores if score.name != "seconds"]
+    return repr((scores, sorted(record.counts.items()), record.provenance.weights_hash))
+
+
+# ---------------------------------------------------------------------------------------------------------- a new RUN
+
+
+def check_inputs(runs: Iterable[Store], done: str = "merged") -> None:
+    """Read everything in some RUNs and check it, as `rbench verify` does. Raises StoreError for all that is damaged.
+
+    Args:
+        done: what is not done with a damaged RUN.
+    """
+    damaged = [finding.text for run in runs for finding in verify(run.root).findings if finding.damage]
+    if damaged:
+        listed = "\n".join(f"  {text}" for text in damaged)
+        raise StoreError(f"what is damaged is not {done}:\n{listed}")
+
+
+def check_texts(plans: Iterable[tuple[Store, Plan]]) -> None:
+    """Raise StoreError where some RUNs keep texts and others do not."""
+    keeping = {run.root: plan.texts for run, plan in plans}
+    if len({*keeping.values()}) > 1:
+        with_texts = [str(root) for root, texts in keeping.items() if texts]
+        raise StoreError(
+            f"{', '.join(with_texts)} was made to keep texts and the other RUNs were not. Copy it without them first: "
+            f"rbench strip {with_texts[0]}"
+        )
+
+
+def check_out(out: Path, runs: Iterable[Store]) -> None:
+    """Raise StoreError if `out` is there already, or would lie in one of the RUNs."""
+    if out.exists() or out.is_symlink():
+        raise StoreError(f"{out} is there already. Choose another --out.")
+    for run in runs:
+        if out.resolve().is_relative_to(run.root.resolve()):
+            raise StoreError(f"{out} lies in {run.root}, which is not to be changed. Choose another --out.")
+
+
+def write(joined: Joined, out: Path) -> None:
+    """Copy the plan, records, outcomes, predictions and rows of all jobs into the new folder `out`.
+
+    Files are copied byte by byte. The folder gets its name once it is complete. Until then it lies beside, and is
+    removed if anything goes wrong.
+
+    Raises:
+        StoreError: something cannot be read or written, or changed while it was copied.
+    """
+    plan = joined.plan()
+    with files.growing(out) as unfinished:
+        store = Store(unfinished, texts=plan.texts)
+        store.write_plan(plan)
+        for job in plan.jobs:
+            names = {*FILES, *(path.name for path in joined.part_files(job))}
+            for name in sorted(names):
+                if (content := joined.content(job, name)) is not None:
+                    files.write(store.folder(job) / name, content, store.below(job))
+        copied = standing(store, plan)
+        if copied.done != joined.standing.done or copied.problems.keys() != joined.standing.problems.keys():
+            raise StoreError("a RUN changed while it was copied; run the same command again")

@@ -1,0 +1,198 @@
+"""Write a RUN as one file that can be sent, and as a folder again: `rbench pack` and `rbench unpack`.
+
+`runs.packed` has the layout. The same RUN gives the same bytes with the same zlib, whenever it is packed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import rbench
+from rbench.errors import StoreError
+from rbench.schema import Plan
+from rbench.store.joined import check_inputs
+from rbench.store.runs import Store, files
+from rbench.store.runs.columns import to_columns
+from rbench.store.runs.packed import (
+    ALWAYS,
+    CHECKSUMS,
+    COLUMNS,
+    RECORDS,
+    Content,
+    Packed,
+    fits,
+    jobs_of,
+    record_line,
+    record_of,
+)
+from rbench.store.runs.reader import FILES, MADE, PLAN
+from rbench.store.runs.store import folder_path
+from rbench.system.below import Below
+
+_LEFT_OUT = "logs"
+"""What a RUN has beside its results, tables and figures, and what nobody needs who only reads it."""
+
+
+@dataclass(frozen=True)
+class PackedRun:
+    """What was packed or unpacked."""
+
+    path: Path
+    """The new file or folder."""
+    files: int
+    size: int
+    """Bytes of all files of the RUN."""
+    left_out: tuple[str, ...] = ()
+    """The names of folders and files of the RUN that are not in the packed one."""
+
+
+def pack(run: Path | str, out: Path | str | None = None) -> PackedRun:
+    """Write a RUN as one file, `out` or RUN.zip beside it. The file has its name once it is complete.
+
+    All verbs that read a RUN read the file. The RUN is verified first, and not changed. No process may run in it, which
+    `rbench.api.pack` checks.
+
+    Raises:
+        StoreError: `run` is no RUN, or something in it is damaged; `out` is there, or lies in the RUN.
+    """
+    store = Store(run := folder_path(run))
+    if isinstance(store.opened(), Packed):
+        raise StoreError(f"{run} is packed already.")
+    out = folder_path(out) if out is not None else files.beside(run, f"{run.resolve().name}.zip")
+    _check_new(out, run)
+    check_inputs([store], "packed")
+    plan = store.plan()
+    assert plan is not None
+    partial = files.beside(out, f".{out.name}.{secrets.token_hex(4)}.tmp")
+    beside = Below(out.parent)
+    try:
+        with files.as_store_error(out):
+            with os.fdopen(beside.create(partial), "wb") as written:
+                with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+                    writer = _Writer(file, jobs_of(_content(store, run / PLAN)))
+                    for path in _files(store, plan):
+                        writer.add(path.relative_to(run).as_posix(), _content(store, path))
+                    writer.close()
+                written.flush()
+                os.fsync(written.fileno())
+            _check_new(out, run)  # another process may have made it meanwhile
+            beside.rename(partial, out)
+    finally:
+        beside.remove(partial)
+    own = {path.name for path, _ in Below(run).entries(run)}
+    return PackedRun(out, len(writer.stated), writer.size, tuple(sorted(own & {_LEFT_OUT})))
+
+
+def unpack(run: Path | str, out: Path | str | None = None) -> PackedRun:
+    """Write the files of a packed RUN into a new folder, byte for byte as they were packed.
+
+    The folder is `out`, or beside the file with its name less the ending. It has its name once it is complete. Until
+    then it lies beside, and is removed if anything goes wrong.
+
+    Raises:
+        StoreError: `run` is no packed RUN, or is damaged; `out` is there.
+    """
+    store = Store(run := folder_path(run))
+    below = store.opened()
+    if not isinstance(below, Packed):
+        raise StoreError(f"{run} is not packed. Name a file that rbench pack wrote.")
+    if store.plan() is None:
+        raise StoreError(f"{run} is no packed RUN: it has no plan.json.")
+    out = folder_path(out) if out is not None else files.beside(run, run.stem)
+    _check_new(out, run)
+    count = size = 0
+    with files.growing(out) as unfinished:
+        target = Below(unfinished)
+        for path in below.files(run):
+            content = files.read(path, below, lined=True) or b""
+            files.write(unfinished / path.relative_to(run), content, target)
+            count, size = count + 1, size + len(content)
+    return PackedRun(out, count, size)
+
+
+def _check_new(out: Path, run: Path) -> None:
+    if out.exists() or out.is_symlink():
+        raise StoreError(f"{out} is there already. Choose another --out.")
+    if run.is_dir() and out.resolve().is_relative_to(run.resolve()):
+        raise StoreError(f"{out} lies in {run}, which is not to be changed. Choose another --out.")
+
+
+def _files(store: Store, plan: Plan) -> Iterator[Path]:
+    """Yield the files of a RUN, those of each job together, in the order of the plan."""
+    yield store.root / "plan.json"
+    for job in plan.jobs:
+        names = {*FILES, *(path.name for path in store.part_files(job))}
+        yield from (path for name in sorted(names) if store.opened().kind(path := store.folder(job) / name) == "file")
+    for name in sorted({*MADE} - {_LEFT_OUT}):
+        place = store.root / name
+        kind = store.opened().kind(place)
+        yield from sorted(store.opened().files(place)) if kind == "folder" else [place] if kind == "file" else []
+
+
+def _content(store: Store, path: Path) -> bytes:
+    content = files.read(path, store.opened(), lined=True)
+    if content is None:
+        raise StoreError(f"{path} was removed while the RUN was packed. Run the same command again.")
+    return content
+
+
+@dataclass
+class _Writer:
+    """Adds files of a RUN to a packed one."""
+
+    file: zipfile.ZipFile
+    jobs: Mapping[str, Any]
+    """Those of the plan, by key."""
+    stated: dict[str, Content] = field(default_factory=dict)
+    records: list[bytes] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files that were added."""
+        return sum(content.size for content in self.stated.values())
+
+    def add(self, name: str, content: bytes) -> None:
+        """Add a file, in the form that takes the least space and gives back the same bytes."""
+        self.stated[name] = Content(size=len(content), sha256=sha256(content).hexdigest())
+        folder, _, own = name.rpartition("/")
+        if own == "record.json" and (line := record_line(content, self.jobs)) is not None:
+            self.records.append(line)
+            return
+        columns = to_columns(content) if own in COLUMNS else None
+        if columns is None or not self._write(f"{folder}/{COLUMNS[own]}", columns, len(content)):
+            self._write(name, content, len(content))
+
+    def close(self) -> None:
+        """Add the records and the checksums."""
+        if self.records:
+            becomes = sum(len(record_of(line, self.jobs)) for line in self.records)
+            self._write(RECORDS, b"".join(line + b"\n" for line in self.records), becomes)
+        found = {name: content.model_dump() for name, content in self.stated.items()}
+        said = json.dumps({"rbench": rbench.__version__, "files": found}, indent=1).encode()
+        self._write(CHECKSUMS, said, len(said))
+
+    def _write(self, name: str, data: bytes, becomes: int) -> bool:
+        """Add a member. Returns False, and adds none, where so many bytes of the RUN would be taken for a bomb.
+
+        Args:
+            becomes: how many bytes of the RUN it holds.
+        """
+        packed = len(zlib.compress(data, 9)) if max(len(data), becomes) > ALWAYS else len(data)
+        stored = not fits(max(len(data), becomes), packed)
+        if stored and not fits(becomes, len(data)):
+            return False
+        info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+        info.external_attr = (stat.S_IFREG | 0o644) << 16
+        info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+        self.file.writestr(info, data)
+        return True

@@ -1,0 +1,328 @@
+"""Read a RUN that `rbench pack` wrote into one file, without unpacking it to the disk.
+
+    RUN.zip
+        checksums.json                       the size and sha256 of each file of the RUN, in the order of the plan
+        plan.json                            as it is, and so are all tables and figures
+        records.jsonl                        the record.json of each job, a line each, with its key for the job
+        <folder of a job>/outcomes.json      the columns (`runs.columns`) of outcomes.jsonl; so of predictions and rows
+
+A packed RUN may come from somebody else. It is refused as it is opened, before anything in it is unpacked, if a member
+is encrypted, no regular file, or there twice, if it lies elsewhere than in the RUN, or if it would become many times
+larger. Each file that is read is compared with its checksum.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from rbench.errors import StoreError
+from rbench.schema import Strict
+from rbench.store.runs.columns import from_columns
+from rbench.store.runs.files import first_error
+from rbench.system.below import DEPTH, LINE, MEGABYTE, WHOLE, Below, Entry, Kind
+
+CHECKSUMS, RECORDS = "checksums.json", "records.jsonl"
+COLUMNS = {f"{name}.jsonl": f"{name}.json" for name in ("outcomes", "predictions", "rows")}
+"""The files of a job that are stored as columns, each with the name of its columns."""
+RATIO, ALWAYS = 250, 16 * MEGABYTE
+"""Most bytes that a packed byte may become, and what any member may become."""
+MEMBERS = 1_000_000
+"""Most members."""
+_REMEDY = "Ask for it again, or take it from where it was copied from."
+
+
+class Content(Strict):
+    """What a packed RUN says of one file of the RUN."""
+
+    size: int
+    sha256: str
+
+
+class Checksums(Strict):
+    """The content of checksums.json."""
+
+    rbench: str
+    """The version that packed the RUN."""
+    files: dict[str, Content]
+    """By the path in the RUN. Files that are lines of records.jsonl are in the order of these lines."""
+
+
+def opened(root: Path) -> Below:
+    """Return what reads a RUN below its folder, or one that is packed. The user named it, so it may be a link."""
+    return Packed(root) if root.is_file() else Below(root)
+
+
+def name_of(root: Path) -> str:
+    """Return the name of a RUN: that of its folder, or that of its file without `.zip`."""
+    return root.resolve().name.removesuffix(".zip")
+
+
+def fits(size: int, packed: int) -> bool:
+    """Whether so many packed bytes may become so many."""
+    return 0 <= size <= max(ALWAYS, RATIO * packed)
+
+
+def jobs_of(plan: bytes) -> dict[str, Any]:
+    """Return the jobs of a plan.json by their keys, as its JSON has them. Raises ValueError where it has none."""
+    try:
+        return {job["key"]: job for job in from_json(plan)["jobs"]}
+    except (KeyError, TypeError) as error:
+        raise ValueError("plan.json has no jobs") from error
+
+
+def record_line(content: bytes, jobs: Mapping[str, Any]) -> bytes | None:
+    """Return a record.json as one line, without a newline, in which its job is the key of one of the plan's.
+
+    None where this would not give back the same bytes.
+    """
+    try:
+        found = from_json(content)
+        line = to_json({**found, "job": found["job"]["key"]})
+        return line if record_of(line, jobs) == content else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def record_of(line: bytes, jobs: Mapping[str, Any]) -> bytes:
+    """Return the content of a record.json from its line. Raises ValueError for what `record_line` did not give."""
+    try:
+        found = from_json(line)
+        return to_json({**found, "job": jobs[found["job"]]}, indent=1) + b"\n"
+    except (KeyError, TypeError) as error:
+        raise ValueError("it is of no job of the plan") from error
+
+
+class Packed(Below):
+    """What lies in the packed RUN `root`. All paths begin with `root`, as if it were a folder.
+
+    Methods that read raise OSError and StoreError as those of `Below` do. Methods that write raise StoreError.
+
+    Raises:
+        StoreError: the file is no packed RUN, or must not be opened.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        found = root.stat()
+        self._archive = _opened(root, found.st_ino, found.st_size, found.st_mtime_ns)
+
+    def kind(self, path: Path) -> Kind | None:
+        """Return what has this path; None if nothing has."""
+        name = self._name(path)
+        return "file" if name in self._archive.files else "folder" if name in self._archive.folders else None
+
+    def stat(self, path: Path) -> os.stat_result:
+        """Return the size of a file or folder, and the times of the packed RUN."""
+        kind, found = self.kind(path), self.root.stat()
+        if kind is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        mode = stat.S_IFREG | 0o444 if kind == "file" else stat.S_IFDIR | 0o555
+        size = self._archive.files[self._name(path)].size if kind == "file" else 0
+        return os.stat_result((mode, 0, found.st_dev, 1, 0, 0, size, found.st_atime, found.st_mtime, found.st_ctime))
+
+    def entries(self, folder: Path) -> list[Entry]:
+        """Return what is in a folder, by name; an empty list if there is no such folder."""
+        return sorted(
+            Entry(folder / name, kind) for name, kind in self._archive.folders.get(self._name(folder), {}).items()
+        )
+
+    def read(self, path: Path, most: int = WHOLE) -> bytes:
+        """Return the content of a file of at most so many bytes."""
+        if self.kind(path) != "file":
+            number = errno.EISDIR if self.kind(path) == "folder" else errno.ENOENT
+            raise OSError(number, os.strerror(number), str(path))
+        if self._archive.files[self._name(path)].size > most:
+            raise self._too_large(path, "has", most)
+        return self._archive.read(self._name(path))
+
+    def read_start(self, path: Path, size: int) -> bytes:
+        """Return the first bytes of a file."""
+        return self.read(path)[:size]
+
+    def read_lined(self, path: Path) -> bytes:
+        """Return the content of a file of lines, each of which has at most LINE bytes."""
+        content = self.read(path, self.root.stat().st_size * RATIO + ALWAYS)
+        if len(content) > LINE and max(map(len, content.split(b"\n"))) > LINE:
+            raise self._too_large(path, "has a line of", LINE)
+        return content
+
+    def check_names(self, own: Collection[str], folders: Iterable[Path]) -> None:
+        """Raise StoreError for a file that lies neither in a job's folder nor in what a RUN has beside these.
+
+        Args:
+            own: the names of files and folders beside those of jobs.
+            folders: the folders of the plan's jobs.
+        """
+        known = {self._name(folder) for folder in folders}
+        for name in self._archive.files:
+            if name.partition("/")[0] not in own and name.rpartition("/")[0] not in known:
+                raise StoreError(f"{self.root} holds {name}, which is of no job of its plan. {_REMEDY}")
+
+    def damage(self) -> Iterator[str]:
+        """Say which files are not as they were packed. Reads all of them."""
+        for name in self._archive.files:
+            try:
+                self._archive.read(name)
+            except (StoreError, OSError) as error:
+                yield str(error)
+
+    def _name(self, path: Path) -> str:
+        return "/".join(self._parts(path))
+
+    @contextmanager
+    def _folder(self, path: Path, *, make: bool = False) -> Iterator[int]:
+        """Refuse: every method of `Below` that writes begins with the descriptor of a folder."""
+        raise StoreError(f"{self.root} is packed, and stays as it is. Unpack it first: rbench unpack {self.root}")
+        yield -1
+
+
+@lru_cache(maxsize=64)
+def _opened(path: Path, *_: int) -> _Archive:
+    """Open a packed RUN once, as long as its inode, size and time stay."""
+    return _Archive(path)
+
+
+class _Archive:
+    """The members of a packed RUN, and the files of the RUN that they hold."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            if not zipfile.is_zipfile(path):
+                raise StoreError(
+                    f"{path} is a file. Name the folder that `rbench run` wrote, or a file of rbench pack."
+                )
+            self._zip = zipfile.ZipFile(path)
+            self._members = {one.filename: one for one in _checked(self._zip.infolist())}
+            self.files = Checksums.model_validate_json(self._member(CHECKSUMS)).files
+            self.folders: dict[str, dict[str, Kind]] = {}
+            for name in self.files:
+                _check_name(name)
+                above = name.split("/")
+                for depth in range(len(above)):
+                    kind: Kind = "file" if depth == len(above) - 1 else "folder"
+                    self.folders.setdefault("/".join(above[:depth]), {})[above[depth]] = kind
+            self._places = dict(self._placed())
+            self._check_sizes()
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError, EOFError, zlib.error) as error:
+            raise StoreError(
+                f"{path} is no packed RUN, or must not be opened: {first_error(error)}. {_REMEDY}"
+            ) from error
+
+    def read(self, name: str) -> bytes:
+        """Return a file of the RUN as it was packed. Raises StoreError where it is damaged."""
+        member, stated = self._places[name], self.files[name]
+        try:
+            if isinstance(member, int):
+                content = record_of(self._records[member], self._jobs)
+            elif member == name:
+                content = self._member(member)
+            else:
+                content = self._of_columns(member, stated.size)
+            if len(content) != stated.size or sha256(content).hexdigest() != stated.sha256:
+                raise ValueError("it is not what was packed")
+        except (
+            zipfile.BadZipFile,
+            NotImplementedError,
+            ValueError,
+            OSError,
+            EOFError,
+            zlib.error,
+            IndexError,
+        ) as error:
+            raise StoreError(f"{self._path / name} is damaged ({first_error(error)}). {_REMEDY}") from error
+        return content
+
+    def _of_columns(self, member: str, size: int) -> bytes:
+        content = bytearray()
+        for line in from_columns(self._member(member)):
+            content += line
+            if len(content) > size:
+                raise ValueError(f"it is larger than its {size} bytes")
+        return bytes(content)
+
+    @cached_property
+    def _jobs(self) -> dict[str, Any]:
+        return jobs_of(self._member("plan.json"))
+
+    @cached_property
+    def _records(self) -> list[bytes]:
+        return self._member(RECORDS).split(b"\n")[:-1]
+
+    def _member(self, name: str) -> bytes:
+        """Return what a member holds. zipfile stops after as many bytes as the member says, which are checked."""
+        if name not in self._members:
+            raise ValueError(f"it lacks {name}")
+        return self._zip.read(self._members[name])
+
+    def _placed(self) -> Iterator[tuple[str, str | int]]:
+        """Yield for each file its member, or its line in the records."""
+        line = 0
+        for name in self.files:
+            folder, _, own = name.rpartition("/")
+            columns = f"{folder}/{COLUMNS[own]}" if own in COLUMNS else None
+            if columns in self._members:
+                yield name, columns
+            elif name in self._members:
+                yield name, name
+            elif own == "record.json":
+                yield name, line
+                line += 1
+            else:
+                raise ValueError(f"it lacks {name}")
+
+    def _check_sizes(self) -> None:
+        """Raise ValueError where files would be many times larger than the members that hold them."""
+        records = 0
+        for name, member in self._places.items():
+            size = self.files[name].size
+            if isinstance(member, int):
+                records += size
+            elif not fits(size, self._members[member].compress_size):
+                raise ValueError(f"{name} says that it has {size} bytes")
+        if records and not fits(records, self._members[RECORDS].compress_size if RECORDS in self._members else 0):
+            raise ValueError(f"its records say that they have {records} bytes")
+        total, packed = sum(file.size for file in self.files.values()), self._path.stat().st_size
+        if total > max(WHOLE, RATIO * packed):
+            raise ValueError(f"it says that it has {total} bytes, and is packed into {packed}")
+
+
+def _checked(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
+    """Return the members in the order of their places. Raises ValueError for one that `rbench pack` never writes."""
+    if len(members) > MEMBERS:
+        raise ValueError(f"it has {len(members)} members")
+    if len({one.filename for one in members}) < len(members):
+        raise ValueError("a name is there twice")
+    for one in members:
+        _check_name(one.filename)
+        if stat.S_IFMT(one.external_attr >> 16) not in (0, stat.S_IFREG):
+            raise ValueError(f"{one.filename} is no regular file")
+        if one.flag_bits & 1 or one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{one.filename} is encrypted, or compressed in another way than deflate")
+        if not fits(one.file_size, one.compress_size):
+            raise ValueError(f"{one.filename} would become {one.file_size} bytes of {one.compress_size}")
+    found = sorted(members, key=lambda one: one.header_offset)
+    for one, other in pairwise(found):
+        if one.header_offset + one.compress_size > other.header_offset:
+            raise ValueError(f"{one.filename} and {other.filename} share bytes")
+    return found
+
+
+def _check_name(name: str) -> None:
+    """Raise ValueError for a name that would lead out of a folder, on any system."""
+    parts = name.split("/")
+    if len(parts) > DEPTH or any(part in ("", ".", "..") for part in parts) or set(name) & set("\\:\0"):
+        raise ValueError(f"it holds the name {name[:100]!r}")

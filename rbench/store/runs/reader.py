@@ -1,0 +1,330 @@
+"""Read what a RUN stores: its plan, and each job's record, outcomes, predictions and rows. Writes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic_core import from_json
+
+from rbench.errors import StoreError
+from rbench.schema import SCHEMA_VERSION, Job, MeasuredRow, Outcome, Plan, Prediction, Record
+from rbench.store.runs import files
+from rbench.store.runs.files import Line, digest, first_error, read_lines, unseal
+from rbench.store.runs.packed import Packed, opened
+from rbench.system.below import SMALL, Below
+
+OUTCOMES, PREDICTIONS, ROWS = "outcomes.jsonl", "predictions.jsonl", "rows.jsonl"
+"""The files of lines beside a record."""
+FILES = ("record.json", OUTCOMES, PREDICTIONS, ROWS)
+"""All files of a job."""
+PROCESSES = ".processes"
+"""The folder in which the processes that run here say so (`rbench.execution.cluster.team`). It is no result."""
+PLAN = "plan.json"
+MADE = ("tables", "figures", "logs", "report.html", "report.parquet")
+"""What is made of a RUN's results, beside its plan and the folders of its stages."""
+OWN = (PLAN, PROCESSES, *MADE)
+"""All that a RUN has beside the folders of its stages."""
+L = TypeVar("L", Prediction, MeasuredRow)
+_NAMED = 3
+"""How many damaged lines a message names. It counts the others."""
+_UNSAFE = re.compile(r"[^A-Za-z0-9._=,+-]")
+_LONGEST = 120
+"""Maximum length, because file systems limit it. A longer name is cut and completed with a hash."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A job's record if it is reliable. If something is wrong, `problem` says what, and the remedy."""
+
+    record: Record | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Read:
+    """The lines of one file of a job's outcomes."""
+
+    path: Path
+    lines: tuple[Line, ...]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """The reliable outcomes in the order in which they happened. Only the first outcome of an example counts."""
+        found: dict[str, Outcome] = {}
+        for line in self.lines:
+            if line.outcome is not None:
+                found.setdefault(line.outcome.example_id, line.outcome)
+        return list(found.values())
+
+    @property
+    def damage(self) -> str | None:
+        """Which lines are damaged, and how; None if none is."""
+        bad = [f"line {line.number}: {line.problem}" for line in self.lines if line.outcome is None]
+        more = f"; and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+        lines = "1 line is" if len(bad) == 1 else f"{len(bad)} lines are"
+        return f"{lines} damaged in {self.path} ({'; '.join(bad[:_NAMED])}{more})" if bad else None
+
+    def check_owner(self) -> None:
+        """Raise StoreError if a sound line belongs to another job."""
+        if (other := next((line for line in self.lines if line.other_job), None)) is not None:
+            raise StoreError(
+                f"{self.path}:{other.number}: {other.problem}. Choose another --out for this suite, or delete the line."
+            )
+
+
+class Reader:
+    """What lies in the folder `root`. Every method raises StoreError if something cannot be read."""
+
+    root: Path
+
+    def plan(self) -> Plan | None:
+        """Return the plan of the last run in this folder; None if there is none. StoreError if it is damaged."""
+        path = self.root / PLAN
+        content = files.read(path, below := self.opened())
+        if content is None:
+            return None
+        try:
+            plan = Plan.model_validate_json(unseal(content))
+            _check_jobs(plan)
+        except ValueError as error:
+            raise StoreError(
+                f"{path} is damaged or from another version of rbench ({first_error(error)}). "
+                "Run the suite again to replace it; finished jobs are kept."
+            ) from error
+        if isinstance(below, Packed):
+            below.check_names(OWN, map(self.folder, plan.jobs))
+        return plan
+
+    def folder(self, job: Job) -> Path:
+        """Return the folder of this job's record and outcomes. It is always inside `root`."""
+        return self.root / job.stage / folder_name(job.key[:16])
+
+    def below(self, job: Job) -> Below:
+        """Return the RUN in which the job's folder lies; its files are read and written below it."""
+        return self.opened()
+
+    def opened(self) -> Below:
+        """Return what reads the RUN, which may be packed. Raises StoreError if it is a file and no packed RUN."""
+        return opened(self.root)
+
+    def look(self, job: Job) -> Found:
+        """Check the job's record against the files beside it. Problems of this job are returned, not raised."""
+        try:
+            record = self._record(job)
+            wrong = self._contradiction(job, record) if record is not None else None
+        except StoreError as error:
+            record, wrong = None, str(error)
+        if wrong is None:
+            return Found(record)
+        return Found(None, f"{wrong} {job.name} counts as not done; the same rbench run makes it again.")
+
+    def record(self, job: Job) -> Record | None:
+        """Return the job's record; None if the job has not ended. Raises StoreError if the record is unreliable."""
+        found = self.look(job)
+        if found.problem is not None:
+            raise StoreError(found.problem)
+        return found.record
+
+    def records(self, plan: Plan | None = None) -> list[Record]:
+        """Return the reliable records of a plan's jobs, in its order; by default of the plan in this folder.
+
+        Records that an earlier version of the suite left in the folder are not included.
+        """
+        plan = plan or self.plan()
+        found = [self.look(job).record for job in plan.jobs] if plan is not None else []
+        return [record for record in found if record is not None]
+
+    def check_owner(self, job: Job) -> None:
+        """Raise StoreError if the job's folder holds a sound record of another job: it must not be overwritten."""
+        path = self.folder(job) / "record.json"
+        with suppress(ValueError):  # a damaged record may be replaced: that repairs it
+            other = Record.model_validate_json(unseal(files.read(path, self.below(job), SMALL) or b"")).job
+            made = Job.make(other.spec, other.parts, other.needs, other.seed)
+            if other.key != job.key and other.key == made.key:
+                raise StoreError(
+                    f"{path} belongs to another job (key {other.key[:16]}) than {job.name} (key {job.key[:16]}): "
+                    "their folders have the same name. Choose another --out for this suite."
+                )
+
+    def _record(self, job: Job) -> Record | None:
+        """Read record.json without looking at the files beside it."""
+        path = self.folder(job) / "record.json"
+        content = files.read(path, self.below(job), SMALL)
+        if content is None:
+            return None
+        try:
+            found = from_json(unseal(content))
+            version = found.get("schema_version") if isinstance(found, dict) else None
+            if version is None:
+                raise ValueError("it has no schema version")
+            if version != SCHEMA_VERSION:
+                raise StoreError(
+                    f"{path} has schema version {str(version)[:20]}, and this rbench reads {SCHEMA_VERSION}: "
+                    "the rbench that wrote it can read it."
+                )
+            record = Record.model_validate(found)
+        except ValueError as error:
+            raise StoreError(f"{path} is damaged ({first_error(error)}).") from error
+        if record.job.key != job.key:
+            self.check_owner(job)
+            raise StoreError(f"{path} is damaged (its key is not that of its content).")
+        return record
+
+    def _contradiction(self, job: Job, record: Record) -> str | None:
+        """Say what is wrong with the files beside a record; None if they match its digests."""
+        digests = {OUTCOMES: record.outcomes, PREDICTIONS: record.predictions, ROWS: record.rows}
+        for name, stated in digests.items():
+            if stated is None:
+                continue
+            path, content = self.folder(job) / name, self.content(job, name)
+            if content is None and stated.n:
+                return f"{path} is missing: the record beside it lists {stated.n} lines."
+            if digest(content or b"", stated.n, texts=stated.texts) != stated:
+                said = f"its {stated.n} lines were changed"
+                if name == OUTCOMES:
+                    read = self.read(job)
+                    damage = f", and {read.damage}" if read.damage else ""
+                    said = f"{len(read.outcomes)} of {stated.n} outcomes are there and sound{damage}"
+                return f"{path} does not match the record beside it: {said}."
+        return None
+
+    def read(self, job: Job) -> Read:
+        """Read the lines of the job's outcomes, sound and damaged.
+
+        An incomplete last line is left out. Reading writes nothing, so a table can be made while the run goes on.
+        """
+        return self._read(job, OUTCOMES)
+
+    def _read(self, job: Job, name: str) -> Read:
+        return Read(self.folder(job) / name, tuple(read_lines(self.content(job, name) or b"", job)))
+
+    def part_files(self, job: Job) -> list[Path]:
+        """Return the files of the job's outcomes: outcomes.jsonl, then those of single processes (`runs.parts`)."""
+        with files.as_store_error(folder := self.folder(job)):
+            found = [entry.path for entry in self.below(job).entries(folder)]
+        ours = [path for path in found if path.name.startswith("outcomes.") and path.suffix == ".jsonl"]
+        return sorted(ours, key=lambda path: (path.name != OUTCOMES, path.name))
+
+    def reads(self, job: Job) -> list[Read]:
+        """Read the lines of all files of the job's outcomes."""
+        return [self._read(job, name) for name in dict.fromkeys((OUTCOMES, *(f.name for f in self.part_files(job))))]
+
+    def content(self, job: Job, name: str = OUTCOMES) -> bytes | None:
+        """Return the bytes of one of the job's files as they are; None if there is no file."""
+        return files.read(self.folder(job) / name, self.below(job), lined=True)
+
+    def outcomes(self, job: Job) -> list[Outcome]:
+        """Return the job's reliable outcomes, one for each example, also those of a job under way.
+
+        Those of a complete job are the ones that its record has a digest of. A process that lost its lease may have
+        written once more beside them.
+        """
+        found: dict[str, Outcome] = {}
+        record = None
+        with suppress(StoreError):  # whoever asks for the record is told
+            record = self._record(job)
+        stated = record is not None and record.status == "complete" and record.outcomes is not None
+        for read in [self.read(job)] if stated else self.reads(job):
+            for outcome in read.outcomes:
+                if found.setdefault(outcome.example_id, outcome).status == "errored":
+                    found[outcome.example_id] = outcome
+        return list(found.values())
+
+    def predictions(self, job: Job) -> list[Prediction]:
+        """Read the predictions; an empty list if the job has written none. Raises StoreError for a damaged line."""
+        return self._lines(job, PREDICTIONS, Prediction, "a prediction")
+
+    def rows(self, job: Job) -> list[MeasuredRow]:
+        """Read the rows of a measure; an empty list if there are none. Raises StoreError for a damaged line."""
+        return self._lines(job, ROWS, MeasuredRow, "a row")
+
+    def _lines(self, job: Job, name: str, model: type[L], called: str) -> list[L]:
+        path = self.folder(job) / name
+        found = []
+        for number, line in enumerate((self.content(job, name) or b"").split(b"\n")[:-1], start=1):
+            try:
+                values = from_json(line)
+                key = values.pop("job")
+                found.append(model.model_validate(values))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                what = f"{path}:{number} is not {called} ({first_error(error)})"
+                raise StoreError(f"{what}. Delete the record beside it, and the job runs again.") from error
+            if key != job.key:
+                raise StoreError(
+                    f"{path}:{number} belongs to another job (key {str(key)[:16]}) than {job.name}. "
+                    "Delete the record beside it, and the job runs again."
+                )
+        return found
+
+
+def _check_jobs(plan: Plan) -> None:
+    """Raise ValueError unless each job is there once, after all that it needs, and has a name of its stage.
+
+    Anybody may have written the plan's file.
+    """
+    before: set[str] = set()
+    for job in plan.jobs:
+        if len(job.parts) not in job.name_parts:
+            raise ValueError(f"a job of the stage {job.stage} has the name {job.name}")
+        if job.key in before:
+            raise ValueError(f"{job.name} has the key of a job above it")
+        for role, key in job.needs.items():
+            if key not in before:
+                raise ValueError(f"{job.name} needs as {role} the job {key[:16]}, which is not above it")
+        before.add(job.key)
+
+
+def read_fields(store: Reader, job: Job, record: Record, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return these fields of each outcome of a job, in the order in which the outcomes happened.
+
+    This is many times faster than to read whole outcomes. A file that has the digest in its record is as it was
+    written, so its lines need not be checked one by one.
+
+    Args:
+        record: the job's complete record.
+        names: names of fields of `Outcome`. A field that is younger than the file has its default. Values are those of
+            JSON: a text is a list of columns.
+
+    Raises:
+        StoreError: the outcomes are missing, damaged, or not as many as the record counts.
+    """
+    path = store.folder(job) / OUTCOMES
+    content = store.content(job)
+    remedy = "Run the suite again, or take outcomes.jsonl from where the RUN was copied from."
+    if content is None:
+        raise StoreError(f"{path} is missing. {remedy}")
+    stated = record.outcomes
+    if stated is None or digest(content, stated.n, texts=stated.texts) != stated:
+        raise StoreError(f"{path} does not match the record beside it. {remedy}")
+    lines = content.split(b"\n")[:-1]
+    read = (from_json(line, cache_strings="keys")["outcome"] for line in lines)
+    try:
+        values = [tuple(map(outcome.__getitem__, names)) for outcome in read]
+    except KeyError:  # a field is younger than the file
+        defaults = [(name, Outcome.model_fields[name].default) for name in names]
+        read = (from_json(line, cache_strings="keys")["outcome"] for line in lines)
+        values = [tuple([outcome.get(name, default) for name, default in defaults]) for outcome in read]
+    counted = sum(record.counts.get(name, 0) for name in ("succeeded", "failed", "skipped", "errored", "wordless"))
+    if len(values) != counted:
+        raise StoreError(f"{path} has {len(values)} outcomes, and the record beside it counts {counted}. {remedy}")
+    return values
+
+
+def folder_name(part: str) -> str:
+    """Turn one readable part of a job into a folder name. Percent-encoding keeps different parts different.
+
+    >>> folder_name("bertattack[max_words=10]")
+    'bertattack%5Bmax_words=10%5D'
+    """
+    name = _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), part)
+    if not name.strip("."):  # "", "." and ".." would name other folders
+        name = name.replace(".", "%2E") or "%"
+    if len(name) > _LONGEST:
+        name = f"{name[:_LONGEST]}~{sha256(part.encode()).hexdigest()[:12]}"
+    return name

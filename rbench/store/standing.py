@@ -1,0 +1,161 @@
+"""Report the state of a plan's jobs: which records are reliable, which jobs are done, and what is wrong with others.
+
+A record is reliable if it can be read, holds the scores that tables need, and its digests match the files beside it.
+A problem affects only its own job: that job counts as not done, and tables show the others. So does a result that
+stands on other weights than the rest of its RUN.
+
+A key says what is trained, not what comes out: trained again on another machine, a victim may have other weights under
+the same key. Results on the old and on the new ones do not belong into one RUN. Each record says on which weights it
+stands: its own, and those behind what it read of other jobs (`Provenance.inputs`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from types import ModuleType
+
+from rbench.config.code import find
+from rbench.errors import RbenchError
+from rbench.schema import Job, MeasureJob, Plan, Record, error_kind
+from rbench.score import lacking as lacking_of_attack
+from rbench.store.runs import Reader
+
+UNKNOWN = "of unknown kind"
+SHORT = 12
+"""Hex digits of a hash in a message."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The records and problems of a plan's jobs, by job key. A job that never ran has neither."""
+
+    records: Mapping[str, Record]
+    """Reliable records, complete or failed, in the plan's order."""
+    problems: Mapping[str, str]
+    """What is wrong with the other jobs, and the remedy."""
+    mixed: frozenset[str] = frozenset()
+    """Keys of the jobs among them that stand on other weights than the rest of the RUN."""
+
+    @cached_property
+    def done(self) -> frozenset[str]:
+        """Keys of the jobs that need not run again."""
+        return frozenset(key for key, record in self.records.items() if record.status == "complete")
+
+
+def standing(store: Reader, plan: Plan) -> Standing:
+    """Check the plan's jobs in `store`. Reads all of every file that has a digest in a record."""
+    records, problems = {}, {}
+    for job in plan.jobs:
+        found = store.look(job)
+        problem = found.problem
+        if problem is None and found.record is not None and (lack := lacking(found.record)) is not None:
+            problem = f"{lack} {job.name} counts as not done; the same rbench run makes it again."
+        if problem is not None:
+            problems[job.key] = problem
+        elif found.record is not None:
+            records[job.key] = found.record
+    unlike = mixed(plan, records)
+    for job in (job for job in plan.jobs if job.key in unlike):
+        del records[job.key]
+        problems[job.key] = f"{unlike[job.key]} {redo(store, job)}"
+    return Standing(records, problems, frozenset(unlike))
+
+
+def redo(store: Reader, job: Job) -> str:
+    """Say how to have a result made again on the weights that the rest of a RUN stands on."""
+    return f"Delete the folder {store.folder(job)}, and the same rbench run makes it again; or begin anew with --fresh."
+
+
+def errored(store: Reader, found: Standing, jobs: Iterable[Job]) -> dict[str, int]:
+    """Count the examples of complete jobs that errored, by type of exception, the most frequent first."""
+    kinds: Counter[str] = Counter()
+    for job in jobs:
+        if job.key not in found.done or not (n := found.records[job.key].counts.get("errored", 0)):
+            continue
+        known = Counter(error_kind(o.error or "") for o in store.outcomes(job) if o.status == "errored")
+        kinds += known or Counter({UNKNOWN: n})
+    return dict(kinds.most_common())
+
+
+# -------------------------------------------------------------------------------------------------- what measures say
+
+
+def measure_of(spec: MeasureJob) -> ModuleType | None:
+    """Return the module of one of rbench's measures, or None for that of a user, whose folder is not known."""
+    return None if spec.source else _opened(spec.what.name)
+
+
+@cache
+def _opened(name: str) -> ModuleType | None:
+    try:
+        return find("measures", name).open()
+    except RbenchError:
+        return None
+
+
+def lacking(record: Record) -> str | None:
+    """Return why a complete record of an attack or a measure cannot enter a table, or None if it can.
+
+    The reason is a number that it lacks, or numbers that contradict each other.
+    """
+    if record.job.measuring is None or record.status != "complete":
+        return lacking_of_attack(record)
+    there = {score.name for score in record.scores}
+    wanted: tuple[str, ...] = getattr(measure_of(record.job.measuring), "REQUIRED", ())
+    name = next((name for name in wanted if name not in there), None)
+    return None if name is None else f"the record of {record.job.name} has no {name}."
+
+
+# ------------------------------------------------------------------------------------------------- weights of results
+
+
+def behind(record: Record, key: str) -> frozenset[str]:
+    """Return the hashes by which a record names the weights behind the job of this key, which its own job needs."""
+    job, source = record.job, record.provenance
+    roles = {role for role, needed in job.needs.items() if needed == key}
+    found = {source.inputs.get(key)}
+    if not job.trains and roles & {"victim", "encoder"}:
+        found.add(source.weights_hash)
+    if "masked_lm" in roles:
+        found.add(source.resources.get("masked_lm"))
+    return frozenset(one for one in found if one is not None)
+
+
+def standing_on(plan: Plan, records: Mapping[str, Record], key: str) -> Iterator[tuple[Job, str]]:
+    """Yield each complete job that says on which weights of the job of this key it stands, with their hash.
+
+    The first is the job itself, if it is complete.
+    """
+    return ((job, own) for job, needed, own in _stated(plan, records) if needed == key)
+
+
+def mixed(plan: Plan, records: Mapping[str, Record]) -> dict[str, str]:
+    """Say by job which results stand on other weights than the records of the jobs that they need name.
+
+    Where such a job has no record, the first result that stands on it counts as right.
+    """
+    right: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for job, needed, own in _stated(plan, records):  # a job comes after those that it needs
+        if own != right.setdefault(needed, own):
+            found.setdefault(
+                job.key,
+                f"{job.name} stands on other weights of {plan.job(needed).name} ({own[:SHORT]}) than the rest of the "
+                f"RUN ({right[needed][:SHORT]}).",
+            )
+    return found
+
+
+def _stated(plan: Plan, records: Mapping[str, Record]) -> Iterator[tuple[Job, str, str]]:
+    """Yield what complete jobs say, in the plan's order: the job, the key of a job, and the hash of its weights."""
+    for job in plan.jobs:
+        record = records.get(job.key)
+        if record is None or record.status != "complete":
+            continue
+        if record.provenance.weights_hash is not None:
+            yield job, job.key, record.provenance.weights_hash
+        for needed in dict.fromkeys(job.needs.values()):
+            yield from ((job, needed, one) for one in sorted(behind(record, needed)))

@@ -1,0 +1,125 @@
+"""Make RUNs without texts, because licences forbid passing on many texts. Scores do not need the texts.
+
+A RUN without texts is started with `rbench run --no-texts` or copied from another RUN with `rbench strip`. Its outcomes
+have neither the original nor the perturbed text, and an error is only the exception's type. Nothing else differs. Its
+plan says so, and a run that resumes it writes no texts either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import get_args
+
+from rbench.errors import PlanError, StoreError
+from rbench.schema import Job, Plan, TableSpec
+from rbench.schema.common import Stored
+from rbench.store.runs import Store, files, folder_name
+from rbench.store.runs.files import as_store_error, beside, growing
+from rbench.store.runs.packed import name_of, opened
+from rbench.system.below import Below
+
+_OF_TEXTS = "positives"
+"""The metric whose table shows texts. The tables of all other metrics show numbers."""
+_OUTCOMES = re.compile(r"outcomes.*\.jsonl")
+_QUOTING = "texts-"
+"""The start of the names of the files of measures' tables that quote texts."""
+
+
+def table_name(label: str, *, quotes: bool) -> str:
+    """Return the name of a table's files, without their endings. A measure's table that `quotes` texts is marked."""
+    return folder_name(f"{_QUOTING}{label}" if quotes else label)
+
+
+def kept(store: Store, plan: Plan, wanted: bool) -> bool:
+    """Whether the RUN in `store` keeps texts: as when it was started, or as `wanted` if it has no results yet.
+
+    Raises StoreError if no texts are wanted but the RUN has some.
+    """
+    before = None
+    with suppress(StoreError):  # a damaged plan is replaced, and the records say whether there are texts
+        before = store.plan()
+    if before is not None and not before.texts:
+        return False
+    if before is None and any(r.outcomes is not None and not r.outcomes.texts for r in store.records(plan)):
+        return False
+    if not wanted and any(_OUTCOMES.fullmatch(path.name) for _, path in store.of_stages()):
+        raise StoreError(
+            f"{store.root} has outcomes with texts, so --no-texts cannot resume it. Resume it without --no-texts and "
+            "make a copy without texts, rbench strip RUN; or choose another --out."
+        )
+    return wanted
+
+
+def check(jobs: Iterable[Job]) -> None:
+    """Raise PlanError if a job that is to run needs the texts of another job, which the RUN would not keep."""
+    for job in jobs:
+        if job.measuring is not None and job.measuring.attack is not None:
+            raise PlanError(
+                f"{job.name} asks victims again for the texts that attacks made, and this RUN keeps no texts. Run the "
+                "suite in another --out without --no-texts, and make a copy without texts afterwards, which keeps what "
+                "was measured: rbench strip RUN."
+            )
+        if "attack" in job.needs:
+            raise PlanError(
+                f"{job.name} is trained or evaluated on texts that an attack made, and this RUN keeps no texts. "
+                "Run the suite in another --out without --no-texts, and make a copy without texts afterwards: rbench "
+                "strip RUN."
+            )
+
+
+def shown_by(table: TableSpec) -> bool:
+    """Whether a table shows texts."""
+    return table.metric == _OF_TEXTS and table.layout == "paper"
+
+
+def notes(plan: Plan) -> list[str]:
+    """Name the tables of the suite that a RUN without texts leaves out."""
+    missing = not plan.texts and any(shown_by(table) for table in plan.suite.tables)
+    return [f"the table {_OF_TEXTS} shows texts, which this RUN does not keep: it is left out"] if missing else []
+
+
+def strip(run: Path, out: Path | None = None) -> Path:
+    """Copy a RUN without its texts; return the copy's folder, `out` or RUN-stripped. The RUN itself is not changed.
+
+    Copies the plan, the records of its jobs, outcomes, predictions, rows, and the tables that show no texts. The copy
+    gets its name once it is complete. Until then it lies beside, and is removed if anything goes wrong.
+
+    Raises StoreError if `run` is not a RUN, something in it is damaged, or `out` is inside it or not empty.
+    """
+    source = Store(run)
+    plan = source.plan()
+    if plan is None:
+        raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
+    out = out if out is not None else beside(run, f"{name_of(run)}-stripped")
+    if out.resolve().is_relative_to(run.resolve()):
+        raise StoreError(f"{out} lies in the RUN, which is not to be changed. Choose another --out.")
+    with as_store_error(out):
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise StoreError(f"{out} is there already and not empty. Choose another --out.")
+    problems = list[str]()
+    for job in plan.jobs:
+        found = [source.look(job).problem, *(read.damage for read in source.reads(job))]
+        problems += [said for said in found if said][:1]
+    if problems:
+        raise StoreError("\n".join([*problems, "Run the suite again, and strip the RUN then."]))
+    with growing(out) as unfinished:
+        stripped = Store(unfinished, texts=False)
+        stripped.write_plan(plan.model_copy(update={"texts": False}))
+        for job in plan.jobs:
+            record = source.record(job)
+            digests = {
+                name: getattr(stripped, f"write_{name}")(job, lines)
+                for name in get_args(Stored)
+                if (lines := getattr(source, name)(job))
+            }
+            if record is not None:
+                own = {name: digest for name, digest in digests.items() if getattr(record, name) is not None}
+                stripped.write_record(record.model_copy(update=own))
+        below, copy = opened(run), Below(unfinished)
+        for file, _ in below.entries(run / "tables"):
+            if file.suffix in {".md", ".tex", ".csv", ".json"} and not file.name.startswith((_OF_TEXTS, _QUOTING)):
+                files.write(unfinished / "tables" / file.name, files.read(file, below) or b"", copy)
+    return out

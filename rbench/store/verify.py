@@ -1,0 +1,231 @@
+"""Verify a RUN: its records, outcomes and predictions are as they were written, and agree with each other.
+
+`verify` parses every record and computes its key from its content. It reads every line beside the record and computes
+the line's checksum and the file's digest. Results that stand on other weights than the rest of the RUN are damage, too.
+Nothing is changed.
+
+Numbers of a record are computed again, from the lines beside it and from each other. Everything that follows from the
+lines is compared: all scores with their intervals, counts and health of an attack, and what a measure's file says
+(`unlike`). What a training measured about itself stands in its record alone; there what follows from other numbers is
+compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from rbench.errors import StoreError
+from rbench.schema import PART_ACCURACY, AttackJob, Health, Job, MeasureJob, Plan, Record, Score
+from rbench.score import Deviations, attack_counts, attack_health, attack_scores, near_chance, wilson
+from rbench.store.runs import Store
+from rbench.store.runs.store import folder_path
+from rbench.store.standing import lacking, measure_of, mixed, redo
+
+State = Literal["verified", "damaged", "not done"]
+DELETE = "Delete the record, and the same rbench run makes it again."
+RESUME = "The same rbench run repairs that."
+CLOSE = 1e-9
+"""Relative tolerance, because the order of a sum changes its rounding."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report: what is wrong with a file, and what to do."""
+
+    text: str
+    damage: bool = True
+    """Whether something is wrong. If not, the finding is only information."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The result: findings in the plan's order, and the number of jobs in each state."""
+
+    run: Path
+    findings: tuple[Finding, ...]
+    counts: Mapping[State, int]
+
+    @property
+    def damaged(self) -> bool:
+        """Whether anything is damaged."""
+        return any(finding.damage for finding in self.findings)
+
+
+def verify(run: Path | str) -> Verified:
+    """Read and check everything in a RUN. Raises StoreError if `run` is not a RUN or its plan is damaged."""
+    store = Store(folder_path(run))
+    plan = store.plan()
+    if plan is None:
+        raise StoreError(f"{store.root} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
+    states: dict[str, State] = {}
+    findings: list[Finding] = []
+    for job in plan.jobs:
+        states[job.key], found = _job(store, job)
+        findings += found
+    sound = {job.key: record for job in plan.jobs if (record := store.look(job).record) is not None}
+    for key, text in mixed(plan, sound).items():
+        states[key] = "damaged"
+        findings.append(Finding(f"{text} {redo(store, plan.job(key))}"))
+    counts: Counter[State] = Counter(dict.fromkeys(get_args(State), 0))
+    counts.update(states.values())
+    said = "\n".join(finding.text for finding in findings)
+    strange = (
+        Finding(f"{folder} belongs to no job of the plan: no table shows it, and it may be deleted.", damage=False)
+        for folder in strangers(store, plan)
+    )
+    foreign = (text for text in store.foreign(map(store.folder, plan.jobs)) if text not in said)
+    return Verified(
+        store.root,
+        (*findings, *map(Finding, foreign), *strange),
+        counts,
+    )
+
+
+def _job(store: Store, job: Job) -> tuple[State, list[Finding]]:
+    """Return the state of one job and its findings."""
+    if job.key != Job.make(job.spec, job.parts, job.needs, job.seed).key:
+        said = f"{store.root / 'plan.json'}: the key of {job.name} is not that of its content. Run the suite again."
+        return "damaged", [Finding(said)]
+    found = store.look(job)
+    record = found.record
+    complete = record is not None and record.status == "complete"
+    wrong = [found.problem] if found.problem is not None else []
+    if found.problem is None:  # the job's record, if any, matches the file
+        read, remedy = store.read(job), DELETE if complete else RESUME
+        wrong += [f"{one.damage}. {remedy}" for one in store.reads(job) if one.damage]
+        ids = Counter(line.outcome.example_id for line in read.lines if line.outcome is not None)
+        again = [name for name, n in ids.items() if n > 1]
+        if again:
+            more = f", and {len(again) - 1} more are" if len(again) > 1 else ""
+            wrong.append(f"{read.path}: example {again[0]} is there more than once{more}. {remedy}")
+    if record is not None and complete and not wrong:
+        wrong = [f"{store.folder(job) / 'record.json'}: {text} {DELETE}" for text in _wrong(store, record)]
+    if wrong:
+        return "damaged", [Finding(text) for text in wrong]
+    return ("verified" if complete else "not done"), []
+
+
+def _wrong(store: Store, record: Record) -> Iterator[str]:
+    """Say what is wrong within a complete record, or between it and the lines beside it."""
+    job = record.job
+    if job.key != Job.make(job.spec, job.parts, job.needs, job.seed).key:
+        yield "its key is not that of its content."
+    elif job.stores is not None and getattr(record, job.stores) is None:
+        yield f"it has no digest of its {job.stores}."
+    elif (lack := lacking(record)) is not None:
+        yield lack
+    else:
+        try:
+            yield from unlike(store, record)
+        except (StoreError, ValueError, KeyError) as error:
+            yield f"{error}."
+
+
+def strangers(store: Store, plan: Plan) -> list[Path]:
+    """Return the folders of jobs that are not in the plan. An earlier version of the suite left them."""
+    own = {store.folder(job) for job in plan.jobs}
+    return sorted({file.parent for _, file in store.of_stages() if ".json" in file.name} - own)
+
+
+def of_strangers(run: Path, count: int) -> str:
+    """Say in one line, with the remedy, that a RUN has so many `strangers`."""
+    what, they, them = ("folder is of a job", "it", "it") if count == 1 else ("folders are of jobs", "they", "them")
+    return (
+        f"{count} {what} of an earlier suite here: no table shows {them}. rbench verify {run} names {them}, and {they} "
+        "may be deleted."
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- numbers again
+
+
+def unlike(store: Store, record: Record) -> Iterator[str]:
+    """Say which numbers of a complete record are not those of the lines beside it.
+
+    Raises:
+        StoreError: the lines cannot be read.
+        ValueError: the lines are not what a job of this kind writes.
+    """
+    job, spec = record.job, record.job.spec
+    if isinstance(spec, AttackJob):
+        yield from _attack(store, job, spec, record)
+    elif isinstance(spec, MeasureJob):
+        yield from _measured(store, job, spec, record)
+    elif job.victim is not None:
+        yield from _victim(record)
+
+
+def _attack(store: Store, job: Job, spec: AttackJob, record: Record) -> Iterator[str]:
+    outcomes = store.outcomes(job)
+    if len(outcomes) != spec.num_examples:
+        yield f"it has {len(outcomes)} outcomes, but its job has {spec.num_examples} examples."
+    more = Deviations.of(outcomes).scores() if spec.task.kind == "sts" else ()
+    counts = attack_counts(outcomes)
+    yield from unequal(record, (*attack_scores(outcomes, spec.task.has_oracle).values(), *more), counts)
+    if surplus := record.counts.keys() - counts.keys():
+        yield f"it counts {', '.join(sorted(surplus))}, of which there are none."
+    if not _same_health(record.health or Health(), attack_health(outcomes)):
+        yield "its health is not that of the lines beside the record."
+
+
+def _measured(store: Store, job: Job, spec: MeasureJob, record: Record) -> Iterator[str]:
+    """Let the measure's file compare, if it does; of rows their number is compared in any case."""
+    lines = getattr(store, spec.stores)(job)
+    if (compare := getattr(measure_of(spec), "unlike", None)) is not None:
+        yield from compare(record, lines)
+    elif spec.stores == "rows" and not (spec.source and record.scores):
+        yield from unequal(record, (), {"rows": len(lines)})
+
+
+def _victim(record: Record) -> Iterator[str]:
+    for score in record.scores:
+        if score.name.startswith(PART_ACCURACY) and score.value is not None:
+            low, high = wilson(score.value * score.n, score.n) or (None, None)
+            yield from _differing(score, score.model_copy(update={"low": low, "high": high}), CLOSE)
+    values = record.health.values if record.health is not None else {}
+    accuracy = next((score for score in record.scores if score.name.endswith("_accuracy")), None)
+    if record.health is None or accuracy is None or "majority share" not in values:
+        return
+    ours = near_chance(accuracy, values["majority share"], accuracy.name.removesuffix("_accuracy"))
+    theirs = Health(
+        values={name: value for name, value in values.items() if name in ours.values},
+        flags=tuple(raised for raised in record.health.flags if raised.flag == "near chance"),
+    )
+    if not _same_health(theirs, ours):
+        yield f"its health is not that of {accuracy.name} {accuracy.value}."
+
+
+def unequal(
+    record: Record, scores: Iterable[Score], counts: Mapping[str, int], *, absolute: float = CLOSE
+) -> Iterator[str]:
+    """Say which scores a record lacks or has too many, and which of its numbers differ from these."""
+    stored, ours = {score.name: score for score in record.scores}, {score.name: score for score in scores}
+    if len(stored) != len(record.scores) or stored.keys() != ours.keys():
+        yield f"it has the scores {', '.join(s.name for s in record.scores)}, but its lines give {', '.join(ours)}."
+    for name in (name for name in stored if name in ours):
+        yield from _differing(stored[name], ours[name], absolute)
+    for name, n in counts.items():
+        if record.counts.get(name) != n:
+            yield f"it counts {record.counts.get(name, 'no')} {name}, but there are {n}."
+
+
+def _differing(stored: Score, ours: Score, absolute: float) -> Iterator[str]:
+    for field in ("value", "n", "low", "high", "sd", "units"):
+        this, other = getattr(ours, field), getattr(stored, field)
+        unknown = this is None or other is None
+        if this is not other if unknown else not math.isclose(this, other, rel_tol=CLOSE, abs_tol=absolute):
+            yield f"{stored.name} has the {field} {other}, but the lines beside the record give {this}."
+            return
+
+
+def _same_health(stored: Health, ours: Health) -> bool:
+    return (
+        stored.values.keys() == ours.values.keys()
+        and all(math.isclose(value, ours.values[name], rel_tol=CLOSE) for name, value in stored.values.items())
+        and stored.flags == ours.flags
+    )

@@ -1,0 +1,244 @@
+"""Read and write entries of the weight cache, and remove what killed processes left in it.
+
+An entry is written in a temporary folder (`rbench.system.scratch`) and renamed into its place when it is complete, so a
+killed run leaves no partial entry. A lock per key prevents two runs from training the same weights. An existing entry
+is trusted only if its record has the same key and its files match its manifest in name and content.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+from pydantic import ValidationError
+
+from rbench.errors import JobError, StoreError
+from rbench.schema import Job, Record
+from rbench.store.weights import manifest
+from rbench.system import scratch
+from rbench.system.below import SMALL, Below
+
+log = logging.getLogger("rbench")
+
+RECORD = "record.json"
+USED = "keys"
+"""The file in which a run says which entries it needs."""
+LEFT_ALONE = 7 * 24 * 3600
+"""After this many seconds without a write, an unfinished file counts as left by a killed process. It has no lock."""
+
+_warned: set[tuple[Path, str]] = set()
+
+
+@dataclass
+class Entry:
+    """A cache entry: one that is being made (`record` is None), or one that was found."""
+
+    folder: Path
+    final: Path
+    record: Record | None
+
+    def publish(self, record: Record) -> Record:
+        """Write the record and the list of files beside the weights, and move the entry into its place.
+
+        Raises ResourceError if the cache folder cannot be written.
+        """
+        with scratch.writing(self.final):
+            below = _below(self.final)
+            below.replace(self.folder / RECORD, record.model_dump_json(indent=1).encode())
+            manifest.write(self.folder)
+            below.make_folder(self.final.parent)
+            with suppress(FileNotFoundError):  # an untrusted entry; it is removed with this temporary folder
+                below.rename(self.final, self.folder.with_name("replaced"))
+            below.rename(self.folder, self.final)
+        _warned.difference_update({said for said in _warned if said[0] == self.final})
+        return record
+
+
+class WeightCache:
+    """The weights under `root`, one folder per job key."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def place(self, key: str) -> Path:
+        """Return where the entry of a job is, or would be."""
+        return self.root / "weights" / key[:2] / key
+
+    def lock_file(self, key: str) -> Path:
+        """Return the file that is locked while the entry of a job is made or removed."""
+        return self.root / "locks" / f"{key}.lock"
+
+    def folder(self, key: str) -> Path:
+        """Return the folder of a finished job's weights after checking that they are as they were written.
+
+        The check is cheap if nothing changed since the last one. Raises JobError if they are missing or damaged.
+        """
+        found = look(self.place(key), key)
+        if found is None:
+            raise JobError(
+                f"the weights of job {key[:8]} are no longer in the cache ({self.root}); run the same command again, "
+                "and they are made again"
+            )
+        if isinstance(found, str):
+            raise JobError(
+                f"the weights of job {key[:8]} in {self.place(key)} cannot be trusted: {found}. Run the same command "
+                "again, and they are made again."
+            )
+        self._note_use(key)
+        return self.place(key)
+
+    def has(self, key: str) -> bool:
+        """Whether the cache has the weights of this job, complete and unchanged."""
+        return self._found(key) is not None
+
+    def seems_to_have(self, key: str) -> bool:
+        """Whether there is an entry of this job. Reads no content, so the entry may turn out damaged in `has`."""
+        return Below(self.root).kind(self.place(key) / manifest.NAME) == "file"
+
+    def _found(self, key: str) -> Record | None:
+        found = look(self.place(key), key)
+        if not isinstance(found, str):
+            return found
+        if (self.place(key), found) not in _warned:
+            _warned.add((self.place(key), found))
+            log.warning("the cache entry %s cannot be trusted: %s; it is made again", _called(self.place(key)), found)
+        return None
+
+    def _note_use(self, key: str) -> None:
+        with suppress(OSError):  # the cache may be read-only
+            os.utime(self.place(key))
+
+    @contextmanager
+    def making(self, job: Job) -> Iterator[Entry]:
+        """Yield the entry for `job`, found or to be made, and hold the lock of its key meanwhile.
+
+        Raises ResourceError if the cache folder cannot be written.
+        """
+        lock = filelock.FileLock(self.lock_file(job.key))
+        with scratch.writing(self.root):
+            Below(self.root).make_folder(self.lock_file(job.key).parent)
+            lock.acquire()
+        try:
+            record = self._found(job.key)
+            if record is not None:
+                self._note_use(job.key)
+                yield Entry(self.place(job.key), self.place(job.key), record)
+                return
+            with scratch.folder(job.key[:8], self.root) as folder:
+                (folder / "entry").mkdir()
+                yield Entry(folder / "entry", self.place(job.key), None)
+        finally:
+            lock.release()
+
+    @contextmanager
+    def using(self, keys: Iterable[str]) -> Iterator[None]:
+        """Protect these entries from pruning by any process while the block lasts."""
+        wanted = sorted(set(keys))
+        if not wanted:
+            yield
+            return
+        with scratch.folder("run", self.root) as folder:
+            Below(self.root).replace(folder / USED, ("\n".join(wanted) + "\n").encode("ascii"))
+            yield
+
+    def in_use(self) -> set[str]:
+        """Return the keys that running processes have named in `using`."""
+        found: set[str] = set()
+        for file in scratch.locks(self.root):
+            if scratch.is_held(file):
+                with suppress(OSError):
+                    said = Below(self.root).read(scratch.folder_of(file) / USED, SMALL)
+                    found.update(said.decode("ascii", "replace").split())
+        return found
+
+    def sweep(self) -> list[Path]:
+        """Remove what killed processes left and return it; see the function of this name."""
+        return sweep(self.root)
+
+
+def look(place: Path, key: str) -> Record | str | None:
+    """Return the record of a complete entry, the reason why the entry cannot be trusted, or None if there is none."""
+    below = _below(place)
+    try:
+        if below.kind(place) in (None, "file"):
+            return None
+    except StoreError as error:
+        return str(error).removesuffix(".")
+    if (problem := manifest.problem(place, below)) is not None:
+        return problem
+    try:
+        record = Record.model_validate_json(below.read(place / RECORD, SMALL))
+    except (OSError, ValidationError):
+        return f"its {RECORD} is from another version of rbench"
+    if record.job.key != key:
+        return "it holds the weights of another job"
+    if record.provenance.weights_hash != manifest.weights_hash(place):
+        return f"its weights are not those of which its {RECORD} is"
+    return record
+
+
+def _below(place: Path) -> Below:
+    """Return the cache in which an entry has its place, which is `WeightCache.place`."""
+    return Below(place.parents[2])
+
+
+def _called(place: Path) -> str:
+    """Name an entry in a message: the beginning of its key, and its job if its record can be read."""
+    try:
+        record = Record.model_validate_json(_below(place).read(place / RECORD, SMALL))
+    except (OSError, StoreError, ValidationError):
+        return place.name[:8]
+    return f"{place.name[:8]} ({record.job.name})"
+
+
+# ---------------------------------------------------------------------------------------------------------- leftovers
+
+
+def sweep(root: Path) -> list[Path]:
+    """Remove what killed processes left in the cache folder `root`; return what was removed.
+
+    These are folders whose lock nobody holds, and unfinished prepared files, in which nothing was written for
+    `LEFT_ALONE` seconds.
+    """
+    removed = []
+    for file in scratch.locks(root):
+        with scratch.holding(file) as lock:
+            if lock is not None:
+                place = scratch.folder_of(file)
+                was_there = place.is_dir()
+                scratch.remove(lock)
+                removed += [place] if was_there else []
+    for file in _parts(root):
+        removed.append(file)
+        with suppress(OSError):
+            Below(root).remove(file)
+    return [place for place in removed if not place.exists()]
+
+
+def left(root: Path) -> list[Path]:
+    """List what `sweep` would remove."""
+    folders = (scratch.folder_of(file) for file in scratch.locks(root) if not scratch.is_held(file))
+    return [*(place for place in folders if place.is_dir() and not place.is_symlink()), *_parts(root)]
+
+
+def last_written(path: Path) -> float:
+    """Return when a folder or file was last written, in seconds since the epoch. Links are not followed."""
+    newest = path.lstat().st_mtime
+    for parent, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            with suppress(FileNotFoundError):  # it was removed meanwhile
+                newest = max(newest, (Path(parent) / name).lstat().st_mtime)
+    return newest
+
+
+def _parts(root: Path) -> list[Path]:
+    """List unfinished files of edits, rows and translations."""
+    found = [*(root / "prepared").glob("*.????????.tmp"), *(root / "prepared" / "translations").glob("*/*.tmp")]
+    limit = time.time() - LEFT_ALONE
+    return sorted(file for file in found if file.is_file() and not file.is_symlink() and last_written(file) < limit)

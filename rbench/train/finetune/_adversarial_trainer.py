@@ -1,0 +1,164 @@
+"""The Trainer of adversarial fine-tuning. It adds adversarial examples to the clean ones in each training step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.score.health import Starvation
+from rbench.tasks import Example
+from rbench.train.finetune._data import gold
+from rbench.train.finetune._options import AdversarialOptions
+from rbench.words.substitution.batched import Geometry, Swapped, Target, at_most
+from rbench.words.substitution.word_gradients import nearest_boundary
+
+VERSION = 2
+
+
+@dataclass
+class AdversarialStats:
+    """Counts over one epoch's searches and the adversarial examples that they made."""
+
+    epoch: int = -1
+    searched: int = 0
+    """How many texts the search was given."""
+    texts: int = 0
+    """How many of them it changed: the adversarial examples."""
+    replaced: float = 0.0
+    """The sum of the examples' shares of words replaced."""
+    fooled: int = 0
+    """On how many of the examples the model erred."""
+    starvation: Starvation = field(default_factory=Starvation)
+    """Words that the search asked candidates for."""
+
+    def add(self, epoch: int, made: Sequence[Swapped], fooled: int) -> None:
+        """Count one batch: all texts after the search, and on how many of the changed ones the model errs.
+
+        The first batch of a new epoch discards the previous epoch.
+        """
+        if epoch != self.epoch:
+            self.epoch, self.searched, self.texts, self.replaced, self.fooled = epoch, 0, 0, 0.0, 0
+            self.starvation = Starvation()
+        changed = [one for one in made if one.substitutions]
+        self.searched += len(made)
+        self.texts += len(changed)
+        self.replaced += sum(len(one.substitutions) / one.num_words for one in changed)
+        self.fooled += fooled
+        self.starvation = self.starvation.more((one.asked, one.without) for one in made)
+
+    def scores(self) -> dict[str, float]:
+        """The share of texts that were changed, and of these the mean share of words replaced and the share on which
+        the model erred, all 0..1. The two counts behind them: `searched_texts` and `adversarial_texts`.
+        """
+        n = max(1, self.texts)
+        return {
+            "changed_share": self.texts / max(1, self.searched),
+            "words_replaced": self.replaced / n,
+            "fooled": self.fooled / n,
+            "searched_texts": float(self.searched),
+            "adversarial_texts": float(self.texts),
+        }
+
+    def text(self) -> str:
+        """The scores as text for the progress; empty before the first search."""
+        found = self.scores()
+        shown = (("texts changed", "changed_share"), ("words replaced", "words_replaced"), ("fooled", "fooled"))
+        return ", ".join(f"{title} {found[name]:.1%}" for title, name in shown) if self.searched else ""
+
+
+class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
+    """Adds to each batch of the adversarial epochs those of its examples that Geometry's search changes, as changed.
+
+    The search maximises the log-odds against the true label, m = logsumexp(l_k, k != y) - l_y. Cross-entropy is
+    log(1 + exp(m)), which grows with m, so both choose the same words and replacements. The gradient of m does not
+    vanish where the model is sure. With `direction: deepfool` it maximises the signed distance to the nearest boundary,
+    whose gradient is the boundary's normal.
+
+    Args:
+        geometry: the search.
+        examples: the training examples, in the order of `train_dataset`.
+        options: of adversarial fine-tuning.
+        fixed: indices of the columns in which nothing is replaced.
+        tally: is told of each batch that was searched.
+        train_dataset: the training examples as inputs.
+        given: further arguments of transformers' Trainer.
+    """
+
+    def __init__(
+        self,
+        *,
+        geometry: Geometry,
+        examples: Sequence[Example],
+        options: AdversarialOptions,
+        fixed: tuple[int, ...],
+        tally: AdversarialStats,
+        train_dataset: Sequence[dict[str, Any]],
+        **given: Any,
+    ) -> None:
+        self.geometry, self.examples, self.options, self.fixed, self.tally = geometry, examples, options, fixed, tally
+        self.features = train_dataset
+        numbered = [features | {"row": row} for row, features in enumerate(train_dataset)]
+        super().__init__(train_dataset=numbered, **given)
+
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """One step on `inputs`: in a clean epoch as they are, otherwise together with adversarial examples."""
+        rows = inputs.pop("row").tolist()
+        epoch = int(self.state.epoch)
+        if epoch >= self.options.clean_epochs:
+            made = self._adversarial(rows)
+            # A text that the search left as it was is in the batch already.
+            features = [self._features(one, row) for one, row in zip(made, rows, strict=True) if one.substitutions]
+            fooled = 0
+            if features:
+                self.model.eval()  # `training_step` puts it into training mode again
+                with torch.no_grad():
+                    batch = self.data_collator(features).to(self.model.device)
+                    fooled = int((self.model(**batch).logits.argmax(dim=1) != batch["labels"]).sum())
+            self.tally.add(epoch, made, fooled)
+            inputs = self.data_collator([self.features[row] for row in rows] + features)
+        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        return loss
+
+    def _adversarial(self, rows: list[int]) -> list[Swapped]:
+        """The examples of these rows after the search against the model as it is now."""
+        victim: EncoderClassifier = self.model
+        labels = torch.tensor([gold(self.examples[row]) for row in rows], device=victim.device)
+
+        def margin(z: Tensor, places: list[int]) -> Tensor:
+            """DeepFool's distance to the nearest boundary, negative while the model is right."""
+            logits, own, weight = victim.head(z).float(), labels[places], victim.head.weight.detach().float()
+            other = nearest_boundary(logits.detach(), own, weight)
+            gap = logits.gather(1, other.unsqueeze(1)) - logits.gather(1, own.unsqueeze(1))
+            distance: Tensor = gap.squeeze(1) / (weight[other] - weight[own]).norm(dim=1)
+            return distance
+
+        def log_odds(z: Tensor, places: list[int]) -> Tensor:
+            logits, own = victim.head(z).float(), labels[places].unsqueeze(1)
+            odds: Tensor = logits.scatter(1, own, -math.inf).logsumexp(dim=1) - logits.gather(1, own).squeeze(1)
+            return odds
+
+        def errs(z: Tensor, places: list[int]) -> list[bool]:
+            wrong: list[bool] = (victim.head(z).argmax(dim=1) != labels[places]).tolist()
+            return wrong
+
+        over = errs if self.options.until == "fooled" else None
+        loss = log_odds if self.options.direction == "gradient" else margin
+        leave = self.options.erring == "leave"
+        return self.geometry(
+            [self.examples[row].texts for row in rows],
+            Target(victim.encoder, loss, victim.max_length, over=over, leave_if_over=leave),
+            max_words=at_most(self.options.max_words, self.options.share),
+            fixed=self.fixed,
+        )
+
+    def _features(self, made: Swapped, row: int) -> dict[str, Any]:
+        """An adversarial example as model input, under the label of its row."""
+        encoded = self.model.tokenizer(*made.texts, truncation=True, max_length=self.model.max_length)
+        return {**encoded, "labels": self.features[row]["labels"]}

@@ -1,0 +1,1 @@
+"""Word resources (`resources`) and the search for words in place of others (`substitution`)."""

@@ -1,0 +1,165 @@
+"""Load the resources of a profile, each on first use, and keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from rbench.encoders import fetch
+from rbench.encoders.inference import Memo
+from rbench.encoders.vectors import WordVectors, read_counterfitted, read_vectors
+from rbench.errors import ResourceError
+from rbench.mini import lexical as mini
+from rbench.schema import ResourceKind, ResourceProfile, Source
+from rbench.system.located import Located, Watch, folder
+from rbench.words.resources import lexical
+from rbench.words.resources.locate import loader, locate
+from rbench.words.resources.masked_lm import MaskedLM
+from rbench.words.resources.sentences import Sentences, sentence_transformer, universal_sentence_encoder
+from rbench.words.resources.thesaurus import Thesaurus, open_thesaurus
+
+
+class Resources:
+    """The resources of one profile.
+
+    Args:
+        profile: the source of each resource.
+        models_path: folders that are searched if `places` is None.
+        places: where planning found the resources; others are refused. None: each is looked for on first use.
+        device: where the models run.
+        trained: folders by encoder name, for a masked LM that a pretrain job made.
+        backend: what computes the models, one of `rbench.encoders.inference.BACKENDS` or "auto".
+
+    Every attribute raises ResourceError if its source is missing or damaged, and JobError if its content changed since
+    it was found.
+    """
+
+    def __init__(
+        self,
+        profile: ResourceProfile,
+        models_path: Sequence[Path] = (),
+        *,
+        places: Mapping[ResourceKind, Located] | None = None,
+        device: str = "cpu",
+        trained: Mapping[str, Path] | None = None,
+        backend: str = "auto",
+    ) -> None:
+        self.profile, self.models_path = profile, tuple(models_path)
+        self.device, self.backend = device, backend
+        self._planned, self._places = places is not None, dict(places or {})
+        lm = profile.masked_lm
+        if lm is not None and lm.kind == "encoder" and lm.name is not None and lm.name in (trained := trained or {}):
+            self._places["masked_lm"] = folder(trained[lm.name])
+        self._watch = Watch()
+        self._tag: Memo[tuple[int | str, ...], str] = Memo(64 << 20, lambda words, tag: 300 + 60 * len(words))
+        self._tags: Memo[tuple[str, ...], lexical.Tags] = Memo(64 << 20, lambda words, tags: 200 + 200 * len(words))
+
+    def load(self, kinds: Iterable[ResourceKind]) -> None:
+        """Load these resources now, so that a damaged one raises its error before the work starts."""
+        for kind in kinds:
+            getattr(self, {"synonyms": "_synonyms", "pos_tagger": "_tagger"}.get(kind, kind))
+
+    def check(self) -> None:
+        """Raise JobError if a resource that was loaded has changed since."""
+        self._watch.check()
+
+    def located(self, kind: ResourceKind) -> Located:
+        """Return the place of a resource. Raises ResourceError if it is missing, or was not part of the plan."""
+        source: Source | None = getattr(self.profile, kind)
+        if kind not in self._places:
+            if source is not None and source.kind == "encoder":
+                raise ResourceError(f"{kind}: no pretrain job of this run made the encoder {source.name}")
+            if self._planned:
+                raise ResourceError(
+                    f"{kind} of resource profile {self.profile.name} was not looked for, because nothing declared that "
+                    "it is needed; the attack, strategy or objective that uses it must list it in its NEEDS"
+                )
+            self._places[kind] = locate(self.profile, {kind}, self.models_path)[kind]
+        return self._places[kind]
+
+    @contextmanager
+    def _open(self, kind: ResourceKind) -> Iterator[tuple[Source, str]]:
+        """Yield the source of a resource, with its loader as kind, and its place, to be read inside the block."""
+        found = self.located(kind)
+        source: Source | None = getattr(self.profile, kind)
+        assert source is not None  # `located` refuses that
+        with self._watch.reading(found) as where:
+            yield source.model_copy(update={"kind": loader(kind, source)}), where
+
+    @cached_property
+    def word_vectors(self) -> WordVectors:
+        """The word vectors (N, dim), with cosines and nearest neighbours."""
+        with self._open("word_vectors") as (source, where):
+            if source.kind == "mini":
+                return WordVectors(*mini.word_vectors())
+            return (read_vectors if source.kind == "folder" else read_counterfitted)(Path(where))
+
+    @cached_property
+    def _synonyms(self) -> Callable[[str], list[str]]:
+        with self._open("synonyms") as (source, where):
+            if source.kind == "mini":
+                return mini.synonyms
+            return lexical.wordnet_synonyms() if source.kind == "wordnet" else lexical.listed_synonyms(Path(where))
+
+    def synonyms(self, word: str) -> list[str]:
+        """Return the one-word synonyms of `word`, without the word itself, in a fixed order."""
+        return self._synonyms(word)
+
+    @cached_property
+    def thesaurus(self) -> Thesaurus:
+        """The thesaurus of the resource `synonyms`, see `rbench.words.resources.thesaurus`.
+
+        Raises ResourceError if the resource is a mere list of synonyms.
+        """
+        with self._open("synonyms") as (source, _):
+            return open_thesaurus(source.kind)
+
+    @cached_property
+    def masked_lm(self) -> MaskedLM:
+        """The masked language model with its tokenizer."""
+        with self._open("masked_lm") as (_, where):
+            return MaskedLM.open(fetch(where), self.device, self.backend)
+
+    @cached_property
+    def sentence_encoder(self) -> Sentences:
+        """The sentence encoder. Its `encode`, and `vectors` (which caches), return float32 tensors (n, dim)."""
+        with self._open("sentence_encoder") as (source, where):
+            if source.kind == "mini":
+                return Sentences(mini.encode, "mini")
+            if source.kind == "use":
+                return universal_sentence_encoder(where)
+            return sentence_transformer(fetch(where), self.device, self.backend)
+
+    @cached_property
+    def _tagger(self) -> Callable[[Sequence[str]], lexical.Tags]:
+        with self._open("pos_tagger") as (source, _):
+            return lexical.open_tagger(source.kind)
+
+    def pos_tags(self, words: Sequence[str]) -> lexical.Tags:
+        """Return (word, universal tag) for each word, tagged in context. Results are cached."""
+        key = tuple(words)
+        tags = self._tags.get(key)
+        if tags is None:
+            tags = self._tagger(key)
+            self._tags.put(key, tags)
+        return tags
+
+    def pos_tag(self, words: Sequence[str], place: int) -> str:
+        """Return the universal tag of the word at index `place`, tagged in context. Results are cached."""
+        tagger = self._tagger
+        if not isinstance(tagger, lexical.NltkTagger):
+            return self.pos_tags(words)[place][1]
+        key: tuple[int | str, ...] = (place, *words[: place + 1 + tagger.REACH])
+        tag = self._tag.get(key)
+        if tag is None:
+            tag = tagger.at(words, place)
+            self._tag.put(key, tag)
+        return tag
+
+    @cached_property
+    def stopwords(self) -> frozenset[str]:
+        """Lower-case words that attacks do not replace."""
+        with self._open("stopwords") as (source, _):
+            return mini.stopwords() if source.kind == "mini" else lexical.nltk_stopwords()

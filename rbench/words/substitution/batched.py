@@ -1,0 +1,329 @@
+"""Hard positives and adversarial examples from an encoder that is being trained: Geometry's search, batched.
+
+`Geometry` stands between `rbench.words.substitution.search.search` (Algorithm 1 of the ADCL paper, "Self-Supervised
+Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models") and an encoder in the middle
+of its training, the `Target`. It says what is a word and which words may be replaced; `SearchCallbacks` asks the
+encoder. The loss comes from the caller: the contrastive one (sections 3.2 and 3.3), or cross-entropy (adversarial
+fine-tuning, section 4.4).
+
+It takes plain texts and knows neither TextAttack nor objectives. The Geometry attack (`rbench.recipes.geometry`) is the
+same search against a finished victim, with TextAttack's goals, constraints and count of queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rbench.encoders.inference import GradientNetwork, Network, Row, padding_of, rows_of, steady
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import JobError, ResourceError
+from rbench.words.resources import Resources
+from rbench.words.substitution.candidates import Candidates, open_source
+from rbench.words.substitution.options import CandidateOptions
+from rbench.words.substitution.options import at_most as at_most
+from rbench.words.substitution.search import (
+    BatchText,
+    Gradients,
+    Keep,
+    Order,
+    Projection,
+    Scores,
+    Slot,
+    Substitution,
+    search,
+)
+from rbench.words.substitution.segmentation import Columns, SegmentedTexts, in_joined
+from rbench.words.substitution.word_gradients import WordNorm, norms_by_word
+
+VERSION = 1
+
+STEP = 8
+"""Texts are padded to a multiple of so many tokens: 64 texts have some 30 lengths, and batches of one or two rows take
+half as long again for each row as batches of sixteen, on a CPU."""
+
+DIVERGED = "the encoder's vectors or gradients are no finite numbers: its training has diverged; lower learning_rate"
+
+Loss = Callable[[Tensor, list[int]], Tensor]
+Project = Callable[[Tensor], Tensor]
+Over = Callable[[Tensor, list[int]], Sequence[bool]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a search moves in training: an encoder, what is computed from its vectors, and where texts are cut.
+
+    Args:
+        encoder: gives h; z = project(h). Its tokenizer need not be the masked language model's.
+        loss: given z (n, dim) and the numbers of their texts, one loss for each, (n,). Any increasing function of it
+            whose gradients do not vanish finds the same words.
+        max_length: texts are cut there, in tokens; never beyond what the encoder reads.
+        project: a module or function on vectors (n, dim), row by row (a batch normalisation runs on its running
+            statistics). A function that is no module must not depend on a mode. None: z = h.
+        over: given z (n, dim) and the numbers of their texts, whether the search of each is over there (the prediction
+            flipped). A candidate that ends the search goes before all that do not. None: searches end with the budget.
+        leave_if_over: whether a text for which the search is over at the start stays as it is. False: nobody asks
+            before a word is replaced.
+    """
+
+    encoder: SentenceEncoder
+    loss: Loss
+    max_length: int
+    project: Project | None = None
+    over: Over | None = None
+    leave_if_over: bool = True
+
+    @contextmanager
+    def in_eval_mode(self) -> Iterator[None]:
+        """Put encoder and `project` into eval mode, and each of their modules back into its own mode afterwards."""
+        parts = [part for part in (self.encoder, self.project) if isinstance(part, nn.Module)]
+        modules = [module for part in parts for module in part.modules()]
+        modes = [module.training for module in modules]
+        try:
+            for module in modules:
+                module.training = False
+            yield
+        finally:
+            for module, mode in zip(modules, modes, strict=True):
+                module.training = mode
+
+
+class _Vectors(nn.Module):
+    """Token ids to z = project(encoder), sharing the weights of both."""
+
+    def __init__(self, encoder: SentenceEncoder, project: Project | None) -> None:
+        super().__init__()
+        self.encoder, self.project = encoder, project
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        h: Tensor = self.encoder(**inputs)
+        return h if self.project is None else self.project(h)
+
+
+class SearchCallbacks:
+    """What the search asks of an encoder in training: its three callables for one batch of texts.
+
+    Args:
+        target: what is asked; in eval mode.
+        texts: the batch. The search names its texts by number.
+        source: proposes replacements.
+        word_norm: as `rbench.words.substitution.word_gradients`.
+
+    Raises:
+        ResourceError: the encoder has no fast tokenizer.
+        JobError: from any of the callables: the encoder gives numbers that are not finite.
+    """
+
+    def __init__(self, target: Target, texts: SegmentedTexts, source: Candidates, word_norm: WordNorm = "l2") -> None:
+        self.target, self.texts, self.source, self.word_norm = target, texts, source, word_norm
+        self.tokenizer, self.device = target.encoder.tokenizer, target.encoder.device
+        if not self.tokenizer.is_fast:
+            raise ResourceError(
+                "the Geometry search needs an encoder with a fast tokenizer: it says which pieces make a word"
+            )
+        self.max_length = min(target.max_length, target.encoder.max_length)
+        pad = padding_of(self.tokenizer)
+        module = _Vectors(target.encoder, target.project)
+        twin = steady(module)
+        table = twin.encoder.model.get_input_embeddings()  # type: ignore[union-attr, operator]
+        self.gradient_network = GradientNetwork(twin, _read, table, self.device, pad=pad, step=STEP)
+        # PyTorch always: what is trained must not depend on which back-end a measurement finds fastest.
+        self.network = Network(
+            module, _read, pad=pad, name="the encoder", device=str(self.device), backend="torch", step=STEP
+        )
+
+    def gradients(self, batch: list[BatchText]) -> Gradients:
+        """z, the gradient of the loss at z, and a gradient norm for each word, by one forward and backward pass."""
+        encoded = self._tokens(batch, return_offsets_mapping=True)
+        found = self.gradient_network(
+            rows_of(encoded), lambda z, places: self._direction(z, [batch[k] for k in places])
+        )
+        spans = [self.texts.placed(*sentence) for sentence in batch]
+        norms = norms_by_word(encoded, [one.embeddings for one in found], spans, self.word_norm)
+        vectors = torch.stack([one.answer for one in found])
+        directions = torch.stack([one.direction for one in found])
+        if not all(torch.isfinite(x).all() for x in (vectors, directions)) or any(n.isnan().any() for n in norms):
+            raise JobError(DIVERGED)
+        return Gradients(vectors, directions, norms)
+
+    def directions(self, batch: list[BatchText]) -> Gradients:
+        """z and the gradient of the loss at z, by one forward pass."""
+        z = self._vectors(batch)
+        towards = self._direction(z.clone(), batch)
+        if not torch.isfinite(towards).all():
+            raise JobError(DIVERGED)
+        return Gradients(z, towards)
+
+    def _direction(self, z: Tensor, batch: list[BatchText]) -> Tensor:
+        leaf = z.requires_grad_()
+        with torch.enable_grad():
+            losses = self.target.loss(leaf, [sentence.row for sentence in batch])
+            if losses.shape != (len(batch),):
+                raise ValueError(f"the loss of {len(batch)} texts must be as many numbers, not {losses.shape}")
+            return torch.autograd.grad(losses.sum(), leaf)[0]
+
+    def candidates(self, batch: list[Slot]) -> list[list[str]]:
+        """The replacements of each word. All columns of a text are read as one, joined with a line break."""
+        slots = [
+            in_joined(self.texts.columns(row, words), self.texts.placed(row, words)[place])
+            for row, words, place in batch
+        ]
+        with torch.autocast(self.device.type, enabled=False):
+            return self.source(slots)
+
+    def scores(self, batch: list[BatchText]) -> Scores:
+        """z of each text, and whether the search of the text is over there."""
+        z = self._vectors(batch)
+        return Scores(z, None if self.target.over is None else self._over(z, batch))
+
+    def over_at_start(self) -> list[bool]:
+        """For each text whether its search is over before a word is replaced."""
+        batch = [BatchText(row, words) for row, words in enumerate(self.texts.words)]
+        if self.target.over is None or not self.target.leave_if_over:
+            return [False] * len(batch)
+        return self._over(self._vectors(batch), batch)
+
+    def _over(self, z: Tensor, batch: list[BatchText]) -> list[bool]:
+        assert self.target.over is not None
+        with torch.no_grad():
+            return list(self.target.over(z, [sentence.row for sentence in batch]))
+
+    def _vectors(self, batch: list[BatchText]) -> Tensor:
+        """z (n, dim). Texts of the same token ids are computed once, so that they have the same vector."""
+        rows = rows_of(self._tokens(batch))
+        distinct = list(dict.fromkeys(rows))
+        known: dict[Row, Tensor] = dict(zip(distinct, self.network(distinct), strict=True))
+        z = torch.stack([known[row] for row in rows])
+        if not torch.isfinite(z).all():
+            raise JobError(DIVERGED)
+        return z
+
+    def _tokens(self, batch: list[BatchText], **more: bool) -> Any:
+        columns = [self.texts.columns(*sentence) for sentence in batch]
+        texts = [text if len(text) > 1 else text[0] for text in columns]
+        return self.tokenizer(texts, truncation=True, max_length=self.max_length, return_attention_mask=False, **more)
+
+
+def _read(module: nn.Module, **inputs: Tensor) -> Tensor:
+    z: Tensor = module(**inputs)
+    return z
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """A text after the search."""
+
+    texts: Columns
+    """The columns, with words replaced."""
+    substitutions: tuple[Substitution, ...]
+    """The replaced words in the order of their steps; `index` counts the words of all columns."""
+    num_words: int
+    """Words of the columns that may be changed: the L of the budget."""
+    asked: int = 0
+    """Words for which candidates were asked."""
+    without: int = 0
+    """Those of them that had none."""
+
+
+class Geometry:
+    """The search, with a source that proposes words.
+
+    Args:
+        source: proposes replacements; reads all columns of a text as one, joined with a line break.
+        stopwords: lower-case words that stay as they are, in whatever case they are written.
+        projection, accept_flip, order, keep, lookahead: as `rbench.words.substitution.search.search`.
+        word_norm: as `rbench.words.substitution.word_gradients`.
+    """
+
+    def __init__(
+        self,
+        source: Candidates,
+        stopwords: frozenset[str],
+        *,
+        projection: Projection = "signed",
+        accept_flip: bool = True,
+        order: Order = "each_round",
+        keep: Keep = "always",
+        word_norm: WordNorm = "l2",
+        lookahead: int = 1,
+    ) -> None:
+        self.source, self.stopwords = source, stopwords
+        self.projection, self.word_norm = projection, word_norm
+        self._search = partial(
+            search, projection=projection, accept_flip=accept_flip, order=order, keep=keep, lookahead=lookahead
+        )
+
+    @classmethod
+    def of(cls, resources: Resources, **options: Any) -> Geometry:
+        """Make it from a resource profile. `options` are those of `CandidateOptions`, and further ones of `Geometry`.
+
+        Only what the source needs is opened: with `neighbours` no masked LM need exist.
+
+        Raises:
+            ResourceError: a resource that is needed is missing or damaged.
+        """
+        of_source = {name: options.pop(name) for name in CandidateOptions.model_fields if name in options}
+        return cls(open_source(resources, step=STEP, **of_source), resources.stopwords, **options)
+
+    def __call__(
+        self,
+        texts: Sequence[Columns],
+        target: Target,
+        *,
+        max_words: Callable[[int], int],
+        fixed: Collection[int] = (),
+    ) -> list[Swapped]:
+        """Replace words of each text so that z moves along the gradient of its loss (Algorithm 1).
+
+        Everything is computed in eval mode, whatever mode the target's modules are in; they, their gradients and
+        torch's global generator stay as they are. A text's result depends on the others' by rounding alone: where
+        the tokenizer cannot tell two candidates apart they have the same vector, and the first is taken.
+
+        Args:
+            texts: one or two columns each, encoded as the tokenizer encodes single texts or pairs.
+            target: gives z and the loss. It knows texts by their numbers in `texts`.
+            max_words: the budget of a text, given L, the number of words in the columns that are not fixed (also those
+                that truncation hides). See `at_most`.
+            fixed: numbers of columns in which nothing is replaced.
+
+        Returns:
+            One result a text, in the order of `texts`.
+
+        Raises:
+            JobError: the encoder gives numbers that are not finite: its training has diverged.
+            ResourceError: the encoder has no fast tokenizer.
+            ValueError: some texts have one column and others two, or one has more; or the loss is not one number a
+                text.
+        """
+        if not texts:
+            return []
+        if len(texts[0]) not in (1, 2) or any(len(columns) != len(texts[0]) for columns in texts):
+            raise ValueError("texts must all have one column or all have two")
+        segmented = SegmentedTexts(texts)
+        free = [[column not in fixed for column, _, _ in spans] for spans in segmented.spans]
+        changeable = [
+            [may and word.lower() not in self.stopwords for may, word in zip(row, words, strict=True)]
+            for row, words in zip(free, segmented.words, strict=True)
+        ]
+        with target.in_eval_mode():
+            ask = SearchCallbacks(target, segmented, self.source, self.word_norm)
+            budgets = [0 if over else max_words(sum(row)) for row, over in zip(free, ask.over_at_start(), strict=True)]
+            results = self._search(
+                segmented.words,
+                changeable,
+                gradients=ask.gradients,
+                directions=ask.directions,
+                candidates=ask.candidates,
+                scores=ask.scores,
+                max_words=budgets,
+            )
+        return [
+            Swapped(segmented.columns(row, one.words), one.substitutions, sum(free[row]), one.asked, one.without)
+            for row, one in enumerate(results)
+        ]

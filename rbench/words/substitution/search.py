@@ -1,0 +1,295 @@
+"""The batched word-substitution search behind the Geometry attack, ADCL's hard positives and adversarial training.
+
+`search` is Algorithm 1 of "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained
+Language Models" (sections 3.3 and 4.3, appendix A) for many texts at once. Its users differ in the loss, the encoder
+and the stopping rule. These come in as three callables, each called once a round for all texts that are still open.
+
+The paper leaves some things open. The projection is signed here; the printed argmax is of its absolute value, which
+also admits the most negative one. The largest is taken even if it is negative, as printed. A word without candidates
+is never tried again and does not count as a step; the next word in the same ranking is tried. z comes from the pass of
+the round that gives v_z, so that the two belong together.
+
+The authors' public code departs from the printed algorithm. `order`, `keep` and `accept_flip` have its ways as well.
+
+`word_gradients` makes the norms by word that it needs; `candidates` has the candidates that all its users share. This
+module knows neither TextAttack nor victims, tasks or training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+VERSION = 1
+
+Words = tuple[str, ...]
+Projection = Literal["signed", "absolute"]
+Order = Literal["each_round", "once"]
+Keep = Literal["always", "positive"]
+
+
+class BatchText(NamedTuple):
+    """A text with the words that it has by now; `row` is its number in the batch given to `search`."""
+
+    row: int
+    words: Words
+
+
+class Slot(NamedTuple):
+    """One word of a text for which replacements are wanted; `place` is its number in `words`."""
+
+    row: int
+    words: Words
+    place: int
+
+
+class Gradients(NamedTuple):
+    """Gradients of a loss for n texts."""
+
+    vectors: Tensor
+    """(n, dim): sentence vectors z."""
+    directions: Tensor
+    """(n, dim): gradient of the loss at z, that is v_z; any positive multiple does."""
+    norms: Sequence[Tensor] | None = None
+    """n tensors of shape (words,): norm of each word's gradient; -inf for a word that the encoder does not see. None
+    where only vectors and directions were asked for."""
+
+
+class Scores(NamedTuple):
+    """Vectors of n candidate texts, and whether they end their searches."""
+
+    vectors: Tensor
+    """(n, dim): sentence vectors."""
+    done: Sequence[bool] | None = None
+    """Whether the search of a text has reached its end with this candidate (an attack: the prediction flipped)."""
+    last: bool = False
+    """Whether this was the last round of all these texts, whatever it gave (an attack: no query is left)."""
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """One replaced word: its number in the text, the projection gained (signed), and its step, counted from 1."""
+
+    index: int
+    old: str
+    new: str
+    projection: float
+    step: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the search of one text came to."""
+
+    words: Words
+    substitutions: tuple[Substitution, ...]
+    done: bool
+    """True where the last candidate taken was marked done."""
+    asked: int
+    """Words of the text for which candidates were asked."""
+    without: int
+    """Those of them that had none."""
+
+
+@dataclass
+class _State:
+    """A text while it is searched; `free` are the numbers of the words that may still be replaced."""
+
+    row: int
+    words: Words
+    free: set[int]
+    budget: int
+    taken: list[Substitution] = field(default_factory=list)
+    done: bool = False
+    last: bool = False
+    order: list[int] = field(default_factory=list)
+    """The words by the gradients that were looked at last."""
+    look: tuple[Tensor, Tensor] | None = None
+    """z and v_z of the text as it is; None where they are not known."""
+    asked: int = 0
+    without: int = 0
+
+    @property
+    def open(self) -> bool:
+        return not (self.done or self.last) and len(self.taken) < self.budget and bool(self.free)
+
+    @property
+    def ranking(self) -> list[int]:
+        """The words that may still be replaced, in their order."""
+        return [i for i in self.order if i in self.free]
+
+    def rank(self, norms: Tensor) -> None:
+        """Order the words that may still be replaced: largest gradient first, equal ones in the order of the text."""
+        values = norms.tolist()
+        if len(values) != len(self.words) or any(math.isnan(v) for v in values):
+            raise ValueError(f"text {self.row}: gradient norms must be {len(self.words)} numbers, got {values}")
+        self.order = sorted((i for i in self.free if values[i] > -math.inf), key=lambda i: (-values[i], i))
+
+
+def search(
+    texts: Sequence[Sequence[str]],
+    changeable: Sequence[Sequence[bool]],
+    *,
+    gradients: Callable[[list[BatchText]], Gradients],
+    candidates: Callable[[list[Slot]], Sequence[Sequence[str]]],
+    scores: Callable[[list[BatchText]], Scores],
+    max_words: int | Sequence[int],
+    directions: Callable[[list[BatchText]], Gradients] | None = None,
+    projection: Projection = "signed",
+    accept_flip: bool = True,
+    order: Order = "each_round",
+    keep: Keep = "always",
+    lookahead: int = 1,
+) -> list[Result]:
+    """Replace words, one a round in every open text, so that sentence vectors move along the gradient of a loss.
+
+    A round has four steps:
+
+    1. `gradients` gives z, v_z and a norm for each word.
+    2. The changeable word with the largest norm is chosen among those not yet replaced.
+    3. `candidates` gives its replacements.
+    4. `scores` gives the vector z_j of each text with a replacement in place. The replacement with the largest
+       projection (z_j - z) . v_z / |v_z| is taken, the first in the order of `candidates` where several are equal.
+       Where v_z is zero every projection is zero.
+
+    A text is closed when it has `max_words` substitutions, when no changeable word is left, or when the candidate
+    taken is marked done. For what the paper leaves open see the head of this module.
+
+    Args:
+        texts: the words of each text.
+        changeable: for each word of each text whether it may be replaced.
+        max_words: the most substitutions in a text: one number, or one for each text.
+        directions: as `gradients` without norms; asked in their place where no norms are needed. None: `gradients` is.
+        projection: `signed`, or `absolute` for the largest absolute value.
+        accept_flip: take a candidate marked done before all that are not, among several the one with the largest
+            projection. False: take the largest projection regardless; the text is closed if that one is done.
+        order: `each_round`: step 2 goes by the norms of the text as it is. `once`: always by those of the first round.
+        keep: `always`: the replacement that step 4 takes is kept. `positive`: only if its projection is above zero, or
+            it is marked done. Otherwise the word stays, is never tried again, and does not count as a substitution.
+        lookahead: step 3 asks for so many words a text at once. This changes calls, never the result.
+
+    Raises:
+        ValueError: lists do not belong together, or projections or norms are not numbers.
+    """
+    if len(texts) != len(changeable) or any(len(t) != len(m) for t, m in zip(texts, changeable, strict=False)):
+        raise ValueError("every text needs a mask with one entry a word")
+    budgets = [max_words] * len(texts) if isinstance(max_words, int) else list(max_words)
+    states = [
+        _State(row, tuple(words), {i for i, free in enumerate(mask) if free}, budget)
+        for row, (words, mask, budget) in enumerate(zip(texts, changeable, budgets, strict=True))
+    ]
+    rank = True
+    while active := [state for state in states if state.open]:
+        _look(active, gradients if rank or directions is None else directions, rank)
+        rank = order == "each_round"
+        offers = _first_offers(active, candidates, lookahead)
+        _take_best(active, offers, scores, projection, accept_flip, keep)
+    return [Result(s.words, tuple(s.taken), s.done, s.asked, s.without) for s in states]
+
+
+def _look(active: list[_State], ask: Callable[[list[BatchText]], Gradients], rank: bool) -> None:
+    """Steps 1 and 2, for the texts that changed since they were looked at. `rank`: order their words anew."""
+    changed = [state for state in active if state.look is None]
+    if not changed:
+        return
+    found = ask([BatchText(s.row, s.words) for s in changed])
+    for place, state in enumerate(changed):
+        state.look = found.vectors[place].detach().double(), found.directions[place].detach().double()
+    if rank:
+        if found.norms is None:
+            raise ValueError("the order of words needs gradient norms")
+        for state, norms in zip(changed, found.norms, strict=True):
+            state.rank(norms)
+
+
+def _first_offers(
+    active: list[_State],
+    candidates: Callable[[list[Slot]], Sequence[Sequence[str]]],
+    lookahead: int,
+) -> dict[int, tuple[int, Sequence[str]]]:
+    """Row -> (word, its candidates), for the first word of each ranking that has candidates.
+
+    Words without candidates are taken out of `free`. A text in which no word has any gets no entry.
+    """
+    offers: dict[int, tuple[int, Sequence[str]]] = {}
+    waiting = [(state, state.ranking) for state in active]
+    while waiting:
+        slots = [Slot(s.row, s.words, i) for s, ranking in waiting for i in ranking[:lookahead]]
+        replies = dict(zip(slots, candidates(slots), strict=True)) if slots else {}
+        still = []
+        for state, ranking in waiting:
+            for index in ranking[:lookahead]:
+                state.asked += 1
+                if reply := replies[Slot(state.row, state.words, index)]:
+                    offers[state.row] = (index, reply)
+                    break
+                state.without += 1
+                state.free.discard(index)
+            else:
+                if ranking[lookahead:]:
+                    still.append((state, ranking[lookahead:]))
+                else:
+                    state.free.clear()
+        waiting = still
+    return offers
+
+
+def _take_best(
+    active: list[_State],
+    offers: dict[int, tuple[int, Sequence[str]]],
+    scores: Callable[[list[BatchText]], Scores],
+    projection: Projection,
+    accept_flip: bool,
+    keep: Keep,
+) -> None:
+    """Step 4 for all open texts: score their candidates in one call and replace a word in each."""
+    texts: list[BatchText] = []
+    owners: list[int] = []
+    for place, state in enumerate(active):
+        if state.row in offers:
+            index, words = offers[state.row]
+            texts += [BatchText(state.row, (*state.words[:index], w, *state.words[index + 1 :])) for w in words]
+            owners += [place] * len(words)
+    if not texts:
+        return
+    scored = scores(texts)
+    projections = _projections(scored.vectors, active, owners)
+    done = [bool(d) for d in scored.done] if scored.done is not None else [False] * len(texts)
+    if not len(done) == len(projections) == len(texts) or not all(map(math.isfinite, projections)):
+        raise ValueError(f"scores must be one finite vector for each of {len(texts)} texts")
+    start = 0
+    for state in active:
+        if state.row not in offers:
+            continue
+        index, words = offers[state.row]
+
+        def merit(j: int, start: int = start) -> tuple[bool, float, int]:
+            value = projections[start + j]
+            return accept_flip and done[start + j], abs(value) if projection == "absolute" else value, -j
+
+        best = start + max(range(len(words)), key=merit)
+        state.free.discard(index)
+        state.last = scored.last
+        if keep == "always" or projections[best] > 0 or done[best]:
+            old, new = state.words[index], texts[best].words[index]
+            state.taken.append(Substitution(index, old, new, projections[best], len(state.taken) + 1))
+            state.words, state.done, state.look = texts[best].words, done[best], None
+        start += len(words)
+
+
+def _projections(vectors: Tensor, active: list[_State], owners: list[int]) -> list[float]:
+    """(z_j - z) . v / |v| of each candidate. Double precision keeps the shape of a batch from deciding their order."""
+    looks = [state.look for state in active if state.look is not None]
+    assert len(looks) == len(active)  # `_look` came first
+    places, directions = torch.stack([z for z, _ in looks]), torch.stack([v for _, v in looks])
+    owner = torch.tensor(owners, device=vectors.device)
+    lengths = directions.norm(dim=1)
+    lengths = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
+    moved = vectors.detach().double() - places[owner]
+    projections: list[float] = ((moved * directions[owner]).sum(dim=1) / lengths[owner]).tolist()
+    return projections

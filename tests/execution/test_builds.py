@@ -1,0 +1,94 @@
+"""Tests that a build job stores what it measured, whatever a run that was killed has left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rbench.errors import StoreError
+from rbench.execution import measured
+from rbench.measures import Measured
+from rbench.measures.positives import Options
+from rbench.schema import Choice, EncoderSpec, Job, Outcome, PretrainJob, Provenance, TrainSpec
+from rbench.store.runs import Store
+from tests.specs import of_training
+from tests.store.runs.test_store import make_job, make_outcome
+from tests.tables.conftest import TASKS
+
+ENCODER = EncoderSpec(name="e", base="org/x", train=TrainSpec(objective="adcl", data="mr", steps=1))
+BUILT = [make_outcome("train:1", perturbed=("b film",)), make_outcome("train:2")]
+
+
+class _Inputs:
+    def __init__(self, job: Job, context: Any) -> None: ...
+
+    def made(self, which: str) -> str:
+        return "."
+
+    open = made
+
+    def resources(self, *asked: Any) -> None: ...
+
+    hashes = resources
+
+    def check(self) -> None: ...
+
+
+@pytest.fixture
+def trained() -> Job:
+    return Job.make(PretrainJob(encoder=ENCODER, data_fingerprint="d"), ("e",), {}, 0)
+
+
+@pytest.fixture
+def job(trained: Job) -> Job:
+    spec = of_training("e", Choice(name="positives"), TASKS["mr"])
+    return Job.make(spec, ("e", "mr", "positives"), {"encoder": trained.key}, 0)
+
+
+@pytest.fixture
+def context(tmp_path: Path, trained: Job, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(measured, "Inputs", _Inputs)
+    monkeypatch.setattr(measured, "own", lambda spec, context: spec.encoder)
+    monkeypatch.setattr(measured, "weights_hash", lambda folder: "w")
+    made = SimpleNamespace(Options=Options, run=lambda *given: Measured(list(BUILT)))
+    modules = {("measures", "positives"): made, ("objectives", "adcl"): None}
+    return SimpleNamespace(
+        plan=SimpleNamespace(job=lambda key: trained),
+        store=Store(tmp_path),
+        modules={name: SimpleNamespace(open=lambda found=found: found) for name, found in modules.items()},
+        data=lambda *asked: None,
+        device="cpu",
+        progress=SimpleNamespace(update=None),
+    )
+
+
+def run(job: Job, context: Any) -> list[Outcome]:
+    assert job.measuring is not None
+    record = measured.measure(job, job.measuring, context, lambda **fields: Provenance(rbench="0", **fields))
+    context.store.write_record(record)
+    assert context.store.record(job) == record
+    found: list[Outcome] = context.store.outcomes(job)
+    return found
+
+
+def test_what_was_built_replaces_what_a_killed_run_left(job: Job, context: Any) -> None:
+    left = [make_outcome("train:1", perturbed=("another film",)), make_outcome("train:9")]
+    context.store.write_outcomes(job, left)
+    assert run(job, context) == BUILT
+    assert run(job, context) == BUILT
+
+
+def test_lines_of_another_job_are_not_replaced(job: Job, context: Any) -> None:
+    context.store.write_outcomes(job, BUILT[:1])
+    (context.store.folder(job) / "outcomes.jsonl").write_bytes(other_line(context.store))
+    with pytest.raises(StoreError, match="it belongs to another job"):
+        run(job, context)
+
+
+def other_line(store: Store) -> bytes:
+    other = make_job()
+    store.write_outcomes(other, BUILT[:1])
+    return (store.folder(other) / "outcomes.jsonl").read_bytes()

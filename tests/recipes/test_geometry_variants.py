@@ -1,0 +1,292 @@
+"""The variants of the Geometry attack against a slow one: a text, a word, a candidate at a time, and real vectors."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from rbench.config.registry import load_module
+from rbench.recipes import _textattack, build
+from rbench.recipes.cached import SplicedText
+from rbench.recipes.geometry import VictimGradients
+from rbench.recipes.substitutes import word_budget
+from rbench.recipes.victim import Victim
+from tests.recipes import substitution_toy as toy
+from tests.recipes import world
+from tests.recipes.test_geometry import FOLDER, changed, gradients_of, make, predicted, vector_of, words_in
+
+textattack = _textattack.textattack
+from textattack.constraints.pre_transformation import InputColumnModification  # noqa: E402
+from textattack.shared import AttackedText  # noqa: E402
+
+TEXTS = toy.sentences(np.random.default_rng(11), 14)
+RELEASED = load_module(FOLDER / "geometry.py").Options(variant="released").model_dump(exclude={"variant"})
+SWITCHES = {
+    "source": "neighbours",
+    "candidates": 2,
+    "min_cosine": -1.0,
+    "max_words": 1,
+    "share": 0.25,
+    "order": "once",
+    "word_norm": "l1",
+    "direction": "deepfool",
+    "projection": "absolute",
+    "keep": "positive",
+    "accept_flip": False,
+}
+BACK = {
+    "source": "masked_lm",
+    "min_cosine": -1.0,
+    "max_words": 2,
+    "share": 1.0,
+    "order": "each_round",
+    "word_norm": "l2",
+    "direction": "gradient",
+    "keep": "always",
+    "accept_flip": True,
+}
+CASES = [
+    {},
+    {"variant": "released"},
+    *({name: value} for name, value in SWITCHES.items()),
+    *({"variant": "released", name: value} for name, value in BACK.items()),
+]
+
+
+@pytest.fixture(scope="module")
+def victims():
+    """A trained victim of two classes, and an untrained one of four, for which directions differ."""
+    four = toy.classifier(labels=4, seed=2)
+    with torch.no_grad():
+        four.head.weight.mul_(torch.tensor([[0.1], [0.3], [1.2], [0.2]]))
+    return Victim(toy.trained(), "two"), Victim(four, "four")
+
+
+# ----------------------------------------------------------------------------------------------- the attack, by hand
+
+
+def ordered(pieces, norm):
+    """The numbers of the words, the largest gradient first."""
+    if norm == "l1":
+        sizes = [sum(abs(float(x)) for row in rows for x in row) for rows in pieces]
+    else:
+        sizes = [math.sqrt(sum(float(x) ** 2 for x in rows.mean(dim=0))) for rows in pieces]
+    return sorted(range(len(pieces)), key=lambda i: -sizes[i])
+
+
+def normal(classifier, z, label):
+    """W_k - W_y for the k of the nearest boundary."""
+    weight, bias = classifier.head.weight.detach().double(), classifier.head.bias.detach().double()
+    logits = weight @ z + bias
+    nearest = min(
+        (abs(float(logits[k] - logits[label])) / float((weight[k] - weight[label]).norm()), k)
+        for k in range(len(weight))
+        if k != label
+    )[1]
+    return weight[nearest] - weight[label]
+
+
+def neighbours(word, options):
+    vectors = toy.word_vectors()
+    if word not in vectors.index:
+        return []
+    cosines = {other: float(vectors.unit[vectors.index[word]] @ vectors.unit[i]) for other, i in vectors.index.items()}
+    near = sorted((other for other in cosines if other != word), key=lambda other: -cosines[other])
+    return [other for other in near if cosines[other] >= options.min_cosine][: options.candidates]
+
+
+def slow(victim, source, text, label, options):
+    """(final text, queries) of the attack with these options."""
+    classifier, words = victim.classifier, words_in(text)
+    free = {i for i, word in enumerate(words) if word not in toy.STOPWORDS}
+    budget = min(options.max_words, math.floor(options.share * len(words)))
+    queries, replaced, order, stale = 1, 0, None, True
+    while free and replaced < budget:
+        if stale:
+            z, v, pieces = gradients_of(classifier, text, label)
+            if order is None or options.order == "each_round":
+                queries += 1
+                order = ordered(pieces, options.word_norm)
+            v = normal(classifier, z, label) if options.direction == "deepfool" else v
+            stale = False
+        place = next(i for i in order if i in free)
+        free.remove(place)
+        words = words_in(text)
+        start = [m for m in range(len(text)) if words_in(text[:m]) == words[:place]][-1]
+        start = text.index(words[place], start)
+        if options.source == "neighbours":
+            found = neighbours(words[place], options)
+        else:
+            (found,) = source([(text, start, start + len(words[place]))])
+        rows = []
+        for new in found:
+            other = text[:start] + new + text[start + len(words[place]) :]
+            queries += 1
+            at = vector_of(classifier, other)
+            p = float((at.double() - z) @ v / v.norm())
+            rows.append((p, other, int(classifier.head(at).argmax()) != label))
+        if not rows:
+            continue
+        pool = [row for row in rows if row[2]] if options.accept_flip and any(row[2] for row in rows) else rows
+        best = max(pool, key=lambda row: abs(row[0]) if options.projection == "absolute" else row[0])
+        if options.keep == "positive" and best[0] <= 0 and not best[2]:
+            continue
+        text, replaced, stale = best[1], replaced + 1, True
+        if best[2]:
+            break
+    return text, queries
+
+
+@pytest.mark.parametrize("given", CASES, ids=lambda given: " ".join(f"{k}={v}" for k, v in given.items()) or "printed")
+def test_each_variant_and_each_option_alone_is_the_slow_attack(victims, given):
+    """The variants on all texts, an option alone on some: the slow attack takes seconds."""
+    options = load_module(FOLDER / "geometry.py").Options(**given)
+    texts = TEXTS[0][: 8 if set(given) <= {"variant"} else 3]
+    replaced = 0
+    for victim in victims:
+        attack = make(victim, **given)
+        for text in texts:
+            label = predicted(victim, text)
+            result = attack.attack(text, label)
+            found = (result.perturbed_result.attacked_text.text, result.perturbed_result.num_queries)
+            assert found == slow(victim, attack.transformation.source, text, label, options)
+            replaced += len(changed(result))
+    assert replaced >= len(texts)
+
+
+@pytest.mark.parametrize("name", [name for name in SWITCHES if name not in ("direction", "keep", "accept_flip")])
+def test_each_option_acts(victims, name):
+    """Alone, it changes what the attack ends with, or how it gets there. The toy is too small for three of them."""
+    base = {"source": "neighbours", "candidates": 24, "min_cosine": -1.0, "accept_flip": False}
+    other = {"source": "masked_lm", "min_cosine": 0.5}
+
+    def ends(**given):
+        found = []
+        for victim in victims:
+            attack = make(victim, **{**base, **given})
+            for text in TEXTS[0][:8]:
+                result = attack.attack(text, predicted(victim, text)).perturbed_result
+                found.append((result.attacked_text.text, result.num_queries))
+        return found
+
+    assert ends() != ends(**{name: other.get(name, SWITCHES[name])})
+
+
+@pytest.mark.parametrize("given", [{}, {"variant": "released"}, {"keep": "positive"}, {"accept_flip": False}])
+def test_the_options_reach_the_search(victims, given):
+    method, options = make(victims[0], **given).search_method, load_module(FOLDER / "geometry.py").Options(**given)
+    assert method.options.model_dump() == options.model_dump()
+    assert (method.gradients.direction, method.gradients.word_norm) == (options.direction, options.word_norm)
+
+
+def test_deepfools_direction_is_the_normal_of_the_nearest_boundary(victims):
+    victim = victims[1]
+    weight = victim.classifier.head.weight.detach().double()
+    along = {way: VictimGradients(victim, way) for way in ("deepfool", "gradient")}
+    apart = 0
+    for text in TEXTS[0][:6]:
+        label = predicted(victim, text)
+        z, v, _ = gradients_of(victim.classifier, text, label)
+        looks = {way: gradients([AttackedText(text)], [label]) for way, gradients in along.items()}
+        found = {way: look.at_logits[0] @ weight / look.lengths[0] for way, look in looks.items()}
+        expected = normal(victim.classifier, z, label)
+        assert torch.allclose(found["deepfool"], expected / expected.norm())
+        assert torch.allclose(found["gradient"], v / v.norm(), atol=1e-4)
+        apart += float(found["deepfool"] @ found["gradient"]) < 0.999
+    assert apart
+
+
+# ------------------------------------------------------------------------------------------------- what a variant is
+
+
+def test_released_is_what_the_authors_code_does():
+    assert RELEASED == {
+        "source": "neighbours",
+        "candidates": 24,
+        "min_cosine": 0.5,
+        "unknown": "discard",
+        "max_words": 50,
+        "share": 0.4,
+        "order": "once",
+        "word_norm": "l1",
+        "direction": "deepfool",
+        "projection": "signed",
+        "keep": "positive",
+        "accept_flip": False,
+    }
+
+
+@pytest.mark.parametrize("given", [{}, {"variant": "released"}, {"variant": "released", "candidates": 3}])
+def test_the_control_has_the_source_the_cap_and_the_budget_of_the_attack(given):
+    geometry, control = (load_module(FOLDER / f"{name}.py").Options(**given).model_dump() for name in NAMES)
+    assert control.items() <= geometry.items()
+    assert set(control) == {"variant", "source", "candidates", "min_cosine", "unknown", "max_words", "share"}
+
+
+NAMES = ("geometry", "random")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_neighbours_need_no_masked_lm(victims, name):
+    module = load_module(FOLDER / f"{name}.py")
+    without = SimpleNamespace(word_vectors=toy.word_vectors(), stopwords=toy.STOPWORDS)
+    options = module.Options(variant="released")
+    assert module.needs(options) == ("word_vectors", "stopwords")
+    assert module.needs(module.Options()) == module.NEEDS
+    np.random.seed(0)
+    assert changed(module.build(victims[0], without, options, None).attack(TEXTS[0][0], TEXTS[1][0]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_share_counts_the_words_of_the_columns_that_may_change(victims, name):
+    pair = OrderedDict(premise=" ".join(["good"] * 20), hypothesis="fine film seems lovely dull plot the tale superb")
+    sizes = []
+    for ignored in ({"premise"}, set()):
+        attack = make(victims[1], name=name, share=0.25, min_cosine=-1.0, source="neighbours", max_words=50)
+        attack.goal_function._is_goal_complete = lambda *args: False  # it never ends before its budget
+        attack.pre_transformation_constraints.append(InputColumnModification(["premise", "hypothesis"], ignored))
+        np.random.seed(0)
+        sizes.append(len(changed(attack.attack(pair, predicted(victims[1], tuple(pair.values()))))))
+    assert sizes == [2, 7]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_share_does_not_count_a_premise_that_the_built_attack_protects(name, tmp_path):
+    world.write_bert(tmp_path / "victim", 0, head=False)
+    world.write_bert(tmp_path / "lm", 2, head=True)
+    spec = world.spec(name, variant="released", share=0.25, min_cosine=-1.0)
+    victim, path = world.victim(tmp_path / "victim", world.PAIR), world.ROOT / "attacks" / f"{name}.py"
+    built = build(spec, victim, world.resources(tmp_path / "lm"), world.PAIR, path=path)
+    text = SplicedText(OrderedDict(premise=" ".join(["good"] * 40), hypothesis="a b c d e f g h"))
+    assert word_budget(built.search_method, text, built.search_method.options) == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_options_are_refused(name):
+    for given in (
+        {"share": 1.5},
+        {"variant": "paper"},
+        {"source": "thesaurus"},
+        {"variant": "released", "unknown": "keep"},
+    ):
+        with pytest.raises(ValidationError):
+            load_module(FOLDER / f"{name}.py").Options(**given)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 6, 11])
+def test_a_query_budget_is_never_passed(victims, budget):
+    for victim in victims:
+        attack, free = make(victim, variant="released"), make(victim, variant="released")
+        attack.goal_function.query_budget = budget
+        for text in TEXTS[0]:
+            label = predicted(victim, text)
+            limited, unbounded = (one.attack(text, label).perturbed_result for one in (attack, free))
+            assert limited.num_queries <= budget
+            if unbounded.num_queries < budget:
+                assert limited.attacked_text.text == unbounded.attacked_text.text

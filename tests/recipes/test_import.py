@@ -1,0 +1,142 @@
+"""TextAttack is imported without network, NLTK data or side effects: in a process of its own, with an empty home.
+
+What it imports and rbench does not use is imported when an attack of a user's own uses it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from rbench.recipes import _textattack
+from rbench.store.weights import inventory
+
+SCRIPT = """
+import logging, os, socket, sys
+from importlib.metadata import version
+from pathlib import Path
+
+def refuse(*args, **kwargs):
+    raise AssertionError("the network was asked")
+
+socket.socket.connect = refuse
+socket.getaddrinfo = refuse
+mine = logging.getLogger("rbench.mine")
+mine.addHandler(logging.StreamHandler(sys.stdout))
+before = dict(os.environ)
+
+from rbench import recipes as attack
+from rbench.errors import ResourceError
+import nltk, textattack
+
+assert not mine.disabled
+mine.warning("still heard")
+for name in ("HF_HOME", "XDG_CACHE_HOME", "TFHUB_CACHE_DIR", "PYTORCH_TRANSFORMERS_CACHE", "TA_CACHE_DIR"):
+    assert os.environ.get(name) == before.get(name), name
+assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
+assert not (Path.home() / ".cache" / "textattack" / "post_install_check_3").exists()
+assert nltk.download.__name__ == "download"
+try:
+    nltk.corpus.stopwords.words("english")
+except LookupError:
+    print("stop words are as missing as before")
+assert not {"flair", "flair.data", "flair.models", "bert_score"} & set(sys.modules), "they wait for their first use"
+
+if int(version("transformers").partition(".")[0]) >= 5:  # flair 0.15, the newest, cannot be imported there
+    try:
+        textattack.shared.utils.TextAttackFlairTokenizer()
+    except ResourceError as error:
+        assert "flair 0.15 needs transformers 4" in str(error)
+        sys.exit()
+    raise AssertionError("flair was imported: compare it as below")
+
+# A user's attack in which TextAttack tags words: it gets flair itself, only the tagger's weights are ours here.
+from textattack.shared import AttackedText
+from textattack.constraints.grammaticality import part_of_speech
+from textattack.constraints.semantics import bert_score as constraint
+
+class Tagger:
+    def predict(self, sentence, **options):
+        for token, tag in zip(sentence.tokens, ("DET", "ADJ", "NOUN"), strict=True):
+            token.add_label("upos", tag)
+
+text = AttackedText("a fine film")
+tokenizer = textattack.shared.utils.TextAttackFlairTokenizer()
+import flair
+assert isinstance(tokenizer, flair.data.Tokenizer) and tokenizer.name == "TextAttackFlairTokenizer"
+assert flair.device == textattack.shared.utils.device
+flair.models.SequenceTagger.load = lambda name: Tagger()
+assert [text.pos_of_word_index(i) for i in range(3)] == ["DET", "ADJ", "NOUN"]
+assert isinstance(part_of_speech.Sentence("a fine film"), flair.data.Sentence)
+assert isinstance(part_of_speech.SequenceTagger.load("upos-fast"), Tagger)
+assert constraint.bert_score.BERTScorer.__module__ == "bert_score.scorer" and "bert_score" in sys.modules
+"""
+
+
+def test_importing_textattack_needs_and_changes_nothing(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if k not in ("NLTK_DATA", "TA_CACHE_DIR", "HF_HOME")}
+    environment.pop("TOKENIZERS_PARALLELISM", None)
+    environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "still heard" in done.stdout and "stop words are as missing as before" in done.stdout
+    assert "textattack:" not in done.stderr
+
+
+PLANTED = """
+import os, sys, tempfile
+
+read = []
+
+def watch(event, about):
+    if event == "os.listdir" or (event == "open" and not about[2] & os.O_CREAT):
+        read.append(str(about[0]))
+
+sys.addaudithook(watch)
+from rbench import recipes as attack
+from textattack.shared.utils import words_from_text
+
+print(words_from_text("\u6211\u7231\u5317\u4eac\u5929\u5b89\u95e8"))
+assert tempfile.gettempdir().endswith("shared")
+print("read:", sorted({path for path in read if path.startswith(tempfile.gettempdir())}))
+"""
+
+
+def test_nothing_is_read_from_the_shared_temporary_folder(tmp_path: Path) -> None:
+    """jieba's table of words would be: whoever shares the machine could divide Chinese texts at will, or worse."""
+    import marshal
+
+    shared, cache = tmp_path / "shared", tmp_path / "cache"
+    shared.mkdir()
+    words = {"\u6211\u7231\u5317\u4eac\u5929\u5b89\u95e8"[:i]: 10**9 if i == 7 else 0 for i in range(1, 8)}
+    (shared / "jieba.cache").write_bytes(marshal.dumps((words, 10**9)))
+    around = {**os.environ, "TMPDIR": str(shared), "RBENCH_CACHE": str(cache)}
+    done = subprocess.run([sys.executable, "-c", PLANTED], env=around, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["['我', '爱', '北京', '天安门']", "read: []"], done.stderr
+    assert [item.kind for item in inventory.items(cache)] == ["words"]
+
+
+def test_a_library_that_was_imported_before_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = ModuleType("flair")
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("flair", "bert_score")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "flair", own)
+    with _textattack._deferred():
+        assert sys.modules["flair"] is own and "flair.data" not in sys.modules
+        assert sys.modules["bert_score"] is _textattack._made["bert_score"]
+        with pytest.raises(ImportError, match="bert_score was asked for something while TextAttack was being imported"):
+            _ = sys.modules["bert_score"].BERTScorer
+    assert sys.modules["flair"] is own and "bert_score" not in sys.modules
+
+
+def test_the_stand_ins_go_when_the_import_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("flair", "bert_score")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(OSError), _textattack._deferred():
+        raise OSError
+    assert not _textattack._made.keys() & sys.modules.keys()

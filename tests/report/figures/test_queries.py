@@ -1,0 +1,177 @@
+"""Tests the figure of queries: its points are the tables' numbers, its bars their intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+from rbench.errors import StoreError
+from rbench.report.figures import queries, style
+from rbench.schema import AttackJob, Job
+from rbench.store.runs import Store
+from rbench.tables import Results, attack_table
+from tests.report.figures import test_curves
+from tests.tables.conftest import make_outcomes, make_suite
+
+MakeRun = Callable[..., Store]
+
+
+def draw(store: Store, **options: Any) -> list[Axes]:
+    with style.applied():
+        return queries.draw(queries.Options(**options), Results.of(store)).axes
+
+
+def series(axes: Axes) -> dict[str, ErrorbarContainer]:
+    return {str(one.get_label()): one for one in axes.containers if isinstance(one, ErrorbarContainer)}
+
+
+def points(axes: Axes) -> dict[str, list[tuple[float, float]]]:
+    return {label: list(zip(*one[0].get_data(), strict=True)) for label, one in series(axes).items()}
+
+
+def ends(axes: Axes, label: str) -> list[np.ndarray]:
+    """Ends of the bars along x, then along y, of one encoder: a row a point."""
+    across, along = (np.array([np.asarray(s) for s in bars.get_segments()]) for bars in series(axes)[label][2])
+    return [across[:, :, 0], along[:, :, 1]]
+
+
+def table(store: Store, metric: Any) -> dict[tuple[str, str, str], float]:
+    return {(c["encoder"], c["attack"], c["task"]): c["value"] for c in attack_table(store, metric).cells}
+
+
+ATTACKS = ("pwws", "bertattack[max_words=10]")
+TASKS = ("mr", "mini_nli")
+
+
+def test_points_of_each_task_are_the_tables_numbers(make_run: MakeRun) -> None:
+    store = make_run()
+    clean, after, asked = (table(store, metric) for metric in ("clean", "aua", "queries"))
+    panels = draw(store, panels="task")
+    assert [axes.get_title() for axes in panels] == [*TASKS]
+    for axes in panels:
+        found = points(axes)
+        assert list(found) == ["minilm", "bert_b"]
+        for encoder, drawn in found.items():
+            wanted = [(encoder, attack, axes.get_title()) for attack in ATTACKS]
+            assert drawn == [(pytest.approx(100 * (clean[key] - after[key])), asked[key]) for key in wanted]
+
+
+def test_the_mean_counts_each_task_the_same(make_run: MakeRun) -> None:
+    store = make_run()
+    clean, after, asked = (table(store, metric) for metric in ("clean", "aua", "queries"))
+    (axes,) = draw(store)
+    for encoder, drawn in points(axes).items():
+        for attack, (x, y) in zip(ATTACKS, drawn, strict=True):
+            keys = [(encoder, attack, task) for task in TASKS]
+            assert x == pytest.approx(100 * np.mean([clean[key] - after[key] for key in keys]))
+            assert y == pytest.approx(np.mean([asked[key] for key in keys]))
+
+
+def slow(store: Store, encoder: str, attack: str, task: str) -> tuple[Any, Any, Any, Any]:
+    """Point and intervals of a cell, from its outcomes by other libraries. Both seeds attack the same examples."""
+    plan = store.plan()
+    assert plan is not None
+    jobs = [job for job in plan.jobs if job.parts == (encoder, task, "clean", attack)]
+    seen = [o for job in jobs for o in make_outcomes(job) if o.status != "errored"]
+    lost = sum(o.status == "succeeded" for o in seen)
+    spent = [o.num_queries for o in seen if o.status != "skipped"]
+    mean, error = float(np.mean(spent)), float(stats.sem(spent)) * math.sqrt(2)
+    x = np.array(proportion_confint(lost / 2, len(seen) / 2, method="wilson"))
+    return 100 * lost / len(seen), mean, 100 * x, np.array(stats.t.interval(0.95, len(spent) / 2 - 1, mean, error))
+
+
+def test_bars_are_wilsons_and_students_intervals(make_run: MakeRun) -> None:
+    store = make_run()
+    for axes in draw(store, panels="task"):
+        for encoder in ("minilm", "bert_b"):
+            across, along = ends(axes, encoder)
+            for i, attack in enumerate(ATTACKS):
+                _, _, x, y = slow(store, encoder, attack, axes.get_title())
+                assert across[i] == pytest.approx(x) and along[i] == pytest.approx(y)
+
+
+def test_bars_of_a_mean_add_the_distances_of_the_tasks_as_squares(make_run: MakeRun) -> None:
+    store = make_run()
+    (axes,) = draw(store)
+    across, along = ends(axes, "minilm")
+    found = [slow(store, "minilm", "pwws", task) for task in TASKS]
+    for drawn, value, interval in ((across[0], 0, 2), (along[0], 1, 3)):
+        mean = sum(one[value] for one in found) / 2
+        down = math.sqrt(sum((one[value] - one[interval][0]) ** 2 for one in found)) / 2
+        up = math.sqrt(sum((one[interval][1] - one[value]) ** 2 for one in found)) / 2
+        assert drawn == pytest.approx([mean - down, mean + up])
+
+
+def test_a_line_joins_the_encoders_under_each_attack(make_run: MakeRun) -> None:
+    (axes,) = draw(make_run())
+    lines = {line.get_label(): line for line in axes.lines if line.get_label() in ATTACKS}
+    found = points(axes)
+    for i, attack in enumerate(ATTACKS):
+        joined = [(float(x), float(y)) for x, y in zip(*lines[attack].get_data(), strict=True)]
+        assert joined == [found["minilm"][i], found["bert_b"][i]]
+    assert len({line.get_linestyle() for line in lines.values()}) == 2
+    (legend,) = axes.figure.legends  # type: ignore[union-attr]
+    assert [text.get_text() for text in legend.get_texts()] == ["minilm", "bert_b", *ATTACKS]
+
+
+def test_with_one_encoder_attacks_are_named_at_their_points(make_run: MakeRun) -> None:
+    (axes,) = draw(make_run(make_suite(encoders=("minilm",))))
+    assert [text.get_text() for text in axes.texts] == [*ATTACKS]
+
+
+def test_a_point_that_lacks_a_task_is_left_out_and_counted(make_run: MakeRun) -> None:
+    def done(job: Job) -> bool:
+        return job.parts != ("bert_b", "mr", "clean", "pwws")
+
+    (axes,) = draw(make_run(done=done))
+    assert [len(drawn) for drawn in points(axes).values()] == [2, 1]
+    assert "1 of 4 points" in note(axes).replace("\n", " ")
+    first, second = draw(make_run(done=done, name="other"), panels="task")
+    assert [len(points(axes)["bert_b"]) for axes in (first, second)] == [1, 2]
+
+
+def note(axes: Axes) -> str:
+    return str(axes.figure.get_supxlabel())  # type: ignore[union-attr]
+
+
+def test_the_note_says_tasks_n_and_seeds_that_are_missing(make_run: MakeRun) -> None:
+    said = note(draw(make_run(done=lambda job: job.seed == 1 or job.parts[0] == "minilm"))[0]).replace("\n", " ")
+    assert said.startswith("Means over mr, mini_nli. n of a task ") and "bars are 95% intervals" in said
+    assert "In 4 cells some seeds are not done." in said
+
+
+def test_a_flagged_encoder_is_named_and_one_that_a_suite_requires_healthy_is_left_out(tmp_path: Any) -> None:
+    store = test_curves.run(tmp_path / "shown", flagged="above")
+    assert "Flagged (see the tables' notes): above." in note(draw(store)[0]).replace("\n", " ")
+    hidden = test_curves.run(tmp_path / "hidden", flagged="above", require="healthy")
+    assert set(points(draw(hidden)[0])) == {"plain", "noise"}
+
+
+def test_nothing_to_draw_is_said_with_the_remedy(make_run: MakeRun) -> None:
+    with pytest.raises(StoreError, match=r"nothing to draw.*Run the suite again"):
+        draw(make_run(done=lambda job: False))
+    store = make_run(name="half", done=lambda job: job.parts[1] == "mr")
+    with pytest.raises(StoreError, match=r"no attack of suite s is done on every task.*--option panels=task"):
+        draw(store)
+    assert [axes.get_title() for axes in draw(store, panels="task")] == ["mr"]
+    none = make_run(make_suite(attacks=(), evaluate=("stsb",)), name="none")
+    with pytest.raises(StoreError, match="asks for no attacks"):
+        draw(none)
+
+
+def test_attacks_on_similarity_are_no_part_of_it(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.tables import conftest
+
+    pairs = conftest.TASKS["mr"].model_copy(update={"kind": "sts"})
+    monkeypatch.setitem(conftest.TASKS, "mr", pairs)
+    store = make_run()
+    assert any(isinstance(job.spec, AttackJob) and job.spec.task.kind == "sts" for job in store.plan().jobs)  # type: ignore[union-attr]
+    assert [axes.get_title() for axes in draw(store, panels="task")] == ["mini_nli"]

@@ -1,0 +1,23 @@
+"""Tests of what a record says of its job."""
+
+from __future__ import annotations
+
+import pytest
+
+from rbench.schema import Provenance, Record
+from tests.plan.test_planner import inputs, make_plan, suite
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (None, "no error was recorded"),
+        ("  \n", "no error was recorded"),
+        ("ValueError: it is odd", "ValueError: it is odd"),
+        ("Traceback (most recent call last):\n  File x\nValueError: it is odd\n\n", "ValueError: it is odd"),
+    ],
+)
+def test_the_reason_of_a_failure_is_the_last_line_of_its_error(error: str | None, reason: str) -> None:
+    job = make_plan(suite(encoders=["lm"]), inputs()).jobs[0]
+    record = Record(job=job, status="failed", error=error, provenance=Provenance(rbench="0"))
+    assert record.reason == reason

@@ -1,0 +1,331 @@
+"""Tests that damage to a job is named, affects that job alone, and is repaired by the same command."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench import api
+from rbench.errors import StoreError
+from rbench.recipes import Workers
+from rbench.schema import Outcome, Record
+from rbench.score import attack_counts
+from tests.store.conftest import N, World
+
+PWWS, RANDOM, CONTRAST = "clean/pwws", "clean/random", "measure/"
+
+
+def record_of(world: World, end: str) -> Record:
+    record = world.store.record(world.job(end))
+    assert record is not None
+    return record
+
+
+def examples(world: World, end: str) -> list[str]:
+    return [outcome.example_id for outcome in world.store.outcomes(world.job(end))]
+
+
+def same(ours: World, theirs: World, end: str) -> bool:
+    """Whether a job came to the same outcomes and numbers, times aside."""
+    still = {"seconds": 0.0}
+    one, other = (
+        {o.example_id: o.model_copy(update=still) for o in w.store.outcomes(w.job(end))} for w in (ours, theirs)
+    )
+    return one == other and record_of(ours, end).counts == record_of(theirs, end).counts
+
+
+def drop_line(path: Path, number: int) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: number - 1] + lines[number:]))
+
+
+def alter_line(path: Path, number: int, old: bytes = b'"num_queries":', new: bytes = b'"num_queries":1') -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert old in lines[number - 1]
+    lines[number - 1] = lines[number - 1].replace(old, new)
+    path.write_bytes(b"".join(lines))
+
+
+def test_records_say_what_stands_behind_them(whole: World) -> None:
+    for end in (PWWS, RANDOM):
+        digest = record_of(whole, end).outcomes
+        assert digest is not None
+        assert (digest.n, digest.texts) == (N, True)
+    predictions = record_of(whole, CONTRAST).predictions
+    assert predictions is not None
+    assert predictions.n == len(whole.store.predictions(whole.job(CONTRAST))) > 0
+    assert not predictions.texts
+    assert record_of(whole, "finetune/").outcomes is None
+
+
+def test_a_run_that_is_whole_is_left_alone(world: World) -> None:
+    before = {file: file.read_bytes() for file in world.root.rglob("*.json*")}
+    result, told = world.run()
+    assert (told.started, result.errored) == ([], {})
+    assert not [note for note in told.notes if "damaged" in note or "not done" in note]
+    assert {file: file.read_bytes() for file in world.root.rglob("*.json*")} == before
+
+
+@pytest.mark.parametrize("damage", [drop_line, alter_line], ids=["missing", "altered"])
+def test_an_outcome_that_is_not_there_is_noticed_and_made_again(
+    world: World, whole: World, damage: Callable[[Path, int], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(world.file(PWWS), 5)
+    job = world.job(PWWS)
+    with caplog.at_level(logging.WARNING, "rbench"):
+        frame = api.load_results(world.root)
+    assert len(frame[frame.attack == "pwws"]) == N - 1
+    assert f"{N - 1} of {N} outcomes are there and sound" in caplog.text and job.name in caplog.text
+    table = world.table()
+    assert "1 of 2 attack jobs damaged: toy/mini-sentiment/clean/pwws/seed0." in table
+    cells = {cell["attack"]: cell["value"] for cell in json.loads(world.table(fmt="json"))["cells"]}
+    assert cells["pwws"] is None and cells["random"] is not None
+    planned = api.plan(world.suite, world.options)
+    assert job.key not in planned.done and any(job.name in note for note in planned.notes)
+
+    before = {*world.file(PWWS).read_bytes().splitlines()}
+    result, told = world.run()
+    assert not result.failed
+    assert told.started == [job.name]
+    assert any(job.name in note and "counts as not done" in note for note in told.notes)
+    after = {*world.file(PWWS).read_bytes().splitlines()}
+    assert len(before & after) == N - 1, "what was sound was not attacked again"
+    assert same(world, whole, PWWS)
+    assert world.table() == whole.table()
+    assert len(api.load_results(world.root)) == 2 * N
+    assert world.run()[1].started == []
+
+
+def test_a_surplus_line_is_noticed_and_dropped(world: World, whole: World) -> None:
+    lines = world.file(RANDOM).read_bytes().splitlines(keepends=True)
+    world.file(PWWS).write_bytes(world.file(PWWS).read_bytes() + lines[0])
+    assert "damaged" in world.table()
+    result, _ = world.run()
+    assert result.failed and "Choose another --out" in (result.failed[0].error or ""), "it is another job's"
+    world.file(PWWS).write_bytes(b"".join(world.file(PWWS).read_bytes().splitlines(keepends=True)[:N]))
+    own = world.file(PWWS).read_bytes().splitlines(keepends=True)[0]
+    with world.file(PWWS).open("ab") as file:
+        file.write(own)
+    result, told = world.run()
+    assert not result.failed and told.started == [world.job(PWWS).name]
+    assert world.file(PWWS).read_bytes() == whole.file(PWWS).read_bytes()
+
+
+def test_the_line_that_a_message_names_may_be_deleted(world: World, whole: World) -> None:
+    """What rbench once advised: delete the line, and its example is attacked again."""
+    world.file(PWWS, "record.json").unlink()  # a job under way
+    alter_line(world.file(PWWS), 3)
+    frame = api.load_results(world.root)
+    assert len(frame[frame.attack == "pwws"]) == N - 1
+    drop_line(world.file(PWWS), 3)
+    _, told = world.run()
+    assert told.started == [world.job(PWWS).name]
+    assert same(world, whole, PWWS) and world.table() == whole.table()
+
+
+@pytest.mark.parametrize(
+    "damage", [b"garbage", b"", b"[" * 100_000, b'{"a": ' + b"9" * 5_001 + b"}", b"\xff\xfe", b"\0" * 50]
+)
+def test_a_damaged_line_of_a_job_under_way_is_that_of_one_example(world: World, whole: World, damage: bytes) -> None:
+    world.file(PWWS, "record.json").unlink()
+    path = world.file(PWWS)
+    lines = path.read_bytes().split(b"\n")
+    lines[4] = damage
+    path.write_bytes(b"\n".join(lines))
+    assert len(examples(world, PWWS)) == N - 1
+    _, told = world.run()
+    assert any(f"1 line is damaged in {path} (line 5: " in note and "done again" in note for note in told.notes)
+    assert same(world, whole, PWWS) and world.table() == whole.table()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: "[" * 100_000,
+        lambda text: '{"schema_version": ' + "9" * 5_001 + "}",
+        lambda text: text.replace('"schema_version": 1', '"schema_version": 0'),
+        lambda text: text.replace('"schema_version": 1', '"schema_version": 2'),
+        lambda text: text.replace('"succeeded"', '"won"'),
+        lambda text: text.replace('"status": "complete"', '"status": "done"'),
+        lambda text: text.replace('"key": "', '"key": "0', 1),
+    ],
+    ids=["empty", "torn", "deep", "number", "older", "newer", "count", "status", "key"],
+)
+def test_a_bad_record_concerns_its_own_job(world: World, whole: World, change: Callable[[str], str]) -> None:
+    path = world.file(PWWS, "record.json")
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    job, outcomes = world.job(PWWS), world.file(PWWS).read_bytes()
+    table = world.table()
+    assert "1 of 2 attack jobs damaged: toy/mini-sentiment/clean/pwws/seed0." in table
+    assert {c["attack"] for c in json.loads(world.table(fmt="json"))["cells"] if c["value"] is not None} == {"random"}
+    assert world.table(metric="contrast") == whole.table(metric="contrast")
+    assert len(api.load_results(world.root)) == 2 * N
+    result, told = world.run()
+    assert not result.failed and result.complete == len(api.plan(world.suite, world.options).jobs)
+    assert told.started == [job.name]
+    assert any(job.name in note and "makes it again" in note for note in told.notes)
+    assert world.file(PWWS).read_bytes() == outcomes, "its outcomes were sound"
+    assert record_of(world, PWWS).scores == record_of(whole, PWWS).scores
+    assert world.table() == whole.table()
+
+
+def test_a_bad_record_may_be_deleted(world: World, whole: World) -> None:
+    world.file(PWWS, "record.json").write_text("")
+    world.file(PWWS, "record.json").unlink()
+    _, told = world.run()
+    assert told.started == [world.job(PWWS).name]
+    assert world.table() == whole.table()
+
+
+@pytest.mark.parametrize("stage", ["pretrain/", "finetune/"])
+def test_a_bad_record_of_weights_concerns_its_own_job(world: World, whole: World, stage: str) -> None:
+    path = world.file(stage, "record.json")
+    path.write_text("{", encoding="utf-8")
+    lost, flagged = "- Health not known", "- Flagged"
+    lines = world.table().splitlines()
+    assert sum(line.startswith(lost) for line in lines) == 1, "a note says that flags may be missing"
+    rest = [line for line in lines if not line.startswith((lost, flagged))]
+    assert rest == [line for line in whole.table().splitlines() if not line.startswith(flagged)]
+    result, told = world.run()
+    assert not result.failed and told.started == [world.job(stage).name]
+    assert record_of(world, stage) == record_of(whole, stage), "its weights were in the cache"
+
+
+@pytest.mark.parametrize("change", [lambda b: b"", lambda b: b.replace(b'"prediction": 0', b'"prediction": 1', 1)])
+def test_predictions_are_checked_too(world: World, whole: World, change: Callable[[bytes], bytes]) -> None:
+    path = world.file(CONTRAST, "predictions.jsonl")
+    good = path.read_bytes()
+    path.write_bytes(change(good))
+    assert path.read_bytes() != good
+    assert "1 of 1 evaluations on contrast sets damaged" in world.table(metric="contrast")
+    _, told = world.run()
+    assert told.started == [world.job(CONTRAST).name]
+    assert path.read_bytes() == good
+    assert world.table(metric="contrast") == whole.table(metric="contrast")
+
+
+def test_a_damaged_plan_is_written_anew(world: World, whole: World) -> None:
+    for text in ("", "{", "[" * 100_000, "\ud800"):
+        (world.root / "plan.json").write_bytes(text.encode(errors="surrogatepass"))
+        with pytest.raises(StoreError, match=r"plan\.json is damaged.*Run the suite again"):
+            world.table()
+        assert world.run()[1].started == []
+        assert world.table() == whole.table()
+
+
+def test_a_folder_of_another_job_is_not_overwritten(world: World) -> None:
+    path = world.file(PWWS, "record.json")
+    other = world.file(RANDOM, "record.json").read_text(encoding="utf-8")
+    path.write_text(other, encoding="utf-8")
+    assert "1 of 2 attack jobs damaged" in world.table()
+    with pytest.raises(StoreError, match=r"belongs to another job.*Choose another --out"):
+        world.run()
+    assert path.read_text(encoding="utf-8") == other
+    result, _ = world.run(out=world.root.with_name("other"))
+    assert not result.failed
+
+
+def test_fresh_begins_anew_whatever_is_damaged(world: World, whole: World) -> None:
+    world.file(PWWS, "record.json").write_text("{", encoding="utf-8")
+    world.file(RANDOM).write_bytes(b"garbage\n")
+    (world.root / "plan.json").write_text("{", encoding="utf-8")
+    result, told = world.run(fresh=True)
+    assert not result.failed
+    assert any("the old results are in" in note for note in told.notes)
+    assert world.table() == whole.table()
+
+
+# --------------------------------------------------------------------------------------------------- errored examples
+
+
+@pytest.fixture
+def erring(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """erring(n): from now on attacks raise on the first n examples that they are given."""
+
+    def after(n: int) -> None:
+        def run(self: Workers, cell: Any, chosen: Any, expected: int, *, apart: bool) -> Iterator[Outcome]:
+            todo = list(chosen)
+            for i, example in enumerate(todo[:n]):
+                kind = "ValueError" if i % 2 == 0 else "attacks.Odd"
+                error = f"Traceback (most recent call last):\n  File x, line 1\n{kind}: of {example.texts[0]}\nmore"
+                yield Outcome(
+                    example_id=example.id, status="errored", original=example.texts, label=example.label, error=error
+                )
+            yield from original(self, cell, todo[n:], apart=apart)
+
+        monkeypatch.setattr(Workers, "run", run)
+
+    original = Workers.run
+    return after
+
+
+def begin_again(world: World) -> None:
+    for end in (PWWS, RANDOM):
+        world.file(end, "record.json").unlink()
+        world.file(end).unlink()
+
+
+def test_a_job_of_which_more_than_a_tenth_errored_fails_and_is_tried_again(
+    world: World, whole: World, erring: Callable[[int], None]
+) -> None:
+    begin_again(world)
+    erring(N)
+    result, _ = world.run()
+    assert {record.job.name for record in result.failed} == {world.job(PWWS).name, world.job(RANDOM).name}
+    error = result.failed[0].error or ""
+    assert f"{N} of {N} examples errored (6 ValueError, 6 attacks.Odd), more than a tenth" in error
+    assert "run the same command again" in error
+    assert len(examples(world, PWWS)) == N, "they stay, with their errors"
+    assert "2 of 2 attack jobs failed" in world.table()
+    erring(0)
+    result, told = world.run()
+    assert not result.failed and not result.errored
+    assert f"{world.job(PWWS).name}: {N} of its examples errored and are attacked again" in told.notes
+    assert same(world, whole, PWWS) and same(world, whole, RANDOM)
+    assert world.table() == whole.table()
+
+
+@pytest.mark.parametrize(("n", "fails"), [(1, False), (2, True)])
+def test_a_tenth_is_tolerated_and_counted_by_kind(
+    world: World, erring: Callable[[int], None], n: int, fails: bool
+) -> None:
+    begin_again(world)
+    erring(n)
+    result, _ = world.run()
+    assert bool(result.failed) == fails
+    assert result.errored == ({} if fails else {"ValueError": 2})
+    if not fails:
+        assert record_of(world, PWWS).counts["errored"] == n
+        again, told = world.run()
+        assert told.started == [], "a complete job with an errored example is done"
+        assert again.errored == {"ValueError": 2}
+
+
+def test_exactly_a_tenth_is_not_more_than_a_tenth() -> None:
+    from rbench.errors import JobError
+    from rbench.execution.attacks import _check_errors
+
+    def outcomes(errored: int, n: int) -> list[Outcome]:
+        status = ["errored"] * errored + ["failed"] * (n - errored)
+        return [
+            Outcome.model_validate({"example_id": "x", "status": s, "original": ("a",), "label": 0}) for s in status
+        ]
+
+    for errored, n in ((0, 1), (1, 10), (10, 100), (3, 30), (7, 70)):
+        _check_errors(outcomes(errored, n))
+        with pytest.raises(JobError):
+            _check_errors(outcomes(errored + 1, n))
+
+
+def test_attack_shows_examples_that_errored(world: World, erring: Callable[[int], None]) -> None:
+    erring(1)
+    options = api.Options(include=world.options.include, device="cpu", overrides=("resources.masked_lm=toy",))
+    outcomes = list(api.attack("toy", "mini-sentiment", "random", 2, options))
+    assert attack_counts(outcomes)["errored"] == 1 and len(outcomes) == 2

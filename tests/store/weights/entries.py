@@ -1,0 +1,42 @@
+"""Cache entries for tests: a few bytes of weights, a tokenizer, a record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from rbench.schema import Job, Provenance, Record
+from rbench.store.weights import WeightCache, weights_hash
+from tests.plan.test_planner import inputs, make_plan, suite
+
+PLAN = make_plan(suite(encoders=["lm"]), inputs())
+JOB, OTHER = (job for job in PLAN.jobs if job.stage == "finetune" and not job.seed)
+PRETRAIN = next(job for job in PLAN.jobs if job.stage == "pretrain")
+VOCABULARY = {"good": 5, "dull": 6}
+
+
+def write(folder: Path, value: float = 1.0) -> None:
+    """What a fine-tuning saves, in small."""
+    save_file({"w": np.full(3, value)}, folder / "model.safetensors")
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": VOCABULARY}}))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text("{}")
+
+
+def fill(cache: WeightCache, job: Job, value: float = 1.0) -> Record:
+    """Make the entry of a job."""
+    with cache.making(job) as entry:
+        assert entry.record is None
+        write(entry.folder, value)
+        provenance = Provenance(rbench="0", weights_hash=weights_hash(entry.folder))
+        return entry.publish(Record(job=job, status="complete", provenance=provenance))
+
+
+def swap_two_words(folder: Path) -> None:
+    """The tokenizer reads `dull` for `good`; the weights stay as they are, and so does the file's size."""
+    file = folder / "tokenizer.json"
+    swapped = dict(zip(VOCABULARY, reversed(VOCABULARY.values()), strict=True))
+    file.write_text(json.dumps({"model": {"vocab": swapped}}))

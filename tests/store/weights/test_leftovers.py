@@ -1,0 +1,139 @@
+"""Tests that leftovers of killed processes are removed, and files of running processes are kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rbench.store.weights import WeightCache
+from rbench.store.weights.cache import left, sweep
+from rbench.system import scratch
+from tests.store.weights.entries import JOB, fill
+
+FINETUNE = """\
+import sys, time
+from pathlib import Path
+from rbench.store.weights import WeightCache, default_cache
+from rbench.train.finetune import clean
+from rbench.schema import Training
+from tests import tiny
+from tests.store.weights.entries import JOB
+
+def progress(step, total, note):
+    if step == 4:  # one epoch is over, and its checkpoint written
+        print("at work", flush=True)
+        time.sleep(600)
+
+encoder = tiny.encoder(tiny.write_bert(Path(sys.argv[1])))
+with WeightCache(default_cache()).making(JOB) as entry:
+    training = Training(epochs=3, batch_size=32)
+    clean.run(clean.Options(), tiny.context(encoder, tiny.data(64, 20), training, progress=progress))
+"""
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def finetuning(place: Path, system: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process in the middle of a fine-tuning."""
+    surroundings = {"RBENCH_CACHE": str(place / "cache"), "TMPDIR": str(system), "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", FINETUNE, place / "bert"],
+        env={**os.environ, **surroundings, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "at work\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def checkpoints(place: Path) -> list[Path]:
+    return list(place.rglob("checkpoint-*/model.safetensors"))
+
+
+def test_a_killed_fine_tuning_is_swept_and_a_living_one_is_not(tmp_path: Path) -> None:
+    cache, system = WeightCache(tmp_path / "cache"), tmp_path / "system"
+    system.mkdir()
+    with finetuning(tmp_path, system) as process:
+        at_work = sorted((cache.root / "tmp").iterdir())
+        assert len(checkpoints(tmp_path)) == 1
+        assert cache.sweep() == left(cache.root) == []
+        assert sorted((cache.root / "tmp").iterdir()) == at_work
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert sorted((cache.root / "tmp").iterdir()) == at_work  # it could not clean up behind itself
+    assert not list(system.glob("*rbench*"))
+    found = left(cache.root)
+    assert [path.name.split("-")[0] for path in found] == [JOB.key[:8], "finetune"]
+    assert sweep(cache.root) == found
+    assert not list((cache.root / "tmp").iterdir())
+    assert checkpoints(tmp_path) == []
+    fill(cache, JOB)  # nobody holds the job either
+
+
+def test_a_lock_without_its_folder_goes_silently(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp" / "train-00000000.lock").touch()
+    assert left(tmp_path) == sweep(tmp_path) == []
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_this_process_s_own_folders_are_spared(tmp_path: Path) -> None:
+    with scratch.folder("train", tmp_path) as folder:
+        assert left(tmp_path) == sweep(tmp_path) == []
+        assert folder.is_dir()
+
+
+@pytest.mark.parametrize("name", ["mine", "0123abcd-lse9jv2f", "train-00000000"])
+def test_what_has_no_lock_is_not_swept(tmp_path: Path, name: str) -> None:
+    (tmp_path / "tmp" / name).mkdir(parents=True)
+    (tmp_path / "tmp" / name / "precious").touch()
+    assert left(tmp_path) == sweep(tmp_path) == []
+    assert (tmp_path / "tmp" / name / "precious").exists()
+
+
+def linked(folder: Path, elsewhere: Path) -> None:
+    elsewhere.mkdir()
+    (elsewhere / "precious").touch()
+    folder.symlink_to(elsewhere)
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    linked(tmp_path / "tmp" / "train-0", tmp_path / "elsewhere")
+    (tmp_path / "tmp" / "train-0.lock").touch()
+    with scratch.folder("train", tmp_path) as folder:
+        (folder / "link").symlink_to(tmp_path / "elsewhere")
+    assert left(tmp_path) == sweep(tmp_path) == []
+    assert (tmp_path / "elsewhere" / "precious").exists()
+
+
+def test_prepared_files_that_were_never_finished_go_once_they_are_old(tmp_path: Path) -> None:
+    translations = tmp_path / "prepared" / "translations" / "key"
+    translations.mkdir(parents=True)
+    (tmp_path / "elsewhere").touch()
+    old = [tmp_path / "prepared" / "edits-1.jsonl.0123abcd.tmp", translations / "name.7.tmp"]
+    others = [tmp_path / "prepared" / name for name in ("young.jsonl.0123abcd.tmp", "edits-1.jsonl", "mine.tmp")]
+    others += [translations / "young.8.tmp", translations / "name.jsonl"]
+    for file in (*old, *others):
+        file.touch()
+        if "young" not in file.name:
+            os.utime(file, (1000, 1000))
+    link = tmp_path / "prepared" / "link.jsonl.0123abcd.tmp"
+    link.symlink_to(tmp_path / "elsewhere")
+    os.utime(link, (1000, 1000), follow_symlinks=False)
+    os.utime(tmp_path / "elsewhere", (1000, 1000))
+    assert left(tmp_path) == sweep(tmp_path) == old
+    assert not any(file.exists() for file in old)
+    assert all(file.exists() for file in (*others, link))

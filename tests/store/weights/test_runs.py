@@ -1,0 +1,154 @@
+"""Tests runs with a cache that was altered or holds foreign files."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from rbench import api
+from rbench.plan.prepare import Options
+from rbench.schema import AttackJob, Job, Record
+from rbench.store.runs import Store
+from rbench.store.weights import WeightCache, default_cache
+from rbench.store.weights import cache as sweeping
+from rbench.system import scratch
+from rbench.system.progress import Silent
+
+SUITE = """\
+name: small
+encoders: [toy]
+tasks: [mini-sentiment]
+attacks: [pwws]
+num_examples: 6
+resources: mini
+training: {max_train: 200, max_validation: 40, epochs: 1, learning_rate: 1.0e-3}
+"""
+ENCODER = """\
+name: toy
+architecture: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64}
+train: {objective: mlm, data: mini-corpus, steps: 10, learning_rate: 1.0e-3}
+"""
+
+
+class Notes(Silent):
+    """Remembers what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a suite and an encoder, and a cache of its own."""
+    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "mine" / "encoders").mkdir(parents=True)
+    (tmp_path / "mine" / "encoders" / "toy.yaml").write_text(ENCODER)
+    (tmp_path / "small.yaml").write_text(SUITE)
+    return tmp_path
+
+
+def run(place: Path, progress: Notes | None = None, only: tuple[str, ...] = ()) -> api.RunResult:
+    options = Options(include=(place / "mine",), out=place / "run", only=only, device="cpu", backend="torch", workers=1)
+    return api.run(place / "small.yaml", options, progress=progress)
+
+
+def records(place: Path) -> dict[str, Record]:
+    return {record.job.stage: record for record in Store(place / "run").records()}
+
+
+def swap_two_words(victim: Path) -> None:
+    """The two most frequent words of the embedded world change their places in the vocabulary."""
+    file = victim / "tokenizer.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    vocabulary = content["model"]["vocab"]
+    one, other = [word for word in vocabulary if word.isalpha()][:2]
+    vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+    file.write_text(json.dumps(content), encoding="utf-8")
+
+
+def again(place: Path, stage: str) -> None:
+    """As if the job had not run yet."""
+    store = Store(place / "run")
+    (job,) = (job for job in store.plan().jobs if job.stage == stage)  # type: ignore[union-attr]
+    for file in store.folder(job).iterdir():
+        file.unlink()
+
+
+def test_a_victim_with_another_tokenizer_is_made_again_and_the_table_stays(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = run(place)
+    made = records(place)["finetune"]
+    victim = WeightCache(default_cache()).folder(made.job.key)
+    right = (victim / "tokenizer.json").read_bytes()
+    swap_two_words(victim)
+    again(place, "attack")
+    with caplog.at_level(logging.WARNING):
+        second = run(place)
+    assert f"{made.job.key[:8]} ({made.job.name}) cannot be trusted: tokenizer.json was altered" in caplog.text
+    assert (victim / "tokenizer.json").read_bytes() == right
+    assert second.tables == first.tables
+    assert not second.failed
+
+
+def test_a_victim_altered_while_the_run_is_under_way_fails_the_job_and_the_same_command_mends_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rbench.execution import run as running
+    from rbench.execution.job import Context, run_job
+
+    first = run(place)
+    made = records(place)["finetune"]
+    again(place, "attack")
+
+    def alter_first(job: Job, context: Context) -> Record:
+        if isinstance(job.spec, AttackJob):
+            swap_two_words(context.cache.folder(job.needs["victim"]))
+        return run_job(job, context)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(running, "run_job", alter_first)
+        (failed,) = run(place).failed
+    assert made.job.key[:8] in (failed.error or "")
+    assert "tokenizer.json was altered. Run the same command again" in (failed.error or "")
+    assert run(place).tables == first.tables
+
+
+def test_a_run_sweeps_what_killed_ones_left_and_says_so(place: Path) -> None:
+    left = default_cache() / "tmp" / "finetune-00000000"
+    left.mkdir(parents=True)
+    left.with_name(f"{left.name}.lock").touch()
+    notes = Notes()
+    with scratch.folder("finetune") as living:
+        run(place, notes, only=("pretrain",))
+        assert living.is_dir()
+    assert not left.exists()
+    assert f"removed what killed processes had left: {left}" in notes.said
+    assert sweeping.left(default_cache()) == []
+    assert not list((default_cache() / "tmp").iterdir())
+    quiet = Notes()
+    run(place, quiet, only=("pretrain",))
+    assert not any("killed" in said for said in quiet.said)
+
+
+def test_what_a_run_needs_is_in_use_until_it_is_over(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rbench.execution import run as running
+    from rbench.execution.job import Context, run_job
+
+    seen: list[set[str]] = []
+
+    def look_first(job: Job, context: Context) -> Record:
+        seen.append(WeightCache(default_cache()).in_use())
+        return run_job(job, context)
+
+    monkeypatch.setattr(running, "run_job", look_first)
+    run(place, only=("finetune",))
+    keys = {record.job.key for record in records(place).values()}
+    assert seen == [keys, keys]
+    assert WeightCache(default_cache()).in_use() == set()

@@ -1,0 +1,315 @@
+"""Tests adversarial fine-tuning: it adds robustness, follows its formula, and keeps to its budgets and epochs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from pydantic import ValidationError
+
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.errors import SuiteError
+from rbench.schema import TaskSpec, Training
+from rbench.tasks import Example
+from rbench.train.finetune import FinetuneContext, adversarial, clean
+from rbench.train.finetune._adversarial_trainer import AdversarialStats, AdversarialTrainer
+from rbench.train.finetune._data import collator, encode
+from rbench.words.substitution.batched import Geometry, Swapped, Target, at_most
+from tests import tiny
+from tests.recipes import substitution_toy as toy
+
+NOTHING = "the and a the and a the"
+"""Stop words alone: nothing can be replaced."""
+PREMISE = "the film is good and fine, the tale very dull."
+
+
+def data(train: int = 128, *, test: int = 60, pairs: bool = False, labels: list[int] | None = None) -> Any:
+    """Sentences of the toy world in memory, with the interface of TaskData."""
+    texts, own = toy.sentences(np.random.default_rng(0), train + test + 40)
+    own[: len(labels or ())] = labels or []
+    rows = [
+        Example(id=str(k), texts=(PREMISE, text) if pairs else (text,), label=label)
+        for k, (text, label) in enumerate(zip(texts, own, strict=True))
+    ]
+    splits = {"train": rows[:train], "validation": rows[train : train + 40], "test": rows[train + 40 :]}
+    columns = ("premise", "hypothesis") if pairs else ("text",)
+    spec = TaskSpec(name="toy", kind="nli" if pairs else "single", columns=columns, labels=("bad", "good"))
+    return SimpleNamespace(spec=spec, split=splits.__getitem__)
+
+
+def run(found: Any, training: Training, *, seed: int = 0, kind: str = "bert", told: list[str] | None = None, **options):
+    context = FinetuneContext(
+        toy.classifier(kind, seed=seed).encoder,
+        found,
+        training,
+        seed=seed,
+        device="cpu",
+        progress=lambda done, total, text: (told if told is not None else []).append(text),
+        resources=toy.resources(kind),
+    )
+    return adversarial.run(adversarial.Options(**options), context)
+
+
+def search(victim: EncoderClassifier, examples: list[Example], most: int = 10, **options: Any) -> list[Swapped]:
+    """The search with plain cross-entropy, to the end of the budget."""
+    labels = torch.tensor([example.label for example in examples])
+    return Geometry.of(toy.resources(), candidates=50, min_cosine=0.5)(
+        [example.texts for example in examples],
+        Target(
+            victim.encoder,
+            lambda z, rows: torch.nn.functional.cross_entropy(victim.head(z), labels[rows], reduction="none"),
+            max_length=64,
+        ),
+        max_words=at_most(most, 0.4),
+        **options,
+    )
+
+
+def accuracy(victim: EncoderClassifier, texts: list[tuple[str, ...]], examples: list[Example]) -> float:
+    with torch.no_grad():
+        found = [int(victim(**victim.tokenizer(*text, return_tensors="pt")).logits.argmax()) for text in texts]
+    return float(np.mean([k == example.label for k, example in zip(found, examples, strict=True)]))
+
+
+def test_it_withstands_the_search_better_than_clean_fine_tuning() -> None:
+    found, training = data(160, test=30), Training(epochs=3, learning_rate=3e-3, batch_size=32)
+    longer, tests = training.model_copy(update={"epochs": 4}), found.split("test")
+    plain, _ = clean.run(clean.Options(), tiny.context(toy.classifier().encoder, found, longer))
+    hard, _ = run(found, training)
+    assert not hard.training
+    kept = [accuracy(v, [e.texts for e in tests], tests) for v in (plain, hard)]
+    under = [accuracy(v, [made.texts for made in search(v, tests)], tests) for v in (plain, hard)]
+    assert kept[1] > kept[0] - 0.05
+    assert under[1] > under[0] + 0.2
+
+
+def test_pairs_and_other_tokenizers_are_hardened_too() -> None:
+    found = data(16, pairs=True)
+    victim, scores = run(found, SHORT, kind="roberta")
+    assert 0 < scores["words_replaced"] <= 0.4
+    assert not torch.equal(victim.head.weight, before(found).head.weight)
+
+
+# ---------------------------------------------------------------------------------------------------- one step
+
+
+def before(found: Any, max_length: int = 128) -> EncoderClassifier:
+    """The victim as `run` begins with it."""
+    encoder = toy.classifier().encoder
+    transformers.set_seed(0)
+    return EncoderClassifier(encoder, len(found.spec.labels), max_length=max_length)
+
+
+def step(
+    victim: EncoderClassifier, found: Any, epoch: float, folder: str, **options: Any
+) -> tuple[float, AdversarialStats]:
+    """The loss of one step on all training examples as one batch; gradients are in the victim's parameters."""
+    chosen, tally = adversarial.Options(**options), AdversarialStats()
+    trainer = AdversarialTrainer(
+        geometry=Geometry.of(toy.resources(), candidates=50, min_cosine=0.5),
+        examples=found.split("train"),
+        options=chosen,
+        fixed=adversarial.fixed(chosen, found.spec),
+        tally=tally,
+        model=victim,
+        args=transformers.TrainingArguments(
+            folder, report_to=[], use_cpu=True, remove_unused_columns=False, per_device_train_batch_size=1000
+        ),
+        train_dataset=encode(found.split("train"), victim.tokenizer, victim.max_length),
+        data_collator=collator(victim.tokenizer),
+    )
+    trainer.state.epoch, trainer.current_gradient_accumulation_steps = epoch, 1
+    (batch,) = trainer.get_train_dataloader()
+    return float(trainer.training_step(victim, batch)), tally
+
+
+def mean_loss(victim: EncoderClassifier, texts: list[tuple[str, ...]], labels: list[int]) -> torch.Tensor:
+    losses = [
+        torch.nn.functional.cross_entropy(
+            victim(**victim.tokenizer(*text, return_tensors="pt")).logits, torch.tensor([label])
+        )
+        for text, label in zip(texts, labels, strict=True)
+    ]
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize(("epoch", "pairs"), [(0.9, False), (1.0, False), (1.5, True)])
+def test_a_step_is_the_mean_loss_over_clean_and_adversarial_texts(tmp_path: Path, epoch: float, pairs: bool) -> None:
+    found = data(20, pairs=pairs)
+    victim, slow = before(found), before(found).eval()
+    loss, tally = step(victim, found, epoch, str(tmp_path), until="budget", max_words=2)
+    examples = found.split("train")
+    made = search(slow, examples, most=2, fixed=(0,) if pairs else ()) if epoch >= 1 else []
+    texts, labels = [e.texts for e in examples] + [m.texts for m in made], [e.label for e in examples]
+    expected = mean_loss(slow, texts, labels if not made else labels * 2)
+    expected.backward()
+    expected = expected.detach()
+    assert loss == pytest.approx(float(expected), rel=1e-5)
+    for mine, theirs in zip(victim.parameters(), slow.parameters(), strict=True):
+        assert torch.allclose(mine.grad, theirs.grad, rtol=1e-3, atol=1e-6)
+    assert tally.texts == tally.searched == len(made)
+    if made:
+        assert all(len(m.substitutions) == 2 for m in made)
+        assert all(m.texts[0] == PREMISE for m in made) or not pairs
+        wrong = [accuracy(slow, [m.texts], [e]) == 0 for m, e in zip(made, examples, strict=True)]
+        shares = [2 / m.num_words for m in made]
+        counts = {"changed_share": 1.0, "searched_texts": 20.0, "adversarial_texts": 20.0}
+        assert tally.scores() == pytest.approx({"words_replaced": np.mean(shares), "fooled": np.mean(wrong), **counts})
+
+
+@pytest.mark.parametrize("direction", ["gradient", "deepfool"])
+def test_only_texts_that_the_search_changed_are_added(tmp_path: Path, direction: str) -> None:
+    """Every third text is one of stop words, so that nothing in it can be replaced."""
+    found = data(21)
+    rows = found.split("train")
+    rows[::3] = [row._replace(texts=(NOTHING,)) for row in rows[::3]]
+    victim, slow = before(found), before(found).eval()
+    loss, tally = step(victim, found, 1.0, str(tmp_path), until="budget", max_words=2, direction=direction)
+    examples = found.split("train")
+    changed = [example for k, example in enumerate(examples) if k % 3]
+    made = search(slow, changed, most=2)  # with two labels both directions are one
+    assert all(one.texts != example.texts for one, example in zip(made, changed, strict=True))
+    texts = [e.texts for e in examples] + [one.texts for one in made]
+    expected = mean_loss(slow, texts, [e.label for e in (*examples, *changed)]).detach()
+    assert loss == pytest.approx(float(expected), rel=1e-5)
+    wrong = [accuracy(slow, [one.texts], [e]) == 0 for one, e in zip(made, changed, strict=True)]
+    assert tally.scores() == pytest.approx(
+        {
+            "changed_share": 14 / 21,
+            "searched_texts": 21.0,
+            "adversarial_texts": 14.0,
+            "words_replaced": np.mean([2 / one.num_words for one in made]),
+            "fooled": np.mean(wrong),
+        }
+    )
+    assert tally.starvation.texts == 14 and tally.starvation.without < tally.starvation.asked
+
+
+def test_a_batch_in_which_no_text_can_be_changed_is_a_clean_one(tmp_path: Path) -> None:
+    found = data(6)
+    rows = found.split("train")
+    rows[:] = [row._replace(texts=(NOTHING,)) for row in rows]
+    victim = before(found)
+    loss, tally = step(victim, found, 1.0, str(tmp_path))
+    examples = found.split("train")
+    clean_loss = mean_loss(before(found).eval(), [e.texts for e in examples], [e.label for e in examples])
+    assert loss == pytest.approx(float(clean_loss.detach()), rel=1e-5)
+    assert tally.scores()["changed_share"] == tally.scores()["adversarial_texts"] == 0 and tally.searched == 6
+
+
+def test_words_without_a_candidate_are_counted_and_starve_the_strategy() -> None:
+    """Word vectors in which no word is near another leave every word without a candidate."""
+    found = data(32)
+    fed = run(found, SHORT, epochs=1)
+    assert fed.health is not None and not fed.health.flags
+    assert fed.health.values["words asked"] > 0
+    starved = run(found, SHORT, epochs=1, min_cosine=1.0)
+    assert starved.health is not None
+    assert [raised.flag for raised in starved.health.flags] == ["starved of candidates"]
+    assert starved.health.values["share of words without a candidate"] == 1
+    assert starved.scores["changed_share"] == starved.scores["adversarial_texts"] == 0
+    assert "had no candidate" in starved.health.flags[0].because
+
+
+def test_neighbours_need_no_masked_lm() -> None:
+    options = adversarial.Options(variant="released")
+    assert adversarial.needs(options) == ("word_vectors", "stopwords")
+    assert (options.source, options.candidates, options.order, options.keep_step) == (
+        *("neighbours", 24, "once"),
+        "positive",
+    )
+    assert adversarial.Options() == adversarial.Options(variant="printed")
+    made = run(data(32), SHORT, variant="released", epochs=1)
+    assert made.scores["adversarial_texts"] > 0
+
+
+def test_texts_on_which_the_model_errs_are_changed_unless_they_are_to_be_left(tmp_path: Path) -> None:
+    found = data(20)
+    victim = before(found).eval()
+    with torch.no_grad():
+        inputs = victim.tokenizer([e.texts[0] for e in found.split("train")], padding=True, return_tensors="pt")
+        wrong = (1 - victim(**inputs).logits.argmax(dim=1)).tolist()
+    found = data(20, labels=wrong)
+    loss, tally = step(before(found), found, 1.0, str(tmp_path), erring="leave")
+    assert (tally.searched, tally.texts) == (20, 0)
+    assert loss == pytest.approx(mean_loss(victim, [e.texts for e in found.split("train")], wrong).item(), rel=1e-5)
+    _, tally = step(before(found), found, 1.0, str(tmp_path), until="budget")
+    assert tally.scores()["words_replaced"] == pytest.approx(0.4)  # four of ten words
+    _, tally = step(before(found), found, 1.0, str(tmp_path))
+    assert tally.texts == 20 and 0.1 <= tally.scores()["words_replaced"] < 0.4, "one word, and more if that helps"
+
+
+# ------------------------------------------------------------------------------------------------------ the whole run
+
+SHORT = Training(epochs=2, learning_rate=1e-3, batch_size=16)
+
+
+def test_a_seed_decides_the_outcome_and_epochs_come_after_the_clean_ones() -> None:
+    found, told = data(32), []
+    victim, scores = run(found, SHORT, told=told)
+    again, same = run(found, SHORT)
+    assert scores == same
+    assert all(torch.equal(a, b) for a, b in zip(victim.parameters(), again.parameters(), strict=True))
+    counted = {"changed_share", "searched_texts", "words_replaced", "fooled", "adversarial_texts"}
+    assert set(scores) == {"validation_accuracy", "best_epoch", *counted}
+    assert scores["searched_texts"] == 32 and scores["adversarial_texts"] == 32 * scores["changed_share"]
+    assert scores["best_epoch"] in (2, 3)
+    assert 0 < scores["words_replaced"] <= 0.4
+    steps = [text for text in told if "replaced" in text]
+    assert not any("replaced" in text for text in told[:2])  # the clean epoch has two steps
+    assert len(steps) == len(told) - 2
+    assert "validation accuracy" in told[-1]
+
+
+def test_the_last_epoch_is_kept_where_that_is_asked() -> None:
+    found = data(32)
+    last, scores = run(found, SHORT, keep="last", clean_epochs=2)
+    assert scores["best_epoch"] == 4
+    validation = found.split("validation")
+    assert scores["validation_accuracy"] == pytest.approx(accuracy(last, [e.texts for e in validation], validation))
+
+
+def test_adversarial_epochs_may_be_other_than_the_tasks() -> None:
+    found = data(16)
+    one, scores = run(found, SHORT, epochs=1)
+    other, same = run(found, SHORT.model_copy(update={"epochs": 1}))
+    assert scores == same and scores["best_epoch"] == 2
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
+def test_no_clean_epoch_is_kept_however_good_it_was() -> None:
+    """The learning rate is so small that all epochs are equally accurate: of equal ones the first is kept."""
+    _, scores = run(data(16), SHORT.model_copy(update={"learning_rate": 1e-9}), clean_epochs=2)
+    assert scores["best_epoch"] == 3
+
+
+def test_a_protected_column_that_the_task_lacks_is_named() -> None:
+    with pytest.raises(SuiteError, match="premises"):
+        run(data(16), SHORT, protect={"single": ("premises",)})
+
+
+@pytest.mark.parametrize("wrong", [{"share": 0}, {"share": 1.5}, {"max_words": 0}, {"until": "never"}, {"epochs": 0}])
+def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        adversarial.Options(**wrong)
+
+
+def test_the_defaults_are_the_papers() -> None:
+    options = adversarial.Options()
+    assert (options.clean_epochs, options.max_words, options.share, options.candidates) == (1, 10, 0.4, 50)
+
+
+@pytest.mark.parametrize("name", ["adversarial", "clean"])
+def test_reading_a_strategys_options_does_not_load_torch(name: str) -> None:
+    code = (
+        f"import sys; from rbench.train.finetune import strategy; strategy({name!r}).Options(); "
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -1,0 +1,87 @@
+"""`finetune: [saved]`: the head that lies beside the encoder's weights, and nothing is trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.reading import Settings
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import JobError
+from rbench.schema import Training
+from rbench.train.finetune import saved
+from tests import tiny
+
+LABELS = list(tiny.data(train=4).spec.labels)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A victim with a random head."""
+    victim = EncoderClassifier(tiny.encoder(tiny.write_bert(tmp_path / "bert")), len(LABELS))
+    torch.nn.init.normal_(victim.head.weight)
+    victim.save(tmp_path / "victim", {"labels": LABELS})
+    return tmp_path / "victim"
+
+
+def run(folder: Path | None, encoder: Path | None = None) -> EncoderClassifier:
+    of = tiny.encoder(encoder or folder or Path())
+    context = tiny.context(of, tiny.data(train=8), Training(), weights=folder)
+    victim, scores = saved.run(saved.Options(), context)
+    assert 0 <= scores["validation_accuracy"] <= 1
+    return victim  # type: ignore[no-any-return]
+
+
+def test_the_victim_answers_as_it_did_when_it_was_saved(folder: Path) -> None:
+    before, _ = EncoderClassifier.load(folder)
+    victim = run(folder)
+    assert not victim.training
+    for text in ("the film was good", "a dull story"):
+        inputs = victim.tokenizer(text, return_tensors="pt")
+        with torch.no_grad():
+            assert torch.equal(victim(**inputs).logits, before(**inputs).logits)
+
+
+def test_the_head_is_part_of_the_fingerprint(folder: Path) -> None:
+    from rbench.encoders.locate import fingerprint
+
+    before = fingerprint(folder)
+    other = EncoderClassifier(tiny.encoder(folder), len(LABELS))
+    other.save(folder, {"labels": LABELS})
+    assert fingerprint(folder) != before
+
+
+def test_what_is_no_saved_victim_of_these_labels_is_refused(folder: Path) -> None:
+    bert = folder.parent / "bert"
+    with pytest.raises(JobError, match=r"bert has no head\.safetensors.*Name another strategy"):
+        run(bert)
+    with pytest.raises(JobError, match=r"the encoder has no head\.safetensors"):
+        run(None, bert)
+    about = json.loads((folder / "rbench.json").read_text())
+    (folder / "rbench.json").write_text(json.dumps({**about, "meta": {"labels": ["calm", "angry"]}}))
+    with pytest.raises(JobError, match="for the labels calm, angry"):
+        run(folder)
+    (folder / "rbench.json").write_text(json.dumps({**about, "meta": {}}))
+    with pytest.raises(JobError, match="does not say for which labels"):
+        run(folder)
+    (folder / "rbench.json").write_text(json.dumps(about))
+    wide = EncoderClassifier(tiny.encoder(bert), 5)
+    wide.save(folder.parent / "wide", {"labels": LABELS})
+    (folder.parent / "wide" / "head.safetensors").replace(folder / "head.safetensors")
+    with pytest.raises(JobError, match="is no head of 2 labels"):
+        run(folder)
+
+
+def test_a_head_for_vectors_made_in_another_way_is_refused(folder: Path) -> None:
+    for pooling, length, said in (("cls", None, "pooling 'mean', not 'cls'"), ("mean", 16, "max_length 64, not 16")):
+        encoder = SentenceEncoder.open(folder, pooling=pooling, max_length=length)  # type: ignore[arg-type]
+        context = tiny.context(encoder, tiny.data(train=8), Training(), weights=folder)
+        with pytest.raises(JobError, match=f"is for vectors with {said}.*Name the folder itself"):
+            saved.run(saved.Options(), context)
+    normal = SentenceEncoder.open(folder, pooling="mean", settings=Settings(normalize=True))
+    with pytest.raises(JobError, match="normalize False, not True"):
+        saved.run(saved.Options(), tiny.context(normal, tiny.data(train=8), Training(), weights=folder))
