@@ -1,7 +1,7 @@
 """Who may import whom. The table is the one in docs/architecture.md; lazy imports and those for types count too.
 
 Modules do not import each other in circles either, inside a wing or across wings. A package is one module, its
-`__init__`: `from rbench.schema import Job` is an arrow to `spec`, `from rbench.schema.common import Share` is one to
+`__init__`: `from rbench.schema import Job` is an arrow to `schema`, `from rbench.schema.common import Share` is one to
 `schema.common`. Python runs a package's `__init__` before any of its modules; that is no arrow.
 """
 
