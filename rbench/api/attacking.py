@@ -67,7 +67,8 @@ def attack_texts(
             is a `hypothesis`.
         resources: what stands behind the attack: a name of `rbench list resources`, or {"profile": "local", ...}.
         seed: of the attack's random choices.
-        scores, batch_size: what a function returns, and the most texts that it gets at once.
+        scores: what a function returns.
+        batch_size: the most texts that a function gets at once.
         max_length: longest input of a model in tokens; None: the longest that it reads.
         progress: as in `rbench.run`.
         settings: device, backend, workers (for a victim in a folder or on the hub), pooled, max_seconds, models and
