@@ -184,7 +184,7 @@ def _file(name: str) -> Path | None:
 
 @functools.cache
 def _by_name(package: Path) -> dict[str, Path]:
-    """Return the files of the package by their names in keys. No two files with a VERSION have the same one."""
+    """Return the files of a package by their names in keys. A test holds that one with a VERSION has its own."""
     return {_name(path): path for path in package.rglob("*.py") if path.name != "__init__.py"}
 
 

@@ -77,6 +77,14 @@ def before() -> list[Plan]:
         return plans()
 
 
+def test_a_file_with_a_version_has_a_name_of_its_own_in_keys() -> None:
+    """A key has the last folder and the name of a file: one of two such files would be read for both."""
+    package = Path(versions.__file__).parent.parent
+    names = collections.Counter((path.parent.name, path.stem) for path in package.rglob("*.py"))
+    stating = [path for path in package.rglob("*.py") if versions.declared(path) is not None]
+    assert stating and {path for path in stating if names[path.parent.name, path.stem] > 1} == set()
+
+
 @pytest.mark.parametrize(
     "kind", [k for k, sort in KINDS.items() if ".py" in sort.suffixes and k not in ("figures", "metrics")]
 )
