@@ -79,7 +79,7 @@ def claims_table(found: Sequence[JudgedClaim], fmt: str = "markdown") -> str:
     return render(on_claims.table(found), fmt, intervals=False)
 
 
-def summary(results: Results, registry: Registry) -> list[str]:
+def summary(results: Results) -> list[str]:
     """Return what a run says of its claims, a line each, and which differences it could have shown."""
     cells = Cells(results)
     try:

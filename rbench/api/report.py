@@ -184,7 +184,7 @@ def site(
     target = Path(out)
     before = _listed(target)
     registry = Registry(include)
-    read, left_out = _opened(_folders(runs), claims, registry, include)
+    read, left_out = _opened(_folders(runs), claims, include)
     made, written = Site(left_out), list[str]()
     while read:  # a RUN that is done is let go, because its outcomes take memory
         written += _add_run(read.pop(0), target, registry, made, texts=texts)
@@ -235,9 +235,7 @@ def _folders(runs: Runs) -> list[Path]:
     return list(found.values())
 
 
-def _opened(
-    folders: Sequence[Path], claims: Path | None, registry: Registry, include: Sequence[Path]
-) -> tuple[list[_Read], list[Fact]]:
+def _opened(folders: Sequence[Path], claims: Path | None, include: Sequence[Path]) -> tuple[list[_Read], list[Fact]]:
     """Read the plans and records of RUNs, and the claims on them. Return also what cannot be read.
 
     Raises StoreError where no RUN can be read, or no file of `claims` is for one of them.
@@ -281,7 +279,7 @@ def _add_run(one: _Read, target: Path, registry: Registry, made: Site, *, texts:
     for table in dict.fromkeys((reproduced, *named)):
         if table is None:
             continue
-        beside = compared(results, table, printed.load(table), registry)
+        beside = compared(results, table, printed.load(table))
         laid = contents.paper_table(beside, results, run)
         older = made.papers.get((table, run.suite))
         if laid is not None and (older is None or older.run.date <= run.date):

@@ -191,7 +191,7 @@ def _made(
     results = Results(store, prepared.plan, found, Metrics(Registry(options.include)))
     tables = _write_tables(prepared, store, results, progress)
     figures = write_figures(results, prepared.loaded.modules, progress.note)
-    claims = summary(results, Registry(options.include))
+    claims = summary(results)
     page, why = write_beside(results, Registry(options.include), texts=store.texts) if report else (None, "")
     if why:
         progress.note(why)

@@ -304,11 +304,11 @@ def _beside_paper(
     if metric is not None and metric not in table.metrics:
         raise SuiteError(f"{name} prints no {metric}; it has {', '.join(table.metrics)}")
 
-    found = compared(results, name, table, Registry(include))
+    found = compared(results, name, table)
     return rendered(beside.table(found, results.plan, layout, metric), results, TableSpec(), fmt, look)
 
 
-def compared(results: Results, name: str, table: PrintedTable, registry: Registry) -> Comparison:
+def compared(results: Results, name: str, table: PrintedTable) -> Comparison:
     """Return a printed table with the numbers of a RUN beside its own."""
 
     def table_of(wanted: str) -> Table:
