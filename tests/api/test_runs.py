@@ -203,6 +203,18 @@ def test_a_run_that_is_being_written_is_refused(halves: list[Path], tmp_path: Pa
     assert api.merge(halves, tmp_path / "out").complete == 16
 
 
+def test_a_run_that_is_being_written_is_not_packed(halves: list[Path], tmp_path: Path) -> None:
+    plan = Store(halves[1]).plan()
+    assert plan is not None
+    with (
+        Team(halves[1]).joined(lambda others: plan),
+        pytest.raises(StoreError, match=f"{halves[1]} is in use by process {os.getpid()} on "),
+    ):
+        api.pack(halves[1], tmp_path / "out.zip")
+    assert not (tmp_path / "out.zip").exists()
+    assert api.pack(halves[1], tmp_path / "out.zip").path.is_file()
+
+
 def test_texts_are_not_mixed_with_none(halves: list[Path], tmp_path: Path) -> None:
     stripped = api.strip(halves[0])
     refused(f"rbench strip {halves[1]}", [stripped, halves[1]], tmp_path / "out")
