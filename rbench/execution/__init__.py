@@ -1,1 +1,1 @@
-"""Run the jobs of a plan: one job of any stage (`job`), all of them in processes or on machines (`run`, `cluster`)."""
+"""Run jobs: one of any stage (`job`), and all jobs of a plan in this process (`run`) or in several (`cluster`)."""

@@ -59,8 +59,8 @@ class PackedRun:
 def pack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     """Write a RUN as one file, `out` or RUN.zip beside it. The file has its name once it is complete.
 
-    All verbs that read a RUN read the file. The RUN is verified first, and not changed. No process may run in it, which
-    `rbench.api.pack` checks.
+    All verbs that read a RUN read the file. The RUN is verified first, and not changed. Call `rbench.api.pack`, which
+    also checks that no process runs in it.
 
     Raises:
         StoreError: `run` is no RUN, or something in it is damaged; `out` is there, or lies in the RUN.

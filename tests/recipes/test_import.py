@@ -30,7 +30,7 @@ mine = logging.getLogger("rbench.mine")
 mine.addHandler(logging.StreamHandler(sys.stdout))
 before = dict(os.environ)
 
-from rbench import recipes as attack
+import rbench.recipes
 from rbench.errors import ResourceError
 import nltk, textattack
 
@@ -98,7 +98,7 @@ def watch(event, about):
         read.append(str(about[0]))
 
 sys.addaudithook(watch)
-from rbench import recipes as attack
+import rbench.recipes
 from textattack.shared.utils import words_from_text
 
 print(words_from_text("\u6211\u7231\u5317\u4eac\u5929\u5b89\u95e8"))

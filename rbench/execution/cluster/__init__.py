@@ -1,4 +1,5 @@
-"""Run a callable over jobs in several processes or on several machines, and know which of them are alive.
+"""Run the jobs of a RUN in several processes, on one machine or many.
 
-`executor` and its kin are ways to spread jobs; `leases`, `members` and `team` keep two processes from one job.
+`executor` says how processes are started; `child`, `slurm` and `ray_actors` start them. `members` and `team` say which
+processes are alive, and `leases` gives each job to one of them.
 """
