@@ -8,6 +8,7 @@ says what both mean. A `Poster` sends requests.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import email.utils
 import json
 import os
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 
 import httpx
 import tenacity
+from pydantic_core import from_json
 
 from rbench import masking
 from rbench.config.registry import unknown
@@ -426,12 +428,11 @@ def _json(response: httpx.Response, content: bytes) -> Any:
         raise Broken(f"sends requests on to {to[:200]}; write that as `url`, if you trust it")
     if not response.is_success:
         raise AnswerError(f"it answered with status {status}{said}")
-    try:
-        return json.loads(content)
-    except ValueError:
-        raise AnswerError(f"its answer is not JSON{said}") from None
-    except RecursionError:
-        raise AnswerError("its answer is nested too deeply") from None
+    try:  # json.loads would stop at the limit of Python's stack, where finalizers of other objects fail as well
+        return from_json(content.removeprefix(codecs.BOM_UTF8))
+    except ValueError as error:
+        deep = "recursion limit" in str(error)
+        raise AnswerError("its answer is nested too deeply" if deep else f"its answer is not JSON{said}") from None
 
 
 def pause(header: str | None) -> float | None:

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from rbench import api
 from rbench.api.judging import summary
 from rbench.cli import app
-from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 from rbench.schema import Health, Job, Raised
 from rbench.score.paired import holm
@@ -427,7 +426,7 @@ def test_a_run_ends_with_its_claims_and_what_it_could_have_shown(make_run: MakeR
         {"id": "d", "of": "bert_b", "at_most": 99.99, "for_each": "task", "about": "weights"},
     )
     store = make_run(make_suite(**ONE_SEED, claims=claims), sealed=True)
-    first, second, could = summary(Results.of(store), Registry())
+    first, second, could = summary(Results.of(store))
     assert first.startswith("contradicted: c, asr of minilm at most 1 (")
     said = "2 supported, 0 contradicted, 0 undecided, these weights"
     assert second == f"supported: d, asr of bert_b at most 99.99, for each task ({said})"
@@ -437,4 +436,4 @@ def test_a_run_ends_with_its_claims_and_what_it_could_have_shown(make_run: MakeR
 
 
 def test_a_run_without_outcomes_does_not_say_what_it_could_have_shown(make_run: MakeRun) -> None:
-    assert summary(Results.of(make_run(make_suite(**ONE_SEED))), Registry()) == []
+    assert summary(Results.of(make_run(make_suite(**ONE_SEED)))) == []

@@ -8,7 +8,6 @@ import pytest
 
 from rbench import api
 from rbench.api.judging import summary
-from rbench.config.registry import Registry
 from rbench.store.runs import Store
 from rbench.tables import Results
 from tests.verdicts import gated
@@ -18,7 +17,7 @@ TWO = gated.suite(encoders=("minilm", "bert_b"))
 
 def said(run: Path) -> str:
     """The last line of what a run says of its claims."""
-    return summary(Results.of(Store(run)), Registry())[-1]
+    return summary(Results.of(Store(run)))[-1]
 
 
 def test_it_names_the_smallest_difference_of_a_cell_and_its_texts(tmp_path: Path) -> None:
