@@ -38,9 +38,9 @@ train: {objective: mlm, data: mini-corpus, steps: 30, learning_rate: 1.0e-3}
 HOOK = """
 import os, sys
 from rbench.execution import attacks, weights
-from rbench.execution.cluster import team as board
+from rbench.execution.cluster import scheduler as board
 from rbench.store.runs import Parts
-from rbench.execution.cluster import members
+from rbench.execution.cluster import membership
 
 board.CHUNK = attacks.CHUNK = 4
 log = os.open(os.environ["RBENCH_RELIABILITY_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -11,7 +11,8 @@ part of the text (0.7), one of text and method (0.21), one of the training or se
 
 `before` is the interval that rbench had until this grid was made: Student's t with the seeds' degrees of freedom for
 seeds and texts alike, and Wilson's or Newcombe's of single texts where the variance was 0. The method is
-rbench.score.levels, called with arrays; in each cell the first simulations are checked against rbench's own functions.
+rbench.score.nested_intervals, called with arrays; in each cell the first simulations are checked against rbench's own
+functions.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from machine import processor
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from rbench.score.levels import Spread
+from rbench.score.nested_intervals import Spread
 from rbench.score.paired import PairedSample, compare, mcnemar, smallest_share, spread_of
-from rbench.tables.levels import Observed, limits
+from rbench.tables.nested_means import Observed, limits
 
 Array = NDArray[np.float64]
 Interval = tuple[Array, Array]

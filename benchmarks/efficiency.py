@@ -130,7 +130,7 @@ def measured_parts(out: Path) -> list[dict[str, Any]]:
     several processes take the chunks of a job. It is the median of all attacks: the first ones also have what a process
     does once.
     """
-    from rbench.execution.cluster.team import chunks
+    from rbench.execution.cluster.scheduler import chunks
     from rbench.schema import AttackJob
     from rbench.store.runs import Store
 
@@ -175,7 +175,7 @@ def expected(parts: Sequence[Part], counts: Sequence[int] = COUNTS) -> dict[str,
 def planned_parts(settings: Sequence[str]) -> list[Part]:
     """Return the jobs of table1 with the seconds that the cost model gives them, on the machine of the model."""
     from rbench.api import plan
-    from rbench.execution.cluster.team import chunks
+    from rbench.execution.cluster.scheduler import chunks
     from rbench.plan.cost_model import OPEN, costs
     from rbench.plan.machines import here
     from rbench.plan.work import Estimator

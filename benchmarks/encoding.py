@@ -35,8 +35,8 @@ from torch import nn
 from rbench import config, encoders
 from rbench.config.registry import Registry
 from rbench.config.search_path import search_path
-from rbench.encoders.described import described
 from rbench.encoders.inference import backends
+from rbench.encoders.model_metadata import described
 from rbench.schema import EncoderSpec
 from rbench.tasks import open_task
 

@@ -75,7 +75,7 @@ def encoding(args: argparse.Namespace) -> dict[str, Any]:
     """Encode each distinct sentence of the sets once."""
     from rbench import config
     from rbench.config.registry import Registry
-    from rbench.encoders.described import described
+    from rbench.encoders.model_metadata import described
     from rbench.schema import EncoderSpec
     from rbench.tasks import open_task
 

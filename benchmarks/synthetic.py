@@ -12,8 +12,8 @@ from typing import Any
 from rbench import api
 from rbench.schema import AttackJob, Job, Outcome, Provenance, Record
 from rbench.score import attack_counts, attack_scores
+from rbench.store.job_status import standing
 from rbench.store.runs import Parts, Store
-from rbench.store.standing import standing
 
 Options = api.Options
 TASKS, ATTACKS = ("mini-sentiment", "mini-nli"), ("textfooler", "textbugger", "pwws", "bae", "bertattack")

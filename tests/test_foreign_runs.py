@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from rbench import api
 from rbench.cli import app
 from rbench.errors import RbenchError, StoreError
-from rbench.execution.cluster.members import Identity
+from rbench.execution.cluster.membership import Identity
 from rbench.store.runs import Store
 from rbench.tables import Results
 from tests.tables.conftest import finish, make_plan, make_suite

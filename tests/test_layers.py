@@ -79,7 +79,7 @@ TORCH_FREE = [
     "plan.prepare",
     "plan.lineage",
 ]
-TORCH_FREE += ["store.runs", "store.weights", "store.standing", "store.texts", "store.verify"]
+TORCH_FREE += ["store.runs", "store.weights", "store.job_status", "store.texts", "store.verify"]
 TORCH_FREE += [
     "system.located",
     "api.housekeeping",
@@ -210,7 +210,13 @@ def test_light_modules_load_neither_torch_nor_matplotlib(name: str) -> None:
 
 BELOW = {
     *("store", "tables", "report.figures", "report", "api"),
-    *("execution.cluster.members", "system.checkpoints", "system.scratch", "execution.cluster.child", "plan.occupied"),
+    *(
+        "execution.cluster.membership",
+        "system.checkpoints",
+        "system.scratch",
+        "execution.cluster.child",
+        "plan.occupied",
+    ),
     *(
         "system.speed",
         "encoders.inference.backends",

@@ -23,7 +23,7 @@ from rbench import api
 from rbench.cli import app
 from rbench.execution import attacks
 from rbench.execution import weights as stages
-from rbench.execution.cluster import team as board
+from rbench.execution.cluster import scheduler as board
 from rbench.schema import AttackJob, Job, Outcome
 from rbench.store.runs import Parts, Store
 from rbench.store.weights.inventory import items

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
-from rbench.api.asked import options_of, plain
+from rbench.api.call_options import options_of, plain
 from rbench.api.results import AttackResult
 from rbench.config.alone import ChosenAttack, chosen_attack
 from rbench.config.registry import Registry

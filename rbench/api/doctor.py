@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from rbench import config as loading
-from rbench.api import asked
+from rbench.api import call_options
 from rbench.config.positions import Problems, read
 from rbench.config.registry import Registry
 from rbench.encoders.locate import locate
@@ -46,7 +46,7 @@ def doctor(options: Options | None = None, suite: str | Path | None = None) -> l
     options = options or Options()
     registry = Registry(options.include)
     if suite is not None:
-        return _of_suite(asked.loaded(suite, options), loading.find_suite(suite, registry), registry, options)
+        return _of_suite(call_options.loaded(suite, options), loading.find_suite(suite, registry), registry, options)
     profiles = [loading.load_resources(name, registry) for name in registry.names("resources")]
     return [
         *(check for profile in profiles for check in _resources(profile, None, registry, options)),

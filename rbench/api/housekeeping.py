@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from rbench.execution.cluster.team import check_still
+from rbench.execution.cluster.scheduler import check_still
 from rbench.store import pack as packing
 from rbench.store.runs import Store
 from rbench.store.runs.store import folder_path

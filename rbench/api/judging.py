@@ -15,10 +15,10 @@ from rbench.config.registry import Registry
 from rbench.errors import RbenchError, ResourceError, StoreError
 from rbench.schema import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction
 from rbench.schema.unlisted import known_as
+from rbench.store.job_status import standing
 from rbench.store.runs import Store
 from rbench.store.runs.files import make_folder_of
 from rbench.store.runs.store import folder_path
-from rbench.store.standing import standing
 from rbench.tables import Results
 from rbench.tables.formats import render
 from rbench.tables.results import plan_of

@@ -12,7 +12,7 @@ from html import escape as escape_html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.api.asked import path_of
+from rbench.api.call_options import path_of
 from rbench.api.judging import summary
 from rbench.api.report import write_beside, write_figures
 from rbench.api.runs import Runs, TableLook, made, rendered, results_of
@@ -24,8 +24,8 @@ from rbench.plan.prepare import Options, Prepared
 from rbench.schema import CONTRAST, Job, Outcome, Record, TaskSpec
 from rbench.score import Tally
 from rbench.store import texts as kept_texts
+from rbench.store.job_status import Standing, errored, standing
 from rbench.store.runs import Store
-from rbench.store.standing import Standing, errored, standing
 from rbench.system.changes import changes, differing, marked
 from rbench.system.console import cell as escaped
 from rbench.system.console import harmless

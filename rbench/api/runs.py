@@ -14,11 +14,11 @@ from rbench.config.measures import refused
 from rbench.config.metrics import Metrics
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
-from rbench.execution.cluster.team import check_still
+from rbench.execution.cluster.scheduler import check_still
 from rbench.plan.union import union
 from rbench.schema import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
-from rbench.store import joined as merging
-from rbench.store.joined import Joined, Part
+from rbench.store import multi_run as merging
+from rbench.store.multi_run import Joined, Part
 from rbench.store.runs import Reader, Store
 from rbench.store.runs.store import folder_path
 from rbench.tables import Results, Table, build, latex, results_frame

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from rbench.errors import StoreError
-from rbench.execution.cluster.team import observed
+from rbench.execution.cluster.scheduler import observed
 from rbench.schema import Job, Stage
 from rbench.store.runs import Store, read_fields
 from rbench.store.runs.store import folder_path

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench import config as loading
-from rbench.api import asked
+from rbench.api import call_options
 from rbench.api.results import RunResult, result_of, run_prepared
 from rbench.config.claims import missing
 from rbench.config.metrics import Metrics
@@ -29,8 +29,8 @@ from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.plan.work import estimate
 from rbench.schema import Job, NumExamples, Outcome, Plan, SetFile, Suite
 from rbench.schema.unlisted import known_as, short_name
+from rbench.store.job_status import Standing, standing
 from rbench.store.runs import Store
-from rbench.store.standing import Standing, standing
 from rbench.store.weights import WeightCache, default_cache
 from rbench.system import scratch
 from rbench.system.progress import Progress, Silent, shown
@@ -47,7 +47,7 @@ def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None 
 
     The arguments are those of `run`.
     """
-    options = asked.options_of(options, settings)
+    options = call_options.options_of(options, settings)
     prepared = _prepared(suite, options)
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
@@ -90,13 +90,13 @@ def run(
     Raises RbenchError before any work if the suite, an option or a resource is wrong. A job that fails while running is
     recorded and listed in the result, and the jobs that do not need it still run.
     """
-    options = asked.options_of(options, settings)
+    options = call_options.options_of(options, settings)
     where = executor_of(executor)
     with shown(progress) as receiver:
         if where.kind != "inline":
             check(where)
             prepared = _prepared(suite, options)
-            content = asked.content(suite, prepared.plan.suite.name)
+            content = call_options.content(suite, prepared.plan.suite.name)
             return result_of(spread(content, prepared, options, where, receiver), options, receiver, report=True)
         return run_prepared(_prepared(suite, options), options, receiver, report=True)
 
@@ -126,7 +126,7 @@ def _prepared(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -
 
 def prepared_for(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> Prepared:
     """Prepare a suite that a call names or gives."""
-    return prepare_loaded(asked.loaded(suite, options), options)
+    return prepare_loaded(call_options.loaded(suite, options), options)
 
 
 def work(request: Request, progress: Progress) -> RunResult:
@@ -169,7 +169,7 @@ def attack(
     if isinstance(task, str) and task.startswith("mini-"):
         suite["resources"] = "mini"
     loaded = loading.load_mapping(
-        asked.plain(suite), registry=registry, overrides=options.overrides, origin="rbench attack"
+        call_options.plain(suite), registry=registry, overrides=options.overrides, origin="rbench attack"
     )
     with scratch.folder("attack") as folder:
         prepared = prepare_loaded(loaded, dataclasses.replace(options, out=folder))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench import config as loading
-from rbench.api.asked import options_of
+from rbench.api.call_options import options_of
 from rbench.api.results import run_prepared
 from rbench.config.code import find
 from rbench.config.files import Files
@@ -24,8 +24,8 @@ from rbench.config.overlay import setting
 from rbench.config.positions import Positioned, Problems, Where
 from rbench.config.registry import NAME, Registry, nearest, unknown
 from rbench.config.unlisted import absolute, is_model, problem
-from rbench.encoders.described import stated
 from rbench.encoders.locate import locate
+from rbench.encoders.model_metadata import stated
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.execution.publish import encoder as exporting
 from rbench.execution.run import device_of

@@ -324,13 +324,13 @@ def arguments_of(
 
 def options_of(given: Mapping[str, Any]) -> Options:
     """Return the options of the API that the options of a verb stand for."""
-    from rbench.api import Options, asked
+    from rbench.api import Options, call_options
 
     overrides = given.get("overrides") or ()
     told = {**given, "overrides": [*overrides, *seeded(given.get("seeds"), overrides)]}
     told["texts"] = not given.get("no_texts")
     fields = {field.name for field in dataclasses.fields(Options)}
-    return asked.options_of(None, {name: _plain(value) for name, value in told.items() if name in fields})
+    return call_options.options_of(None, {name: _plain(value) for name, value in told.items() if name in fields})
 
 
 def seeded(seeds: Sequence[int] | None, overrides: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rbench.config.alone import load_attack, load_contrast, load_encoder, load_resources, load_task
 from rbench.config.catalogue import Listed, as_yaml, catalogue, content
-from rbench.config.choices import in_suite, of_label
 from rbench.config.code import checked
+from rbench.config.overrides import in_suite, of_label
 from rbench.config.recipes import recipes
 from rbench.config.suite import Loaded, find_suite, load, load_mapping

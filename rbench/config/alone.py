@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from rbench.config.attacks import asks_for_gradients
-from rbench.config.choices import choices
 from rbench.config.code import Module
 from rbench.config.entries import Entries
 from rbench.config.files import Files
+from rbench.config.overrides import choices
 from rbench.config.positions import Positioned, Problems
 from rbench.config.registry import Registry
 from rbench.config.victims import load_victims

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rbench.config.check import check
-from rbench.config.choices import choices, items, names
+from rbench.config.overrides import choices, items, names
 from rbench.config.positions import Positioned, Problems, read, shown
 from rbench.config.printed import is_quoted, with_quoted
 from rbench.config.registry import unknown

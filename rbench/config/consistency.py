@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pydantic import ValidationError
 
 from rbench.config.check import check
-from rbench.config.choices import Chosen, choices, items, measured_names
+from rbench.config.overrides import Chosen, choices, items, measured_names
 from rbench.config.positions import Positioned, Problems, describe
 from rbench.config.registry import unknown
 from rbench.errors import SuiteError

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import reduce
 from pathlib import Path
 
-from rbench.config.choices import items
+from rbench.config.overrides import items
 from rbench.config.positions import Positioned, Problems, describe, read
 from rbench.config.registry import FRAGMENT, Kind, Registry, nearest, unknown
 from rbench.errors import SuiteError

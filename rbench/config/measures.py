@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rbench.config.choices import Chosen, choices, items, measured_names
 from rbench.config.code import Modules
 from rbench.config.entries import Entries
 from rbench.config.metrics import HEADLINE, Metrics
+from rbench.config.overrides import Chosen, choices, items, measured_names
 from rbench.config.positions import Positioned, Problems
 from rbench.config.registry import Registry, unknown
 from rbench.errors import SuiteError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rbench.config.choices import items
+from rbench.config.overrides import items
 from rbench.config.positions import Positioned, Problems, read, shown
 from rbench.config.registry import unknown
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rbench.config.check import check
-from rbench.config.choices import Chosen, choices, names
 from rbench.config.entries import Entries
 from rbench.config.measures import needs_of
+from rbench.config.overrides import Chosen, choices, names
 from rbench.config.positions import Positioned
 from rbench.config.registry import unknown
 from rbench.errors import ResourceError

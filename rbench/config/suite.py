@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rbench.config.available_cells import of_suite
 from rbench.config.check import check
-from rbench.config.choices import Chosen, choices, measured_names, names
 from rbench.config.claims import claims_here
 from rbench.config.code import Module
 from rbench.config.consistency import check_maps, check_purpose, check_repeats, check_suite
 from rbench.config.encoders import Encoders
 from rbench.config.entries import Entries
-from rbench.config.ground import of_suite
 from rbench.config.measures import check_asked, check_tables, measured, name_measured, needs_of, of_encoders
 from rbench.config.overlay import apply_override, apply_profile, check_profiles, profiles_of
+from rbench.config.overrides import Chosen, choices, measured_names, names
 from rbench.config.positions import Positioned, Problems, read, shown
 from rbench.config.printed import with_quoted
 from rbench.config.registry import Kind, Registry, nearest, unknown
-from rbench.config.serving import check_table, check_tasks, match
 from rbench.config.sets import asked_sets
+from rbench.config.task_compat import check_table, check_tasks, match
 from rbench.config.unlisted import Unlisted
 from rbench.config.victims import check_victims, load_victims
 from rbench.errors import SuiteError

@@ -22,9 +22,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from rbench.config.check import check
-from rbench.config.choices import items
 from rbench.config.files import Files
 from rbench.config.overlay import profiles_of
+from rbench.config.overrides import items
 from rbench.config.positions import Positioned, Problems, Where
 from rbench.config.registry import NAME, Registry, nearest, unknown
 from rbench.config.tabular import Place, check_unicode, is_table, open_place, text_of_label

@@ -1,7 +1,7 @@
 """Finds encoders that have no file: in a suite, a folder or a hub id may stand wherever the name of one may stand.
 
 Such a text is replaced by the label that tables show, and an encoder of that label is made whose base is the folder or
-hub id. What a folder's own files say of the encoder is read when the run is planned (`rbench.plan.described`).
+hub id. What a folder's own files say of the encoder is read when the run is planned (`rbench.plan.model_metadata`).
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from typing import Any
 
 from rbench.config.attacks import asks_for_gradients
 from rbench.config.check import check
-from rbench.config.choices import choices, items, names
 from rbench.config.entries import Entries
 from rbench.config.files import Files
+from rbench.config.overrides import choices, items, names
 from rbench.config.positions import Positioned, Problems, read
 from rbench.config.registry import NAME
 from rbench.errors import SuiteError

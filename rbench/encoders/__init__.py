@@ -31,7 +31,7 @@ def load(
 
     If `spec.layers` is set, only that many transformer layers are kept, counted from the first. Of a
     sentence-transformers model the transformer and the modules after its pooling are used. Pooling, normalisation,
-    prompt and all else are those of `spec`, whatever the folder's files say (`rbench.encoders.described`).
+    prompt and all else are those of `spec`, whatever the folder's files say (`rbench.encoders.model_metadata`).
 
     Args:
         kind: the kind of task whose texts are read, where `spec.prompt` has a prompt for each; None: of no task.

@@ -47,7 +47,8 @@ def classify(
 
     Args:
         victim: an `EncoderClassifier` or another network with `.logits`, a tokenizer and `max_length`, which is put
-            into eval mode and left in it; or something that answers texts itself (`rbench.victims.asked.Asked`).
+            into eval mode and left in it; or something that answers texts itself, such as a
+            `rbench.victims.remote_classifier.Asked`.
         progress: called after each batch with its number of rows.
 
     Raises:

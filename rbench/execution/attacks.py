@@ -12,8 +12,8 @@ import numpy as np
 
 from rbench import score
 from rbench.errors import JobError
-from rbench.execution.cluster.members import Lease
-from rbench.execution.cluster.team import CHUNK, chunks
+from rbench.execution.cluster.membership import Lease
+from rbench.execution.cluster.scheduler import CHUNK, chunks
 from rbench.execution.inputs import Context, Inputs, Source, victim_hash
 from rbench.schema import AttackJob, Digest, Job, Outcome, Record, Score, error_kind
 from rbench.store.runs import Parts

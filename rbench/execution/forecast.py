@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rbench.errors import PlanError
-from rbench.execution.cluster.team import CHUNK, chunks
+from rbench.execution.cluster.scheduler import CHUNK, chunks
 from rbench.plan import machines
 from rbench.plan.cost_model import OPEN, STEP, Costs, Seconds, costs
 from rbench.plan.machines import Machines

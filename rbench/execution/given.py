@@ -16,8 +16,8 @@ import numpy as np
 from rbench.config.alone import chosen_victim
 from rbench.config.registry import Registry, unknown
 from rbench.config.victims import FUNCTION, named_by_file
-from rbench.encoders.described import HEADED
 from rbench.encoders.locate import PACKAGED
+from rbench.encoders.model_metadata import HEADED
 from rbench.errors import PlanError, RbenchError, ResourceError, SuiteError
 from rbench.schema import Outcome, TaskSpec, VictimSpec, victim_name
 from rbench.system.located import Located, folder

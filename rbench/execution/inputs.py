@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from rbench.config.code import Module
 from rbench.errors import JobError
-from rbench.execution.cluster.team import Team
+from rbench.execution.cluster.scheduler import Team
 from rbench.plan.lineage import as_trained, registered_base
 from rbench.plan.rows import Rows
 from rbench.schema import (
@@ -32,8 +32,8 @@ from rbench.schema import (
     TaskSpec,
     VictimSpec,
 )
+from rbench.store.job_status import SHORT, standing_on
 from rbench.store.runs import Store
-from rbench.store.standing import SHORT, standing_on
 from rbench.store.weights import WeightCache, weights_hash
 from rbench.system import located
 from rbench.system.located import Located, Places, Watch
@@ -261,7 +261,7 @@ def opened(
 ) -> Any:
     """Open the classifier that exists at a place. Raises JobError if it is no longer the planned one.
 
-    `forgiving`: as `rbench.victims.asked.Asked` takes it.
+    `forgiving`: as `rbench.victims.remote_classifier.Asked` takes it.
     """
     if given.origin == "model":
         from rbench.victims.model import open_model
@@ -271,7 +271,7 @@ def opened(
             f"{given.model_dump_json()} {task.model_dump_json()}",
             lambda where: open_model(given, where, task, context.device),
         )
-    from rbench.victims.asked import Asked, open_answers
+    from rbench.victims.remote_classifier import Asked, open_answers
 
     inputs.open(place)
     return Asked(open_answers(given, task), forgiving=forgiving)

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.errors import RbenchError, ResourceError, StoreError
 from rbench.execution.cluster import leases
-from rbench.execution.cluster.members import Member, identity_of
-from rbench.execution.cluster.team import Team, TeamBoard, digest, who
+from rbench.execution.cluster.membership import Member, identity_of
+from rbench.execution.cluster.scheduler import Team, TeamBoard, digest, who
 from rbench.execution.job import Context, run_job
 from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.schema import AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
 from rbench.store import texts, timeouts
+from rbench.store.job_status import Standing, standing
 from rbench.store.runs import Store
-from rbench.store.standing import Standing, standing
 from rbench.store.verify import of_strangers, strangers
 from rbench.store.weights import WeightCache, default_cache
 from rbench.system.capacity import cores, limit_threads
 from rbench.system.progress import Progress
-from rbench.victims.asked import open_answers
+from rbench.victims.remote_classifier import open_answers
 from rbench.victims.scores import AnswerError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from rbench.errors import PlanError
 from rbench.execution.cluster.executor import Executor
-from rbench.execution.cluster.team import Team, TeamBoard, digest
+from rbench.execution.cluster.scheduler import Team, TeamBoard, digest
 from rbench.execution.run import Ran, device_of, joined
 from rbench.plan.prepare import Options, Prepared
 from rbench.schema import Job, Plan, Record

@@ -15,7 +15,7 @@ from rbench.tables import Results
 from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, mean_of
 from rbench.tables.draws import COVERED
 from rbench.tables.draws import notes as draw_notes
-from rbench.tables.levels import Values
+from rbench.tables.nested_means import Values
 from rbench.tables.notes import missing, selected_steps, variants
 from rbench.tables.results import Run
 from rbench.tables.table import Number

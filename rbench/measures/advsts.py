@@ -25,7 +25,7 @@ from rbench.tables.cells import Grid as Tabled
 from rbench.tables.columns import best_of
 from rbench.tables.draws import COVERED, training_seed
 from rbench.tables.layouts import described as described_as
-from rbench.tables.levels import Values
+from rbench.tables.nested_means import Values
 from rbench.tables.notes import notes, sizes
 from rbench.tables.results import Run
 from rbench.tables.table import Contest, Entry, Layout, Meaning, Number

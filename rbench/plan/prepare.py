@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.config import Loaded, versions
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
-from rbench.plan.described import complete
 from rbench.plan.inputs import Code, PlanInputs
 from rbench.plan.lineage import weights_source
+from rbench.plan.model_metadata import complete
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
 from rbench.schema import (
@@ -230,8 +230,8 @@ def _texts(corpus: TaskData) -> int:
 
 
 def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, Located]:
-    from rbench.encoders.described import check_base
     from rbench.encoders.locate import locate
+    from rbench.encoders.model_metadata import check_base
 
     weights = {}
     missing: dict[str, list[str]] = {}

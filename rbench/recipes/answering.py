@@ -18,7 +18,7 @@ from rbench.errors import JobError
 from rbench.schema import TaskSpec
 from rbench.schema.victims import VictimSpec
 from rbench.victims.answers import Answers
-from rbench.victims.asked import open_answers
+from rbench.victims.remote_classifier import open_answers
 from rbench.victims.scores import AnswerError, Row
 
 VERSION = 1

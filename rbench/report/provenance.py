@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from rbench.report.data import Fact, Names
 from rbench.schema import Plan, Record
 from rbench.schema.entries import Named
+from rbench.store.job_status import Standing
 from rbench.store.runs.packed import name_of
-from rbench.store.standing import Standing
 from rbench.tables import Results
 from rbench.tables.aggregate import Grid
 from rbench.tables.notes import spanned

@@ -13,9 +13,9 @@ observation adds to the sum, `weight * (value - mean) / n`, is added up over all
 | several and 1, 2 seeds+ | trainings, and fine-tuning seeds      | both     |
 
 Victims of two tasks are fine-tuned apart on examples of their own, so tasks are independent; an encoder's training is
-behind all of its tasks. Examples are a level beside the draws, and `score.levels` joins both to an interval. Degrees of
-freedom of one level are Satterthwaite's. For a single pair of cells use `score.paired.compare`. Student's t is that of
-`scipy.special`, since tables need it and importing `scipy.stats` takes most of a second.
+behind all of its tasks. Examples are a level beside the draws, and `score.nested_intervals` joins both to an interval.
+Degrees of freedom of one level are Satterthwaite's. For a single pair of cells use `score.paired.compare`. Student's t
+is that of `scipy.special`, since tables need it and importing `scipy.stats` takes most of a second.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.score.levels import Spread, inverted, joined
+from rbench.score.nested_intervals import Spread, inverted, joined
 from rbench.score.paired import Difference, PairedSample, effective_size, noise, numbered, within
 from rbench.score.statistics import CONFIDENCE, share_interval, wilson
 

@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri, stdtr, stdtrit
 
-from rbench.score.levels import POWER, errors_shown
+from rbench.score.nested_intervals import POWER, errors_shown
 from rbench.score.paired import holm
 from rbench.score.statistics import wilson
 

@@ -13,9 +13,9 @@ trainings count as three, not as three times n.
 
 Trainings of two methods have nothing in common, so their means are compared unpaired, as Welch (1947) does. All attack
 the same texts, and what a text adds in each of them does not vary between them: it is a level of its own. How levels
-are joined to an interval, `score.levels` says. Means, such as queries, have a symmetric interval. Where one encoder
-has a single training and several fine-tuning seeds, the seeds' differences are draws beside the other's trainings: they
-hold what its own fine-tunings vary by.
+are joined to an interval, `score.nested_intervals` says. Means, such as queries, have a symmetric interval. Where one
+encoder has a single training and several fine-tuning seeds, the seeds' differences are draws beside the other's
+trainings: they hold what its own fine-tunings vary by.
 
 Where one of the encoders has a single training (another method, or weights as published), the verdict is about these
 weights and says nothing about another training. `benchmarks/coverage_of_intervals.py` simulates how often
@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from rbench.score.levels import POWER, Spread, chances, inverted, joined, smallest_of_pairs, solved
+from rbench.score.nested_intervals import POWER, Spread, chances, inverted, joined, smallest_of_pairs, solved
 from rbench.score.statistics import CONFIDENCE, Sample, Share, wilson
 
 Values = NDArray[np.float64]

@@ -20,7 +20,7 @@ from typing import Any
 import rbench
 from rbench.errors import StoreError
 from rbench.schema import Plan
-from rbench.store.joined import check_inputs
+from rbench.store.multi_run import check_inputs
 from rbench.store.runs import Store, files
 from rbench.store.runs.columns import to_columns
 from rbench.store.runs.packed import (

@@ -22,9 +22,9 @@ from typing import Literal, get_args
 from rbench.errors import StoreError
 from rbench.schema import PART_ACCURACY, AttackJob, Health, Job, MeasureJob, Plan, Record, Score
 from rbench.score import Deviations, attack_counts, attack_health, attack_scores, near_chance, wilson
+from rbench.store.job_status import lacking, measure_of, mixed, redo
 from rbench.store.runs import Store
 from rbench.store.runs.store import folder_path
-from rbench.store.standing import lacking, measure_of, mixed, redo
 
 State = Literal["verified", "damaged", "not done"]
 DELETE = "Delete the record, and the same rbench run makes it again."

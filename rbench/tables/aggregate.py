@@ -16,7 +16,7 @@ from rbench.schema import CONTRAST, Meaning, Score
 from rbench.score import scored
 from rbench.tables import cells
 from rbench.tables.cells import gathered, levelled
-from rbench.tables.levels import Values
+from rbench.tables.nested_means import Values
 from rbench.tables.results import Results, Run
 from rbench.tables.table import CellKey
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rbench.schema import Job, Plan
-from rbench.store.standing import Standing
+from rbench.store.job_status import Standing
 from rbench.tables import draws
 from rbench.tables.about import of_table
 from rbench.tables.formats import listed

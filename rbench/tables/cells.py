@@ -18,11 +18,11 @@ from typing import Any, Generic, Self, TypedDict, TypeVar
 from rbench.errors import StoreError
 from rbench.metrics import Metrics
 from rbench.schema import Job, Meaning, Plan, Record, Score
-from rbench.store.standing import Standing
-from rbench.tables import levels
+from rbench.store.job_status import Standing
+from rbench.tables import nested_means
 from rbench.tables.draws import means, plain, within
 from rbench.tables.flags import Flags
-from rbench.tables.levels import Observed, Values
+from rbench.tables.nested_means import Observed, Values
 from rbench.tables.results import Results, Run
 from rbench.tables.table import Draws, Number
 
@@ -113,7 +113,7 @@ class Cell(ABC):
 
     def observed(self, name: str) -> tuple[Observed, ...] | None:
         """What each seed that is done adds to the number, unit by unit; None where that is not known of one."""
-        return levels.observed((run.seed, run.train_seed, self.values(run, name)) for run in self.done)
+        return nested_means.observed((run.seed, run.train_seed, self.values(run, name)) for run in self.done)
 
     @abstractmethod
     def shares(self, name: str) -> bool:
@@ -124,7 +124,7 @@ class Cell(ABC):
         known, key = self.results.limits, self.known_as(name)
         if key not in known:
             found = self.observed(name) if len(self.done) > 1 else None
-            known[key] = levels.limits([found], shares=self.shares(name))
+            known[key] = nested_means.limits([found], shares=self.shares(name))
         return known[key]
 
     def known_as(self, name: str) -> Hashable:

@@ -23,7 +23,7 @@ from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, sco
 from rbench.tables.columns import mark_best
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
-from rbench.tables.levels import Values
+from rbench.tables.nested_means import Values
 from rbench.tables.notes import missing, seeds, selected_steps, spanned, variants
 from rbench.tables.results import Results, Run
 from rbench.tables.table import Entry, Meaning, Number, Table

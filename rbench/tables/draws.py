@@ -95,7 +95,7 @@ COVERED = (
 
 
 def levels_note(kind: str, what: str, *, cells: int = 0, missing: str = "") -> str:
-    """Return a note on what intervals cover that have seeds as levels (`tables.levels`).
+    """Return a note on what intervals cover that have seeds as levels (`tables.nested_means`).
 
     Args:
         kind: the interval of a single seed.

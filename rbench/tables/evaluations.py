@@ -26,7 +26,7 @@ from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, lev
 from rbench.tables.columns import average, mark_best
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
-from rbench.tables.levels import Values, limits
+from rbench.tables.nested_means import Values, limits
 from rbench.tables.notes import missing, selected_steps, variants
 from rbench.tables.results import Results, Run
 from rbench.tables.sts_sets import MARK, Sets, has_subsets, left_out, subset_scores

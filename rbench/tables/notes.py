@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from rbench.schema import AttackJob, AttackSpec, EncoderSpec, Job, Plan, ResourceKind, Source, TaskSpec
-from rbench.store.standing import Standing
+from rbench.store.job_status import Standing
 from rbench.tables import draws
 from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.formats import listed

@@ -12,10 +12,10 @@ from typing import Self
 from rbench.errors import StoreError, SuiteError
 from rbench.metrics import Metric, Metrics, Observations, Sample, Share, Tally, by_unit, columns_of
 from rbench.schema import AttackJob, Job, Plan, Record
+from rbench.store.job_status import Standing, standing
 from rbench.store.runs import Reader, Store
-from rbench.store.standing import Standing, standing
 from rbench.tables.flags import Flags
-from rbench.tables.levels import Values
+from rbench.tables.nested_means import Values
 
 
 @dataclass(frozen=True)

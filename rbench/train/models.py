@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.encoders import architecture, fetch
 from rbench.encoders import load as load_encoder
-from rbench.encoders.described import FLAGS, MODES, OVERALL
 from rbench.encoders.foreign import check_model, reading
 from rbench.encoders.locate import TRANSFORM, is_vectors, transform_folders, transformer_folder
+from rbench.encoders.model_metadata import FLAGS, MODES, OVERALL
 from rbench.encoders.reading import Settings
 from rbench.errors import JobError, ResourceError
 from rbench.schema import EncoderSpec, Pooling

@@ -26,7 +26,7 @@ from rbench.score.paired import Difference, average_differences, compare, compar
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Grid, grid
 from rbench.tables.any_attack import any_attack
-from rbench.tables.levels import Observed
+from rbench.tables.nested_means import Observed
 from rbench.tables.table import CellKey, Contest, Entry, Number
 from rbench.verdicts.compare import by_run, paired_sample
 from rbench.verdicts.family import ALPHA, correction

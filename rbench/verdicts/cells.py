@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
-from rbench.config.ground import ground_of, trained_by
+from rbench.config.available_cells import ground_of, trained_by
 from rbench.errors import StoreError
 from rbench.metrics import Condition, Metric
 from rbench.schema.claimed import CellOf, Ground
@@ -16,7 +16,7 @@ from rbench.tables import Results
 from rbench.tables import cells as tabled
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.any_attack import AnyAttack, any_attack, paired
-from rbench.tables.levels import Observed
+from rbench.tables.nested_means import Observed
 
 C = TypeVar("C", bound=tabled.Cell)
 Named = Mapping[CellOf, list[tuple[tabled.Cell, str | None]]]

@@ -27,7 +27,7 @@ from rbench.score.combined import Part, combine
 from rbench.score.paired import Difference, combine_stated, compare, holm
 from rbench.tables import Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
-from rbench.tables.levels import Observed, Rows, part
+from rbench.tables.nested_means import Observed, Rows, part
 from rbench.tables.table import Entry, Meaning, Number, p_value
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.compare import by_counts, matched, sample_of

@@ -22,7 +22,7 @@ from rbench.tables import Results, Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY, together
-from rbench.tables.levels import Observed
+from rbench.tables.nested_means import Observed
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Number, p_value
 from rbench.verdicts.family import correction, way

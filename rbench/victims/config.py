@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench.config.registry import unknown
-from rbench.encoders.described import HEADED, has_head
+from rbench.encoders.model_metadata import HEADED, has_head
 from rbench.errors import ResourceError
 from rbench.schema import TaskSpec, VictimSpec
 from rbench.system import hub

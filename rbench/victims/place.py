@@ -43,7 +43,7 @@ def locate(spec: VictimSpec, task: TaskSpec, models_path: Sequence[Path] = ()) -
 
 def probed(where: str, *, spec: VictimSpec, task: TaskSpec) -> str:
     """Return the fingerprint of the answers that a function or an endpoint gives now, and of a function's source."""
-    from rbench.victims.asked import open_answers
+    from rbench.victims.remote_classifier import open_answers
 
     answers = open_answers(spec, task).fingerprint()
     source = source_of(spec)

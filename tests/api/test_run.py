@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rbench.errors import StoreError
-from rbench.execution.cluster.team import Team, digest
+from rbench.execution.cluster.scheduler import Team, digest
 from rbench.execution.run import Joined, _check_crowding, _Joined, _others
 from rbench.plan.prepare import Options
 from rbench.schema import AttackJob, Plan

@@ -19,7 +19,7 @@ from rbench.api.runs import reader_of
 from rbench.cli import app
 from rbench.cli.arguments import FORMATS, LAYOUTS
 from rbench.errors import StoreError
-from rbench.execution.cluster.team import Team
+from rbench.execution.cluster.scheduler import Team
 from rbench.schema import EncoderSpec, FinetuneJob, Job, Plan, Provenance, Record, Training
 from rbench.store.runs import Store, files
 from rbench.system.below import Below

@@ -8,7 +8,7 @@ import pytest
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.execution.cluster.team import Team
+from rbench.execution.cluster.scheduler import Team
 from rbench.schema import Job, Provenance, Record
 from rbench.store.runs import Store
 from tests.tables.conftest import finish, make_outcomes, make_plan, make_suite

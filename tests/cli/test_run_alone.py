@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from rbench import api
 from rbench.cli import app
-from rbench.execution.cluster.team import Team
+from rbench.execution.cluster.scheduler import Team
 from rbench.schema import AttackJob
 from rbench.store.runs import Store
 

@@ -17,7 +17,7 @@ from sentence_transformers.models import Dense, Dropout, LayerNorm, Normalize, P
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from rbench import encoders
-from rbench.encoders.described import described
+from rbench.encoders.model_metadata import described
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.schema import EncoderSpec
 from tests.kinds import WIDTH, network

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.described import described
+from rbench.encoders.model_metadata import described
 from rbench.train import models
 from tests.encoders.layouts import LAYOUTS, TEXTS, encoded, opened
 

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 
 from rbench import encoders
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.described import described
+from rbench.encoders.model_metadata import described
 from rbench.errors import JobError, ResourceError
 from rbench.execution.publish import encoder as export
 from rbench.schema import EncoderSpec, Training

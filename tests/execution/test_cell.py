@@ -18,8 +18,8 @@ from rbench.errors import LeaseLost
 from rbench.execution import attacks as attacking
 from rbench.execution.attacks import Cell
 from rbench.execution.cluster import leases
-from rbench.execution.cluster import team as boards
-from rbench.execution.cluster.team import Team, TeamBoard
+from rbench.execution.cluster import scheduler as boards
+from rbench.execution.cluster.scheduler import Team, TeamBoard
 from rbench.execution.job import run_job
 from rbench.schema import Choice, Job, Outcome, Plan, Provenance, Record, Suite
 from rbench.store.runs import Store

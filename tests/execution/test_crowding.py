@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rbench.execution.cluster.members import Identity
+from rbench.execution.cluster.membership import Identity
 from rbench.execution.run import crowding
 
 HERE = dataclasses.asdict(Identity.own())

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.api.asked import content
+from rbench.api.call_options import content
 from rbench.api.suites import work
 from rbench.errors import PlanError, ResourceError
 from rbench.execution import spread as starting

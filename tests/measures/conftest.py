@@ -14,7 +14,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.measures import Asked, MeasureContext
 from rbench.metrics import Metrics
 from rbench.schema import Outcome, Plan, Provenance, Record, Suite
-from rbench.store.standing import Standing
+from rbench.store.job_status import Standing
 from rbench.tables import Results
 from tests import tiny
 from tests.tables.conftest import make_run as make_run

@@ -12,7 +12,7 @@ from rbench.measures import MeasuredJob
 from rbench.measures._by_encoder import by_encoder
 from rbench.measures.senteval import Options
 from rbench.schema import Choice, Draw, Meaning, Score
-from rbench.store.standing import Standing
+from rbench.store.job_status import Standing
 from rbench.tables.columns import average
 from rbench.tables.table import Number
 from tests.measures.conftest import results

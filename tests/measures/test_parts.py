@@ -19,7 +19,7 @@ from rbench.measures._options import Plain
 from rbench.measures.parts import table
 from rbench.schema import Choice, Draw, FinetuneJob, Job, Plan, Provenance, Record, Suite, TaskSpec, Training
 from rbench.score import wilson
-from rbench.store.standing import Standing
+from rbench.store.job_status import Standing
 from rbench.tables import Results
 from rbench.tables.formats import render
 from rbench.tables.table import Number

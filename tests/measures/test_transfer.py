@@ -15,7 +15,7 @@ from rbench.measures import Asked, MeasureContext, MeasuredRow, transfer
 from rbench.report.figures import transfer as figure
 from rbench.schema import Choice, Job, MeasureJob
 from rbench.score import wilson
-from rbench.store.standing import Standing
+from rbench.store.job_status import Standing
 from rbench.tables.flags import Flags
 from rbench.tables.table import Number
 from tests import tiny

@@ -24,7 +24,7 @@ from rbench.schema import Outcome
 from rbench.store.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.formats import LOST
-from rbench.tables.levels import limits, observed
+from rbench.tables.nested_means import limits, observed
 from tests.tables.conftest import make_suite
 
 FAST = '''\

@@ -20,7 +20,7 @@ from rbench.recipes.answering import AnsweringVictim, open_answering
 from rbench.schema import Outcome, TaskSpec
 from rbench.schema.victims import VictimSpec
 from rbench.victims.answers import Answers
-from rbench.victims.asked import open_answers
+from rbench.victims.remote_classifier import open_answers
 from rbench.victims.scores import AnswerError
 from rbench.words.resources import Resources
 from tests.recipes import world

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rbench.score.combined import Part, combine, compare_averages
-from rbench.score.levels import Spread, joined
+from rbench.score.nested_intervals import Spread, joined
 from rbench.score.paired import PairedSample, compare, spread_of
 from rbench.score.statistics import wilson
 

@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy import stats
 
-from rbench.score.levels import POWER, power_of_pairs, smallest_of_pairs
+from rbench.score.nested_intervals import POWER, power_of_pairs, smallest_of_pairs
 
 
 def slow_power(n: int, difference: float, rate: float, level: float) -> float:

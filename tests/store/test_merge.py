@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rbench.errors import StoreError
-from rbench.store.joined import check_out, write
+from rbench.store.multi_run import check_out, write
 from rbench.store.runs import Store
-from tests.store.test_joined import begun, joined
+from tests.store.test_multi_run import begun, joined
 from tests.verdicts import gated
 
 

@@ -15,8 +15,8 @@ from rbench import api
 from rbench.errors import StoreError
 from rbench.execution import weights
 from rbench.schema import Job
-from rbench.store.joined import check_inputs
-from rbench.store.standing import standing
+from rbench.store.job_status import standing
+from rbench.store.multi_run import check_inputs
 from rbench.store.verify import verify
 from rbench.store.weights import WeightCache, manifest, weights_hash
 from tests.store.conftest import World

@@ -15,8 +15,8 @@ from rbench import api
 from rbench.cli import app
 from rbench.errors import StoreError
 from rbench.schema import Job
+from rbench.store.job_status import standing
 from rbench.store.runs import Parts, Store
-from rbench.store.standing import standing
 from rbench.store.verify import verify
 from tests import reference
 from tests.store.conftest import World

@@ -92,8 +92,9 @@ def test_contrast_sets_are_judged_bundle_by_bundle_with_seeds_as_a_level(metric:
     d = found.difference
     assert d is not None and not found.found.unpaired
     assert (d.n, d.seeds, d.value) == (1464, 3, pytest.approx(mean))
-    # Student's t with the degrees of freedom of the seeds alone; `score.levels` gives the texts their own, so its
-    # interval is a little narrower where texts matter and wider where seeds agree (tests/score/test_levels.py).
+    # Student's t with the degrees of freedom of the seeds alone; `score.nested_intervals` gives the texts their own, so
+    # its interval is a little narrower where texts matter and wider where seeds agree
+    # (tests/score/test_nested_intervals.py).
     assert d.p == pytest.approx(2 * t.sf(abs(mean) / error, 2), rel=0.15)
     assert d.low is not None and d.high is not None
     assert d.low < mean < d.high and (d.low <= 0 <= d.high) == (d.p >= 0.05)

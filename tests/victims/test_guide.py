@@ -11,8 +11,8 @@ import yaml
 
 from rbench.schema import TaskSpec
 from rbench.schema.victims import VictimSpec
-from rbench.victims.asked import open_answers
 from rbench.victims.endpoint import Template, rows_at
+from rbench.victims.remote_classifier import open_answers
 from rbench.victims.scores import Reader
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide-functions-and-endpoints.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 
-from rbench.execution.cluster.team import TeamBoard
+from rbench.execution.cluster.scheduler import TeamBoard
 from rbench.schema import Job, Record
 
 

@@ -24,7 +24,7 @@ OUTCOMES, PREDICTIONS, ROWS = "outcomes.jsonl", "predictions.jsonl", "rows.jsonl
 FILES = ("record.json", OUTCOMES, PREDICTIONS, ROWS)
 """All files of a job."""
 PROCESSES = ".processes"
-"""The folder in which the processes that run here say so (`rbench.execution.cluster.team`). It is no result."""
+"""The folder in which the processes that run here say so (`rbench.execution.cluster.scheduler`). It is no result."""
 PLAN = "plan.json"
 MADE = ("tables", "figures", "logs", "report.html", "report.parquet")
 """What is made of a RUN's results, beside its plan and the folders of its stages."""

@@ -23,8 +23,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from rbench.config import load_encoder
-from rbench.config.choices import of_label
 from rbench.config.metrics import Metrics
+from rbench.config.overrides import of_label
 from rbench.config.registry import Registry
 from rbench.errors import RbenchError, StoreError
 from rbench.schema import Choice, EncoderSpec, Plan

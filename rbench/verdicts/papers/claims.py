@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from rbench.config.choices import of_label
+from rbench.config.overrides import of_label
 from rbench.config.registry import Registry, unknown
 from rbench.errors import SuiteError
 from rbench.schema import Choice

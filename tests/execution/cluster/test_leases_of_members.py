@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from rbench.errors import LeaseLost
-from rbench.execution.cluster.members import Leases, Member, Members
+from rbench.execution.cluster.membership import Leases, Member, Members
 from rbench.system.below import Below
-from tests.execution.cluster.test_members import Clock, clock, elsewhere
+from tests.execution.cluster.test_membership import Clock, clock, elsewhere
 
 __all__ = ["clock"]
 

@@ -12,7 +12,7 @@ from rbench.errors import StoreError
 from rbench.schema import Job, Plan
 from rbench.store.runs import Store
 from tests.cli.conftest import attack_job, finetune_job
-from tests.execution.cluster.test_team import SUITE
+from tests.execution.cluster.test_scheduler import SUITE
 
 TUNE, ATTACK = finetune_job(0), attack_job(0)
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.described import described, prompts
+from rbench.encoders.model_metadata import described, prompts
 from rbench.errors import ResourceError
 from tests.encoders.layouts import TEXTS, Make, encoded, legacy, opened
 

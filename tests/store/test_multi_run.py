@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from rbench.store.joined import Joined, Part
+from rbench.store.multi_run import Joined, Part
 from rbench.store.runs import Store
 from tests.verdicts import gated
 

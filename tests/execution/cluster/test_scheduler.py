@@ -11,7 +11,7 @@ import pytest
 
 from rbench import api
 from rbench.errors import JobError, LeaseLost, StoreError
-from rbench.execution.cluster.team import WHOLE, Team, TeamBoard, check_still, chunks, digest, who
+from rbench.execution.cluster.scheduler import WHOLE, Team, TeamBoard, check_still, chunks, digest, who
 from rbench.execution.run import crowding
 from rbench.schema import Choice, Plan, Suite
 from rbench.store.runs import Store

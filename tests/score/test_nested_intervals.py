@@ -14,7 +14,7 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from rbench.score.combined import Part, combine
-from rbench.score.levels import POWER, Spread, inverted, joined
+from rbench.score.nested_intervals import POWER, Spread, inverted, joined
 from rbench.score.paired import Difference, PairedSample, compare, newcombe, smallest_share, spread_of
 from rbench.score.statistics import share_interval, wilson
 

@@ -1,8 +1,8 @@
 """Compute the interval of a mean over several victims, with their trainings, fine-tunings and examples as levels.
 
 Trainings of an encoder, and fine-tuning seeds of a training, are draws as examples are: three of them say how much the
-next one may differ (`score.levels`). `score.combined` judges claims and comparisons in this way, so a table's interval
-of a rate and the interval that a claim on it gives are the same.
+next one may differ (`score.nested_intervals`). `score.combined` judges claims and comparisons in this way, so a table's
+interval of a rate and the interval that a claim on it gives are the same.
 """
 
 from __future__ import annotations

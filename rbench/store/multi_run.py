@@ -12,9 +12,9 @@ from pathlib import Path
 
 from rbench.errors import StoreError
 from rbench.schema import Job, Plan, Record
+from rbench.store.job_status import Standing, standing
 from rbench.store.runs import Reader, Store, files
 from rbench.store.runs.reader import FILES
-from rbench.store.standing import Standing, standing
 from rbench.store.verify import verify
 from rbench.system.below import Below
 

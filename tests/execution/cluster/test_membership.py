@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rbench.execution.cluster.members import Identity, Member, Members
+from rbench.execution.cluster.membership import Identity, Member, Members
 from rbench.system.below import Below
 
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import Any
 
-from rbench.config.choices import Chosen, choices, names
 from rbench.config.code import find
 from rbench.config.entries import Entries
+from rbench.config.overrides import Chosen, choices, names
 from rbench.config.positions import Positioned, Problems
 from rbench.config.registry import Kind, Registry
 from rbench.errors import SuiteError

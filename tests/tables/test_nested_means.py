@@ -14,11 +14,11 @@ from rbench.schema import Job, Outcome
 from rbench.schema.claimed import CellOf, Comparison, Group
 from rbench.score.paired import Difference, PairedSample, compare
 from rbench.store.runs import Store
-from rbench.tables import Results, attack_table, build, levels
+from rbench.tables import Results, attack_table, build, nested_means
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY, any_attack
 from rbench.tables.evaluations import SCORE, evaluated
-from rbench.tables.levels import Observed, limits
+from rbench.tables.nested_means import Observed, limits
 from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.claims import Bound, estimate
 from rbench.verdicts.fail_if import judge, parse
@@ -206,9 +206,9 @@ def test_the_mean_over_sets_has_trainings_as_levels() -> None:
 
 def test_a_cell_is_known_if_all_of_its_jobs_are() -> None:
     one, other = {"a": 1.0}, {"a": 0.0}
-    assert levels.observed([(0, None, one), (1, 2, other)]) == (Observed(0, 0, one), Observed(1, 2, other))
-    assert levels.observed([]) is None
-    assert levels.observed([(0, None, one), (1, None, None), (2, None, other)]) is None
+    assert nested_means.observed([(0, None, one), (1, 2, other)]) == (Observed(0, 0, one), Observed(1, 2, other))
+    assert nested_means.observed([]) is None
+    assert nested_means.observed([(0, None, one), (1, None, None), (2, None, other)]) is None
     assert limits([[Observed(0, 0, one)], None]) is None
 
 

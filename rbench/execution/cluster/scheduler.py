@@ -1,7 +1,7 @@
 """The processes that run the jobs of one RUN together. Each is an `rbench run` of its own; none commands the others.
 
-    RUN/.processes/members/    who is here (`rbench.execution.cluster.members`)
-    RUN/.processes/leases/     who does what (`rbench.execution.cluster.members`)
+    RUN/.processes/members/    who is here (`rbench.execution.cluster.membership`)
+    RUN/.processes/leases/     who does what (`rbench.execution.cluster.membership`)
 
 A process that wants to run a suite in a folder joins. It may join others if all of them have the same plan. It then
 takes jobs that no living process has (`TeamBoard`). An attack is taken in chunks of its examples, so that several
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from rbench.errors import JobError, StoreError
-from rbench.execution.cluster.members import EXPIRY, Lease, Leases, Member, Members
+from rbench.execution.cluster.membership import EXPIRY, Lease, Leases, Member, Members
 from rbench.schema import Job, Plan, Record, Stage
 from rbench.store.runs import Store
 from rbench.store.runs.files import UNFINISHED, as_store_error

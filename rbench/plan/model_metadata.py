@@ -17,7 +17,7 @@ from rbench.schema import ADVERSARIAL, AdversarialSet, EncoderSpec, content_key
 from rbench.system.located import Located
 
 if TYPE_CHECKING:
-    from rbench.encoders.described import Stated
+    from rbench.encoders.model_metadata import Stated
 
 _TOLD = ("pooling", "normalize", "truncate_dim", "prompt", "include_prompt", "lowercase", "max_length", "dtype")
 """The fields that notes mention, in their order."""
@@ -32,7 +32,7 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
     What a suite sets of an encoder without a file is kept. Add a problem where a model's files cannot be used, and
     where two encoders of the suite are the same model under the same name.
     """
-    from rbench.encoders.described import check_code, stated
+    from rbench.encoders.model_metadata import check_code, stated
 
     encoders, notes = dict(loaded.encoders), []
     attacked = (one.set.encoder for one in loaded.sets_of(ADVERSARIAL) if isinstance(one.set, AdversarialSet))
@@ -66,7 +66,7 @@ def _taken(spec: EncoderSpec, place: Located, said: Stated) -> str:
 
 def _contradictions(loaded: Loaded, weights: Mapping[str, Located]) -> Iterator[str]:
     """Yield a note for each encoder of the suite whose file says something else than its model's own files."""
-    from rbench.encoders.described import stated
+    from rbench.encoders.model_metadata import stated
 
     for name in dict.fromkeys(label.partition("[")[0] for label in loaded.suite.encoders):
         spec = loaded.encoders.get(name)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rbench import config
-from rbench.api.asked import loaded, options_of, plain
+from rbench.api.call_options import loaded, options_of, plain
 from rbench.config.registry import Registry
 from rbench.encoders import inference
 from rbench.errors import PlanError, SuiteError
