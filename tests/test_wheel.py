@@ -46,6 +46,7 @@ def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:
     assert wheel.stat().st_size < 6_000_000
 
 
+@pytest.mark.nightly
 def test_the_wheel_works_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
     site, empty = tmp_path / "site", tmp_path / "empty"
     empty.mkdir()
