@@ -30,7 +30,7 @@ from rbench.recipes.run import Oracle, run, truth
 from rbench.recipes.victim import ScorerVictim, Victim
 from rbench.schema import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec, VictimSpec
 from rbench.system import processes
-from rbench.system.capacity import cores, limit_threads, memory
+from rbench.system.capacity import cores, limit_threads, memory, shared_cores
 from rbench.system.located import Located, Watch
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import Example
@@ -47,6 +47,10 @@ MOST = 8
 """Largest default number of processes."""
 MEMORY_EACH = 3 << 30
 """Bytes of memory of a process with PyTorch, a base-sized victim, a masked LM and word vectors."""
+MOST_ON_GPU = 4
+"""Largest default number of processes on one GPU. Eight ask about as many questions a second as four."""
+GPU_MEMORY_EACH = 16 << 30
+"""Bytes of a GPU's memory for each of several processes."""
 FEW = 8
 """Cells with at most this many examples start no processes: they end before processes would be ready."""
 AHEAD = 1
@@ -208,11 +212,17 @@ def oracle(task: TaskSpec) -> Oracle | None:
 def sensible(device: str) -> int:
     """Return the default number of processes for a device.
 
-    On a CPU it is one for each core, at most MOST and as many as fit into memory; on a GPU it is 1.
+    On a CPU it is one for each core, at most MOST and as many as fit into memory. On a GPU Python is the limit, so it
+    is up to MOST_ON_GPU, where the GPU's free memory and the cores allow; benchmarks/gpu.py measured both.
     """
-    if not device.startswith("cpu"):
-        return 1
-    return max(1, min(cores(), MOST, (memory() or MEMORY_EACH) // MEMORY_EACH))
+    fitting = (memory() or MEMORY_EACH) // MEMORY_EACH
+    if device.startswith("cpu"):
+        return max(1, min(cores(), MOST, fitting))
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(device)
+    # A process keeps a core busy, and the main process too. An executor's processes share the cores that it gave them.
+    return max(1, min(shared_cores() // 2, MOST_ON_GPU, fitting, free // GPU_MEMORY_EACH))
 
 
 class Workers:

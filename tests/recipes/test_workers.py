@@ -260,12 +260,27 @@ def test_what_fails_in_one_example_is_in_its_outcome(
     assert outcomes == expected
 
 
-def test_a_sensible_number_is_one_on_a_gpu_and_at_most_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sensible_number_on_a_cpu_is_at_most_the_cores_and_what_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "cores", lambda: 64)
-    assert recipes.sensible("cuda") == 1
     assert 1 <= recipes.sensible("cpu") <= module.MOST
     monkeypatch.setattr(module, "MEMORY_EACH", 1 << 60)
     assert recipes.sensible("cpu") == 1
+
+
+@pytest.mark.parametrize(
+    ("free", "available", "number"),
+    [(80, 16, 4), (36, 16, 2), (12, 16, 1), (80, 4, 2), (80, 1, 1)],
+    ids=["large", "medium", "small", "four cores", "one core"],
+)
+def test_a_sensible_number_on_a_gpu_leaves_each_process_its_memory_and_two_cores(
+    free: int, available: int, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free << 30, 96 << 30))
+    monkeypatch.setattr(module, "shared_cores", lambda: available)
+    monkeypatch.setattr(module, "memory", lambda: 128 << 30)
+    assert recipes.sensible("cuda") == number
+    monkeypatch.setattr(module, "memory", lambda: 4 << 30)
+    assert recipes.sensible("cuda") == 1
 
 
 @pytest.mark.parametrize(("device", "threads"), [("cpu", 2), ("cuda", 1)])
