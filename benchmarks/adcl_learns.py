@@ -48,8 +48,7 @@ import transformers
 from machine import cores, processor
 
 from rbench import config, mini
-from rbench.config.registry import Registry
-from rbench.config.search_path import search_path
+from rbench.config.registry import Registry, search_path
 from rbench.schema import EncoderSpec, ResourceChoice
 from rbench.score.statistics import wilson
 from rbench.train import batches, moco

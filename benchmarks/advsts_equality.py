@@ -28,8 +28,7 @@ from machine import processor
 from stock import stock
 
 from rbench import config, recipes
-from rbench.config.registry import Registry
-from rbench.config.search_path import search_path
+from rbench.config.registry import Registry, search_path
 from rbench.encoders.scorer import EncoderScorer
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import RbenchError

@@ -17,7 +17,7 @@ seconds by the wall:
 Efficiency is T1 / (n Tn): the seconds of one process by n times those of n. T1 is the median of `inline`, of all rows.
 
 `expected` plays the jobs and chunks of the first inline run, as they were measured, on more processes, each of which
-takes what comes first in the plan (`rbench.plan.schedule`). So its row for two processes can be held against what was
+takes what comes first in the plan (`rbench.plan.work.play`). So its row for two processes can be held against what was
 measured. With --plan it also plays the jobs of table1, as the cost model sees them, which were not run: with the
 profile `local`, and with the 1,000 examples and five seeds of the paper. That needs the data and models of the profile
 (RBENCH_DATA, RBENCH_MODELS, NLTK_DATA). A process is then the machine of the cost model: two cores.
@@ -48,7 +48,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from machine import cores, processor
 
-from rbench.plan.schedule import Part, play
+from rbench.plan.work import Part, play
 
 RESULTS = Path(__file__).parent / "results" / "efficiency.json"
 PACKAGES = ("rbench", "torch", "transformers", "textattack", "ray")
@@ -176,8 +176,7 @@ def planned_parts(settings: Sequence[str]) -> list[Part]:
     """Return the jobs of table1 with the seconds that the cost model gives them, on the machine of the model."""
     from rbench.api import plan
     from rbench.execution.cluster.scheduler import chunks
-    from rbench.plan.cost_model import OPEN, costs
-    from rbench.plan.machines import here
+    from rbench.plan.cost_model import OPEN, costs, here
     from rbench.plan.work import Estimator
     from rbench.schema import AttackJob
 

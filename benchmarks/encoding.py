@@ -33,8 +33,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from rbench import config, encoders
-from rbench.config.registry import Registry
-from rbench.config.search_path import search_path
+from rbench.config.registry import Registry, search_path
 from rbench.encoders.inference import backends
 from rbench.encoders.model_metadata import described
 from rbench.schema import EncoderSpec

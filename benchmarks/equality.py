@@ -33,8 +33,7 @@ from machine import processor
 from stock import build_stock, stock
 
 from rbench import config, recipes
-from rbench.config.registry import Registry
-from rbench.config.search_path import search_path
+from rbench.config.registry import Registry, search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
 from rbench.recipes.cached import split

@@ -46,8 +46,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from rbench import config
-from rbench.config.registry import Registry
-from rbench.config.search_path import search_path
+from rbench.config.registry import Registry, search_path
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.schema import EncoderSpec, ResourceChoice, TrainSpec
 from rbench.system.capacity import cores

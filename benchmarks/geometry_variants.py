@@ -35,8 +35,7 @@ import transformers
 from machine import processor
 
 from rbench import config, recipes
-from rbench.config.registry import Registry
-from rbench.config.search_path import search_path
+from rbench.config.registry import Registry, search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.execution.attacks import sample

@@ -60,7 +60,7 @@ from throughput import differences
 
 from rbench import config, encoders, recipes
 from rbench.config import code
-from rbench.config.search_path import search_path
+from rbench.config.registry import search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.classify import classify
 from rbench.recipes.workers import Engine

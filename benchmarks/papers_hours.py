@@ -21,15 +21,16 @@ from rbench.config.registry import Registry
 from rbench.plan.cost_model import (
     REFERENCE,
     Costs,
+    Machines,
     Network,
     attack_seconds,
     costs,
+    gpus,
     reading,
     tokens_of,
     training_seconds,
 )
-from rbench.plan.inputs import training_for
-from rbench.plan.machines import Machines, gpus
+from rbench.plan.planner import training_for
 from rbench.schema import EncoderSpec, TaskSpec
 
 BERT_BASE = Network(12, 768, 3072)
@@ -133,7 +134,7 @@ def on_gpu(document: Mapping[str, Any], gpu: str, data: Path, processes: Sequenc
 
     Args:
         document: what `gpu` wrote.
-        gpu: its name in `rbench.plan.machines.PEAK`.
+        gpu: its name in `rbench.plan.cost_model.PEAK`.
         data: as for `table1`.
         processes: numbers of worker processes on the GPU. Where a cell was not measured with so many, the rate of one
             process stands for it.

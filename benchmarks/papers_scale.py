@@ -41,12 +41,11 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from widened import widened
 
 from rbench import config, recipes
-from rbench.config.registry import Registry
-from rbench.config.search_path import search_path
+from rbench.config.registry import Registry, search_path
 from rbench.encoders import random_weights
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.inference import Network
-from rbench.plan import machines
+from rbench.plan import cost_model
 from rbench.plan.cost_model import costs
 from rbench.recipes.workers import Engine, sensible
 from rbench.schema import Choice, Outcome, ResourceChoice, TaskSpec
@@ -90,8 +89,8 @@ def main() -> None:
     if len(document["cells"]) < len(TASKS) * len(RECIPES):
         return
     rate = speed.gflops(Path(tempfile.gettempdir()) / "rbench-speed.json", processor())
-    on = machines.here(costs(), rate, cores(), sensible("cpu"))
-    on = on if args.gpu is None else machines.gpus(costs(), 1, args.gpu)
+    on = cost_model.here(costs(), rate, cores(), sensible("cpu"))
+    on = on if args.gpu is None else cost_model.gpus(costs(), 1, args.gpu)
     for key, found in document["cells"].items():
         tokens = found["tokens_per_second"] / found["forward_passes_per_second"]
         found["over_model"] = round(ratio(costs(), key.partition(", ")[2], tokens, found["seconds_per_query"]), 3)
@@ -110,7 +109,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--calibrate", type=int, default=32, help="texts by which the victim's head is centred")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--gpu", choices=list(machines.PEAK), help="what the GPU is, for the estimate of trainings")
+    parser.add_argument("--gpu", choices=list(cost_model.PEAK), help="what the GPU is, for the estimate of trainings")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and of the drawn texts")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "papers_scale.json")

@@ -31,8 +31,7 @@ from machine import processor
 from throughput import limited, measured
 
 from rbench import config, recipes
-from rbench.config.registry import Registry
-from rbench.config.search_path import search_path
+from rbench.config.registry import Registry, search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.inference import Network, backends
 from rbench.recipes.workers import Engine

@@ -32,8 +32,7 @@ from stock import build_stock, stock
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from rbench import config, encoders
-from rbench.config.registry import Registry
-from rbench.config.search_path import search_path
+from rbench.config.registry import Registry, search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.execution.attacks import sample

@@ -14,8 +14,7 @@ import pytest
 from rbench import config as loading
 from rbench.config import versions
 from rbench.config.registry import Registry
-from rbench.plan.inputs import Code, PlanInputs
-from rbench.plan.planner import make_plan
+from rbench.plan.planner import Code, PlanInputs, make_plan
 from rbench.schema import (
     AttackJob,
     AttackSpec,

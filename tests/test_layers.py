@@ -57,8 +57,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 """By wing, the first name below rbench: the wings that it may import."""
 NARROWER: dict[str, set[str]] = {
-    "plan.planner": {"schema", "plan.inputs", "plan.lineage", "plan.order"},
-    "plan.inputs": {"schema"},
+    "plan.planner": {"schema", "plan.lineage", "plan.order"},
     "plan.union": {"schema", "plan.order"},
     "plan.lineage": {"schema"},
     "words.substitution.search": set(),

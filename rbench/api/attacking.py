@@ -14,9 +14,8 @@ from pydantic import ValidationError
 
 from rbench.api.call_options import options_of, plain
 from rbench.api.results import AttackResult
-from rbench.config.alone import ChosenAttack, chosen_attack
-from rbench.config.registry import Registry
-from rbench.config.search_path import search_path
+from rbench.config.entries import ChosenAttack, chosen_attack
+from rbench.config.registry import Registry, search_path
 from rbench.errors import JobError, PlanError, StoreError
 from rbench.execution.given import GivenVictim, How, read, unreadable, victim_of
 from rbench.execution.run import device_of, workers_for

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from rbench import config as loading
-from rbench.config.registry import Registry, unknown
-from rbench.config.search_path import search_path
+from rbench.config.registry import Registry, search_path, unknown
 from rbench.errors import PlanError, SuiteError
 from rbench.plan.prepare import Options
 from rbench.schema import Suite

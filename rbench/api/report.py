@@ -13,13 +13,13 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from rbench.api.runs import Runs, compared, of_suite, paths, results_of
-from rbench.config.catalogue import said
 from rbench.config.check import check
 from rbench.config.claims import file_of, read_claims
 from rbench.config.code import Module, checked, find
-from rbench.config.overlay import setting
+from rbench.config.files import said
 from rbench.config.positions import Positioned, Problems
 from rbench.config.registry import Registry, unknown
+from rbench.config.suite import setting
 from rbench.errors import RbenchError, StoreError, SuiteError
 from rbench.report import collect, html, page
 from rbench.report import site as contents
@@ -471,8 +471,8 @@ def _options(model: Any, kind: str, options: Mapping[str, Any] | Sequence[str]) 
 def _positioned(kind: str, options: Mapping[str, Any] | Sequence[str], problems: Problems) -> Positioned:
     """Return options with places for messages: `--option KEY=VALUE`, or the figure's name."""
     if isinstance(options, Mapping):
-        return Positioned(json.loads(json.dumps(dict(options))), {(): f"figure {kind}"})
-    located = Positioned({}, {(): f"figure {kind}"})
+        return Positioned(json.loads(json.dumps(dict(options))), f"figure {kind}")
+    located = Positioned({}, f"figure {kind}")
     for text in options:
         if (read := setting(text, "--option", "--option panels=task", problems)) is not None:
             key, value, place = read

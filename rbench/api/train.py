@@ -20,9 +20,9 @@ from rbench.api.call_options import options_of
 from rbench.api.results import run_prepared
 from rbench.config.code import find
 from rbench.config.files import Files
-from rbench.config.overlay import setting
-from rbench.config.positions import Positioned, Problems, Where
+from rbench.config.positions import Positioned, Problems
 from rbench.config.registry import NAME, Registry, nearest, unknown
+from rbench.config.suite import setting
 from rbench.config.unlisted import absolute, is_model, problem
 from rbench.encoders.locate import locate
 from rbench.encoders.model_metadata import stated
@@ -367,9 +367,7 @@ def _in_domain(what: str, args: AdHocArgs, registry: Registry) -> Positioned | N
     name = f"{what}-{Path(data).stem}"
     located = Files(registry, problems).content("encoders", what)
     problems.raise_any()
-    return located.put(("name",), Positioned(name, {(): "--data"})).put(
-        ("train", "data"), Positioned(data, {(): "--data"})
-    )
+    return located.put(("name",), Positioned(name, "--data")).put(("train", "data"), Positioned(data, "--data"))
 
 
 def _another(what: str, args: AdHocArgs, registry: Registry) -> str:
@@ -395,24 +393,22 @@ def _put_together(objective: str, args: AdHocArgs, registry: Registry, models: S
     train: dict[str, Any] = {"objective": objective, "data": data}
     content: dict[str, Any] = {"name": name, "title": f"{objective} on {Path(base).name}", "base": base}
     content |= {"pooling": _pooling(base, registry, models), "train": train}
-    places: dict[Where, str] = {
-        (): "rbench train",
-        ("base",): "--base",
-        ("pooling",): "--base",
-        ("train", "data"): "--data",
-    }
-    located = Positioned(content, places)
+    located = Positioned(content, "rbench train")
+    for where, flag in ((("base",), "--base"), (("pooling",), "--base"), (("train", "data"), "--data")):
+        located = located.put(where, Positioned(located.sub(*where).data, flag))
     for key in ("steps", "epochs", "seed"):
         if (value := getattr(args, key)) is not None:
-            located = located.put(("train", key), Positioned(value, {(): f"--{key}"}))
+            located = located.put(("train", key), Positioned(value, f"--{key}"))
     options = loading.checked(find("objectives", objective, registry)).Options.model_fields
     of_training = set(TrainSpec.model_fields) - set(_ELSEWHERE)
     known, what = {*options, *of_training, *OF_ENCODER}, f"option of {objective} or key of its training"
     for text in args.settings:
         if (read := setting(text, "--set", "--set temperature=0.1", problems, known, what)) is not None:
             key, value, place = read
-            where = ("train", "options", key) if key in options else ("train", key) if key in of_training else (key,)
-            located = located.put(where, value, place)
+            at: tuple[str, ...] = (
+                ("train", "options", key) if key in options else ("train", key) if key in of_training else (key,)
+            )
+            located = located.put(at, value, place)
     problems.raise_any()
     return located
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rbench.api import Check, ListedObjective, Planned, RunResult
     from rbench.config import Listed
-    from rbench.config.recipes import Recipe
+    from rbench.config.attacks import Recipe
     from rbench.schema import Job
 
 

@@ -14,7 +14,7 @@ import rbench
 from rbench.cli import arguments as a
 from rbench.cli.console import say
 from rbench.cli.verbs import TRAIN, app, verb
-from rbench.config.search_path import search_path
+from rbench.config.registry import search_path
 
 if TYPE_CHECKING:
     from rbench.api import Options, Trained

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import functools
+import importlib.util
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from rbench.config.check import check
 from rbench.config.code import Module, Modules
 from rbench.config.files import Files
+from rbench.config.overrides import Chosen
 from rbench.config.positions import Positioned, shown
-from rbench.config.recipes import recipes, refusal
 from rbench.config.registry import nearest, unknown
-from rbench.schema import AttackSpec, Variants
+from rbench.schema import AttackSpec, ResourceKind, Variants
 
 _ATTACK_FIELDS = ("max_words", "query_budget", "similarity")
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
-_MAY_EXPORT = {
-    "LICENCE": "licence",
-    "PROTECT": "protect",
-    "QUERIES_PER_WORD": "queries_per_word",
-    "CONTROL": "control",
-}
+_MAY_EXPORT = ("licence", "protect", "queries_per_word", "control")
+"""Fields of AttackSpec that a Python file sets by exports in capitals: `LICENCE` ..."""
 
 
 class Attacks:
@@ -30,11 +30,11 @@ class Attacks:
         self.files, self.problems, self.modules = files, files.problems, modules
         self.found: dict[str, AttackSpec] = {}
 
-    def load(self, name: str, options: Positioned, label: str, place: str) -> None:
-        """Load the attack `name` with a suite's options, under `label`. `place` is where the name stands."""
-        spec = self._spec(name, options, place)
+    def load(self, choice: Chosen) -> None:
+        """Load an attack with a suite's options, under its label."""
+        spec = self._spec(choice.name, choice.options, choice.place)
         if spec is not None:
-            self.found[label] = spec
+            self.found[choice.label] = spec
 
     def _spec(self, name: str, options: Positioned, place: str) -> AttackSpec | None:
         names = self.files.registry.names("attacks")
@@ -48,7 +48,7 @@ class Attacks:
                 self.problems.add(place, refused)
                 return None
             data = {"name": name, "recipe": name, "title": f"TextAttack's {name}"}
-            return self._with_options(Positioned(data, {(): place}), options)
+            return self._with_options(Positioned(data, place), options)
         message = unknown("attack", name, names)
         close = nearest(name, recipes())
         if close and not nearest(name, names):
@@ -76,7 +76,7 @@ class Attacks:
         """
         recipe = recipes().get(str(located.data.get("recipe")))
         if recipe is not None and "needs" not in located.data:
-            located = located.put(("needs",), Positioned(list(recipe.needs), {(): located.at()}))
+            located = located.put(("needs",), Positioned(list(recipe.needs), located.at()))
         for key in options.data:
             if key in _ATTACK_FIELDS:
                 located = located.put((key,), options.sub(key), options.key_at((key,)))
@@ -103,9 +103,9 @@ class Attacks:
             "parameters": made.model_dump(mode="json") if made is not None else {},
             "source": self.modules.found["attacks", name].source,
             "variant_source": made.variant_source if isinstance(made, Variants) else None,
-            **{field: getattr(module, name) for name, field in _MAY_EXPORT.items() if hasattr(module, name)},
+            **{field: getattr(module, field.upper()) for field in _MAY_EXPORT if hasattr(module, field.upper())},
         }
-        located = Positioned(data, {(): f"{shown(path)}:1:1"})
+        located = Positioned(data, f"{shown(path)}:1:1")
         for key in _ATTACK_FIELDS:
             if key in options.data and key not in own:  # else the module handles the option itself
                 located = located.put((key,), options.sub(key), options.key_at((key,)))
@@ -119,3 +119,96 @@ def asks_for_gradients(spec: AttackSpec, module: Module | None) -> bool:
         return bool(getattr(module.open(), "GRADIENTS", False))
     recipe = recipes().get(spec.recipe or "")
     return recipe is not None and recipe.gradients
+
+
+_NEEDS: dict[str, ResourceKind] = {
+    "WordSwapEmbedding": "word_vectors",
+    "WordEmbeddingDistance": "word_vectors",
+    "WordEmbedding": "word_vectors",
+    "WordSwapWordNet": "synonyms",
+    "WordSwapMaskedLM": "masked_lm",
+    "WordInsertionMaskedLM": "masked_lm",
+    "WordMergeMaskedLM": "masked_lm",
+    "UniversalSentenceEncoder": "sentence_encoder",
+    "MultilingualUniversalSentenceEncoder": "sentence_encoder",
+    "SBERT": "sentence_encoder",
+    "BERT": "sentence_encoder",
+    "ThoughtVector": "sentence_encoder",
+    "InferSent": "sentence_encoder",
+    "PartOfSpeech": "pos_tagger",
+    "StopwordModification": "stopwords",
+}
+"""The resource that each TextAttack component uses."""
+
+
+_LACKING = {
+    "CheckList2020": "flair's tagger of names and places (ner-multi-fast)",
+    "ChineseRecipe": "HowNet (OpenHowNet) and a Chinese masked LM",
+    "CLARE2020": "flair's tagger of parts of speech (upos-fast), which finds the words to merge",
+    "FasterGeneticAlgorithmJia2019": "TextAttack's language model learning-to-write",
+    "FrenchRecipe": "a French WordNet, and flair's tagger of French names (ner-french)",
+    "GeneticAlgorithmAlzantot2018": "Google's language model of a billion words, for TensorFlow",
+    "Kuleshov2017": "the language model gpt2 and thought vectors",
+    "PSOZang2020": "HowNet's substitutes of words (TextAttack's word_candidates_sense.pkl)",
+    "SpanishRecipe": "a Spanish WordNet, and flair's tagger of names (ner-multi-fast)",
+}
+"""What a recipe of TextAttack 0.3.11 needs, and no kind of resource stands for."""
+
+_REFUSED = {
+    **{
+        name: f"it needs {what}, and rbench has no such resource. TextAttack itself downloads it, and runs the recipe "
+        "on a victim that rbench.textattack_wrapper returns"
+        for name, what in _LACKING.items()
+    },
+    "BadCharacters2021": "its goal is left open, and rbench has no option that chooses one",
+    "HotFlipEbrahimi2017": "TextAttack reads its gradients from TextAttack's own LSTM classifiers alone",
+    "InputReductionFeng2018": "its goal is a shorter text with the same label, not misclassification",
+    "MorpheusTan2020": "it attacks translation, not classification",
+    "Seq2SickCheng2018BlackBox": "it attacks translation, not classification",
+}
+"""Why rbench cannot run a recipe, with the remedy where there is one."""
+
+
+class Recipe(NamedTuple):
+    """One recipe class, and the kinds of resources whose components its file mentions."""
+
+    name: str
+    needs: tuple[ResourceKind, ...]
+    gradients: bool = False
+    """Whether it asks the victim for gradients."""
+    refused: str = ""
+    """Why rbench cannot run it. Empty: it can."""
+
+
+@functools.cache
+def recipes() -> dict[str, Recipe]:
+    """Return all recipe classes of the installed TextAttack by name. It is empty where TextAttack is not installed.
+
+    `needs` holds the resource of every component in `_NEEDS` that the source file mentions. So it may hold more than
+    the recipe uses, but never less.
+    """
+    spec = importlib.util.find_spec("textattack")
+    if spec is None or not spec.submodule_search_locations:
+        return {}
+    folder = Path(spec.submodule_search_locations[0]) / "attack_recipes"
+    found: dict[str, Recipe] = {}
+    for path in sorted(folder.glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        mentioned = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        needs = tuple(sorted({kind for name, kind in _NEEDS.items() if name in mentioned}))
+        for node in tree.body:
+            named = [getattr(base, "id", getattr(base, "attr", "")) for base in getattr(node, "bases", ())]
+            if isinstance(node, ast.ClassDef) and "AttackRecipe" in named:
+                ranked = (
+                    one.value for one in ast.walk(node) if isinstance(one, ast.keyword) and one.arg == "wir_method"
+                )
+                gradients = any(isinstance(one, ast.Constant) and one.value == "gradient" for one in ranked)
+                refused = _REFUSED.get(node.name, "")
+                found[node.name] = Recipe(node.name, needs, gradients, refused)
+    return found
+
+
+def refusal(recipe: str) -> str:
+    """Return why rbench cannot run the recipe of this name. Empty: it can, or there is none of this name."""
+    found = recipes().get(recipe)
+    return f"{recipe} cannot be run here: {found.refused}" if found is not None and found.refused else ""

@@ -28,12 +28,6 @@ def check(model: type[Model], located: Positioned, problems: Problems) -> Model 
     return made if len(problems) == before else None
 
 
-def fields_at(model: type[BaseModel], where: Where) -> list[str]:
-    """Return the names of the keys that are valid at `where` in data of `model`. It is empty where any key is valid."""
-    kinds = [kind for kind in _kinds(model, where) if _is_model(kind)]
-    return sorted({name for kind in kinds for name in _keys(kind) if name not in getattr(kind, "FOUND", ())})
-
-
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return a model's fields by the keys that data has for them: the alias of a field, or else its name."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
@@ -61,17 +55,18 @@ def _say(model: type[BaseModel], located: Positioned, where: Where, group: list[
         if error["type"] == "missing":
             said.append((located.at(where), f"{_path((*where, last))} is missing"))
         elif error["type"] == "extra_forbidden":
-            said.append((located.key_at(where), unknown("key", last, fields_at(model, where[:-1]))))
+            around = [kind for kind in _kinds(model, where[:-1]) if _is_model(kind)]
+            valid = {key for kind in around for key in _keys(kind) if key not in getattr(kind, "FOUND", ())}
+            said.append((located.key_at(where), unknown("key", last, valid)))
         elif error["type"] == "value_error":
             said.append((located.at(where), str(error["msg"]).removeprefix("Value error, ")))
         elif error["type"] != "too_short" or not error["input"]:  # else some entries are wrong, which has its own error
             expected.append(_expectation(error))
     if expected:
-        found = describe(group[0]["input"])
-        name = f"{_path(where)}: " if where else ""
-        said.append(
-            (located.at(where), f"{name}expected {' or '.join(dict.fromkeys(expected))}, found {found}{_hint(group)}")
-        )
+        value, name = group[0]["input"], f"{_path(where)}: " if where else ""
+        quoted = any(e["type"] == "string_type" for e in group) and isinstance(value, int | float)
+        found = f"found {describe(value)}{'; put it in quotes' if quoted else ''}"
+        said.append((located.at(where), f"{name}expected {' or '.join(dict.fromkeys(expected))}, {found}"))
     return said
 
 
@@ -106,14 +101,6 @@ def _expectation(error: ErrorDetails) -> str:
     return _EXPECTED.get(kind.split("_")[0], str(error["msg"]).removeprefix("Input should be "))
 
 
-def _hint(group: list[ErrorDetails]) -> str:
-    """Return a remedy, where the kind of mistake is plain, or an empty text."""
-    value = group[0]["input"]
-    if any(e["type"] == "string_type" for e in group) and isinstance(value, int | float):
-        return "; put it in quotes"
-    return ""
-
-
 def _steps(data: Any, loc: tuple[int | str, ...]) -> Where:
     """Return pydantic's `loc` without the steps that are not in the data: names of union branches and missing keys."""
     steps: list[int | str] = []
@@ -136,17 +123,14 @@ def _path(where: Where) -> str:
 
 def _truth_is_no_number(model: type[BaseModel], located: Positioned, problems: Problems) -> None:
     """Add a problem for each true or false that stands in place of a number: pydantic would read `true` as 1."""
-    for where, place in list(located.values.items()):
-        value: Any = located.data
-        for step in where:
-            value = value[step]
-        if not isinstance(value, bool):
+    for where, part in located.walk():
+        if not part.place or not isinstance(part.data, bool):
             continue
         kinds = _kinds(model, where)
         numbers = [kind for kind in kinds if kind in (int, float)]
         if numbers and bool not in kinds:
             what = "a whole number" if int in numbers else "a number"
-            problems.add(place, f"{_path(where)}: expected {what}, found {describe(value)}")
+            problems.add(part.place, f"{_path(where)}: expected {what}, found {describe(part.data)}")
 
 
 def _kinds(kind: Any, where: Where) -> list[Any]:

@@ -14,7 +14,7 @@ from rbench.config.registry import unknown
 from rbench.errors import SuiteError
 from rbench.schema import CLEAN, COSINE
 from rbench.schema.claimed import AXES, Ground, chains, comparisons
-from rbench.schema.claims import Axis, Claim, Subject
+from rbench.schema.claims import Axis, Claim
 from rbench.schema.unlisted import known_as
 
 _LISTS: dict[Axis, str] = {"encoder": "encoders", "task": "tasks", "attack": "attacks", "finetune": "finetune"}
@@ -35,9 +35,7 @@ class Placed(NamedTuple):
 
 def check_claims(claims: Sequence[Claim], merged: Positioned, ground: Ground, problems: Problems) -> None:
     """Add a problem for each claim that names what is not there, that nothing matches, or whose id is taken."""
-    placed = _placed(claims, merged)
-    _check_ids(placed, problems)
-    for one in placed:
+    for one in _placed(claims, merged, problems):
         for place, message in _wrong(one, ground):
             problems.add(place, message)
 
@@ -55,12 +53,15 @@ def claims_here(
         base: the suite's file as it is without profile and overrides.
         merged: the suite with both.
     """
-    placed = _placed(claims, merged)
-    _check_ids(placed, problems)
+    placed = _placed(claims, merged, problems)
+    # Whether a profile or an override has replaced what claims speak of, and not the claims themselves.
+    same = base.data.get("claims") == merged.data.get("claims")
+    keys = (*_LISTS.values(), "evaluate", "tables")
+    changed = same and any(base.data.get(key) != merged.data.get(key) for key in keys)
     kept, left = [], []
     for one in placed:
         wrong = [*_wrong(one, ground)]
-        if wrong and (is_quoted(one.located) or (_changed(base, merged) and not [*_strange(one, base, ground)])):
+        if wrong and (is_quoted(one.located) or (changed and not [*_strange(one, base, ground)])):
             left.append(one.claim.id)
             continue
         kept.append(one.claim)
@@ -97,17 +98,16 @@ def read_claims(path: Path, ground: Ground) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def _placed(claims: Sequence[Claim], merged: Positioned) -> list[Placed]:
-    return [Placed(claim, one) for claim, one in zip(claims, items(merged, "claims"), strict=True)]
-
-
-def _check_ids(placed: Sequence[Placed], problems: Problems) -> None:
+def _placed(claims: Sequence[Claim], merged: Positioned, problems: Problems) -> list[Placed]:
+    """Return claims with their places. Add a problem for each id that two have."""
+    placed = [Placed(claim, one) for claim, one in zip(claims, items(merged, "claims"), strict=True)]
     first: dict[str, str] = {}
     for claim, located in placed:
         place = located.at(("id",))
         if claim.id in first:
             problems.add(place, f"two claims have the id {claim.id}; the first stands at {first[claim.id]}")
         first.setdefault(claim.id, place)
+    return placed
 
 
 def _wrong(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
@@ -116,7 +116,11 @@ def _wrong(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
     if (message := missing(claim.metric, ground)) is not None:
         yield located.at(("metric",)), message
         return
-    wrong = [*_unknown_names(one, ground), *_wrong_axes(one, ground)]
+    wrong = [*_unknown_names(one, ground)]
+    for i, axis in enumerate(claim.for_each):
+        if not ground.names(axis, claim.metric):
+            message = f"{claim.metric} has no {axis}, so `for_each` cannot list it"
+            wrong.append((located.at(("for_each", i)), message))
     yield from wrong
     if wrong:
         return
@@ -151,16 +155,11 @@ def _unknown_names(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
             yield place, f"{name} means several here; name one of {', '.join(labels)}"
         else:
             yield place, unknown(f"{axis} of this suite", name, there)
-    for place, subject in _subjects(one):
+    for where, subject in one.claim.subjects:
         if subject.objective is not None and not ground.with_objective(subject.objective, metric):
             there = tuple({ground.trained[name].objective for name in ground.trained})
+            place = one.located.at((*where, "objective"))
             yield place, unknown("objective of this suite's encoders", subject.objective, there)
-
-
-def _wrong_axes(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
-    for i, axis in enumerate(one.claim.for_each):
-        if not ground.names(axis, one.claim.metric):
-            yield one.located.at(("for_each", i)), f"{one.claim.metric} has no {axis}, so `for_each` cannot list it"
 
 
 def _option(claim: Claim, ground: Ground) -> str | None:
@@ -194,18 +193,6 @@ def _names(one: Placed) -> Iterator[tuple[str, Axis, str]]:
     for axis, named in claim.where.items():
         for i, name in enumerate(named):
             yield located.at(("where", axis, i)), axis, name
-
-
-def _subjects(one: Placed) -> Iterator[tuple[str, Subject]]:
-    for where, subject in one.claim.subjects:
-        yield one.located.at((*where, "objective")), subject
-
-
-def _changed(base: Positioned, merged: Positioned) -> bool:
-    """Whether a profile or an override has replaced what claims speak of, and not the claims themselves."""
-    same = base.data.get("claims") == merged.data.get("claims")
-    keys = (*_LISTS.values(), "evaluate", "tables")
-    return same and any(base.data.get(key) != merged.data.get(key) for key in keys)
 
 
 def _strange(one: Placed, base: Positioned, ground: Ground) -> Iterator[str]:

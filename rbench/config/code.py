@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -175,9 +175,9 @@ def checked(found: Module) -> ModuleType:
     options: Any = getattr(module, "Options", BaseModel)
     if not (isinstance(options, type) and issubclass(options, BaseModel)):
         raise SuiteError(f"{place}: `Options` must be a pydantic model")
-    for call in CALLS.get(found.kind, ()):
-        if hasattr(module, call.function):
-            _check(call, found, module)
+    for kind, name in CALLS:
+        if kind == found.kind and hasattr(module, name):
+            _check(name, found, module)
     wrong = [need for need in getattr(module, "NEEDS", ()) if need not in RESOURCE_KINDS]
     if wrong:
         raise SuiteError(f"{place}: NEEDS: {unknown('resource', wrong[0], RESOURCE_KINDS)}")
@@ -189,88 +189,56 @@ def checked(found: Module) -> ModuleType:
     return module
 
 
-class Call(NamedTuple):
-    """How rbench calls a function of a module."""
-
-    function: str
-    arguments: tuple[str, ...]
-    """The positional arguments, with the names that the guide uses."""
-    remedy: str
-    """The advice for a module whose signature differs."""
-
-
-CALLS: dict[Kind, tuple[Call, ...]] = {
-    "finetune": (
-        Call(
-            "run",
-            ("options", "context"),
-            "Write `def run(options, context)`, take encoder, data, training, seed, device, progress, resources and "
-            "generated from `context`, and return `Finetuned(victim, scores)`; see docs/guide-add-a-strategy.md.",
-        ),
+CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {
+    ("finetune", "run"): (
+        ("options", "context"),
+        "Write `def run(options, context)`, take encoder, data, training, seed, device, progress, resources and "
+        "generated from `context`, and return `Finetuned(victim, scores)`; see docs/guide-add-a-strategy.md.",
     ),
-    "figures": (
-        Call(
-            "draw",
-            ("options", "results"),
-            "Write `def draw(options, results)`, and return a figure made with `rbench.report.figures.style.new`; see "
-            "docs/guide-add-a-figure.md.",
-        ),
+    ("figures", "draw"): (
+        ("options", "results"),
+        "Write `def draw(options, results)`, and return a figure made with `rbench.report.figures.style.new`; see "
+        "docs/guide-add-a-figure.md.",
     ),
-    "measures": (
-        Call(
-            "table",
-            ("options", "results"),
-            "Write `def table(options, results)`, and return a `Table`; see docs/guide-add-a-measure.md.",
-        ),
-        Call(
-            "run",
-            ("options", "context"),
-            "Write `def run(options, context)`, and return rows; see docs/guide-add-a-measure.md.",
-        ),
+    ("measures", "table"): (
+        ("options", "results"),
+        "Write `def table(options, results)`, and return a `Table`; see docs/guide-add-a-measure.md.",
     ),
-    "metrics": (
-        Call(
-            "value",
-            ("of",),
-            "Write `def value(of)`, and return an array with a number for each unit; see docs/guide-add-a-metric.md.",
-        ),
-        Call(
-            "units",
-            ("of",),
-            "Write `def units(of)`, and return whether each unit is in the set; see docs/guide-add-a-metric.md.",
-        ),
-        Call(
-            "counted",
-            ("of",),
-            "Write `def counted(of)`, and return a Share or a Sample; see docs/guide-add-a-metric.md.",
-        ),
+    ("measures", "run"): (
+        ("options", "context"),
+        "Write `def run(options, context)`, and return rows; see docs/guide-add-a-measure.md.",
+    ),
+    ("metrics", "value"): (
+        ("of",),
+        "Write `def value(of)`, and return an array with a number for each unit; see docs/guide-add-a-metric.md.",
+    ),
+    ("metrics", "units"): (
+        ("of",),
+        "Write `def units(of)`, and return whether each unit is in the set; see docs/guide-add-a-metric.md.",
+    ),
+    ("metrics", "counted"): (
+        ("of",),
+        "Write `def counted(of)`, and return a Share or a Sample; see docs/guide-add-a-metric.md.",
     ),
 }
-"""The calls that are checked where a module of a kind defines the function."""
+"""The functions that are checked where a module of a kind defines them: the positional arguments with which rbench
+calls each, by the names that the guide uses, and the advice for a module whose signature differs."""
 
 
-def _check(call: Call, found: Module, module: ModuleType) -> None:
+def _check(name: str, found: Module, module: ModuleType) -> None:
     """Raise SuiteError, with file and line, where the module's function cannot be called as CALLS says."""
-    function: Any = getattr(module, call.function)
+    function: Any = getattr(module, name)
+    arguments, remedy = CALLS[found.kind, name]
+    takes = "is not a function"
     try:
         signature = inspect.signature(function)
-        signature.bind(*call.arguments)
+        takes = f"takes ({', '.join(signature.parameters)})"
+        signature.bind(*arguments)
     except (TypeError, ValueError):
+        # The line where the function begins, or 1 where it comes from another file.
+        code = getattr(function, "__code__", None)
+        line = code.co_firstlineno if code is not None and code.co_filename == str(found.path) else 1
         raise SuiteError(
-            f"{shown(found.path)}:{_line(function, found)}:1: rbench calls the `{call.function}` of a "
-            f"{KINDS[found.kind].one} as {call.function}({', '.join(call.arguments)}), and this one "
-            f"{_description(function)}. {call.remedy}"
+            f"{shown(found.path)}:{line}:1: rbench calls the `{name}` of a {KINDS[found.kind].one} as "
+            f"{name}({', '.join(arguments)}), and this one {takes}. {remedy}"
         ) from None
-
-
-def _description(function: Any) -> str:
-    try:
-        return f"takes ({', '.join(inspect.signature(function).parameters)})"
-    except (TypeError, ValueError):
-        return "is not a function"
-
-
-def _line(function: Any, found: Module) -> int:
-    """Return the line where the function begins, or 1 where it comes from another file."""
-    code = getattr(function, "__code__", None)
-    return code.co_firstlineno if code is not None and code.co_filename == str(found.path) else 1

@@ -1,21 +1,38 @@
 """Checks conditions between the parts of a suite, which their types cannot express, and limits its size.
 
-A small file names few things, but their product may be very large.
+A small file names few things, but their product may be very large. Strategies, attacks and things to build are matched
+with tasks: those with classes, and those with scores (STS).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import ModuleType
+from typing import Any
 
 from pydantic import ValidationError
 
+from rbench.config.attacks import asks_for_gradients
 from rbench.config.check import check
-from rbench.config.overrides import Chosen, choices, items, measured_names
+from rbench.config.code import find
+from rbench.config.entries import Entries
+from rbench.config.overrides import Chosen, choices, items, measured_names, tables
 from rbench.config.positions import Positioned, Problems, describe
-from rbench.config.registry import unknown
+from rbench.config.registry import Kind, Registry, unknown
 from rbench.errors import SuiteError
-from rbench.schema import ADVERSARIAL, CONTRAST, Evaluation, Suite, Training
+from rbench.schema import (
+    ADVERSARIAL,
+    CLEAN,
+    CONTRAST,
+    COSINE,
+    Choice,
+    Evaluation,
+    Serves,
+    Suite,
+    TaskSpec,
+    Training,
+)
 
 
 def check_purpose(merged: Positioned, problems: Problems, of_encoders: Collection[str] = ()) -> None:
@@ -24,62 +41,42 @@ def check_purpose(merged: Positioned, problems: Problems, of_encoders: Collectio
     Args:
         of_encoders: the measures of the suite that read encoders as they are, and name their tasks themselves.
     """
-    _check_lineup(merged, problems)
-    attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
-    asked = {choice.name for choice in choices(merged, "evaluate")}
+    data = merged.data
+    if not data.get("victims"):
+        _check_some("encoders", merged, problems)
+    asked, built = ({choice.name for choice in choices(merged, key)} for key in ("evaluate", "build"))
     measures = {*measured_names(merged)}
     asked -= measures
-    alone = asked | {*of_encoders}
     others = asked & {CONTRAST, ADVERSARIAL} or measures - {*of_encoders}
-    only_scored = evaluate and alone and not others and not attacks
-    if tasks is None and "tasks" not in merged.data:
-        if not only_scored:
-            problems.add(merged.at(), "`tasks` is missing")
-    elif tasks == [] and not only_scored:
-        problems.add(merged.at(("tasks",)), "`tasks`: expected at least 1 of them, found a list")
-    there = {"sts": asked - {CONTRAST, ADVERSARIAL}, CONTRAST: asked & {CONTRAST}}
+    if not data.get("evaluate") or not (asked or of_encoders) or others or data.get("attacks"):
+        _check_some("tasks", merged, problems)
+    there = {"sts": asked - {CONTRAST, ADVERSARIAL}} | {name: asked & {name} for name in (CONTRAST, ADVERSARIAL)}
     needs = {"sts": "`evaluate`, a list of STS tasks", CONTRAST: f"`evaluate: [{CONTRAST}]`"}
-    there[ADVERSARIAL], needs[ADVERSARIAL] = asked & {ADVERSARIAL}, f"`evaluate: [{{{ADVERSARIAL}: DIR}}]`"
-    there["positives"] = {choice.name for choice in choices(merged, "build")} & {"positives"}
-    needs["positives"] = "`build: [positives]`"
-    for i, table in enumerate(merged.data["tables"] if isinstance(merged.data.get("tables"), list) else ()):
-        metric = table.get("metric") if isinstance(table, dict) else table
-        if isinstance(metric, str) and metric in needs and not there[metric] and evaluate != []:
-            place = merged.at(("tables", i, "metric"))
-            problems.add(place, f"a table of {metric} needs {needs[metric]}, which this suite lacks")
+    there["positives"], needs["positives"] = built & {"positives"}, "`build: [positives]`"
+    needs[ADVERSARIAL] = f"`evaluate: [{{{ADVERSARIAL}: DIR}}]`"
+    for metric, table in tables(merged):
+        if metric in needs and not there[metric] and data.get("evaluate") != []:
+            problems.add(table.at(("metric",)), f"a table of {metric} needs {needs[metric]}, which this suite lacks")
 
 
-def _check_lineup(merged: Positioned, problems: Problems) -> None:
-    """Check that a suite has `encoders`, or `victims` in their place."""
-    encoders = merged.data.get("encoders")
-    if merged.data.get("victims"):
-        return
-    if "encoders" not in merged.data:
-        problems.add(merged.at(), "`encoders` is missing")
-    elif encoders == []:
-        problems.add(merged.at(("encoders",)), "`encoders`: expected at least 1 of them, found a list")
+def _check_some(key: str, merged: Positioned, problems: Problems) -> None:
+    if key not in merged.data:
+        problems.add(merged.at(), f"`{key}` is missing")
+    elif merged.data[key] == []:
+        problems.add(merged.at((key,)), f"`{key}`: expected at least 1 of them, found a list")
+
+
+_CHOSEN = ("encoders", "attacks", "evaluate", "build", "figures", "finetune")
+"""The lists of a suite whose entries may have options."""
 
 
 def check_repeats(merged: Positioned, problems: Problems) -> None:
     """Add a problem for each name that stands twice in a list: it would make the same table cells or figures twice."""
-    for key in (
-        "encoders",
-        "victims",
-        "tasks",
-        "attacks",
-        "evaluate",
-        "build",
-        "figures",
-        "finetune",
-        "seeds",
-        "train_seeds",
-    ):
-        chosen = key in ("encoders", "attacks", "evaluate", "build", "figures", "finetune")
-        labels = (
-            [(c.place, _evaluated(c) if key == "evaluate" else c.label) for c in choices(merged, key)]
-            if chosen
-            else [(item.at(), str(item.data)) for item in items(merged, key)]
-        )
+    for key in (*_CHOSEN, "victims", "tasks", "seeds", "train_seeds"):
+        if key in _CHOSEN:
+            labels = [(c.place, _evaluated(c) if key == "evaluate" else c.label) for c in choices(merged, key)]
+        else:
+            labels = [(item.at(), str(item.data)) for item in items(merged, key)]
         seen: set[str] = set()
         for place, label in labels:
             if label in seen:
@@ -101,25 +98,22 @@ def check_maps(merged: Positioned, tasks: set[str], problems: Problems) -> None:
     `tasks` holds the tasks of the file, of all its profiles and of the overrides. So a map stays valid when a profile
     or an override narrows `tasks`.
     """
-    if isinstance(merged.data.get("num_examples"), dict):
-        located = merged.sub("num_examples")
-        for key in located.data:
-            if key not in {"default", *tasks}:
-                message = unknown("task of this suite", key, {"default", *tasks})
-                problems.add(located.key_at((key,)), message)
-    if not isinstance(merged.data.get("training"), dict):
-        return
-    located = merged.sub("training")
     named = {"default", *tasks}
+    counts, training = (merged.sub(key) if key in merged.data else None for key in ("num_examples", "training"))
+    for key in counts.data if counts is not None and isinstance(counts.data, dict) else ():
+        if counts is not None and key not in named:
+            problems.add(counts.key_at((key,)), unknown("task of this suite", key, named))
+    if training is None or not isinstance(training.data, dict):
+        return
     valid = {*Training.model_fields, *named}
-    for key, value in located.data.items():
+    for key, value in training.data.items():
         if key not in valid:
-            problems.add(located.key_at((key,)), unknown("key", key, valid))
+            problems.add(training.key_at((key,)), unknown("key", key, valid))
         elif key in named and isinstance(value, dict):
-            check(Training, located.sub(key), problems)
+            check(Training, training.sub(key), problems)
         elif key in named:
-            problems.add(located.at((key,)), f"`{key}`: expected a mapping, found {describe(value)}")
-    check(Training, located.only(Training.model_fields), problems)
+            problems.add(training.at((key,)), f"`{key}`: expected a mapping, found {describe(value)}")
+    check(Training, training.only(Training.model_fields), problems)
 
 
 MOST_CELLS = 1_000_000
@@ -153,3 +147,147 @@ def check_suite(merged: Positioned, problems: Problems) -> Suite | None:
             " divide it into several suites (rbench merge joins their results)"
         )
     return suite
+
+
+DEFAULTS: Mapping[Serves, str] = {"classification": CLEAN, "similarity": COSINE}
+"""The strategy of a suite that names none, by what it serves."""
+_TASKS: Mapping[Serves, str] = {"classification": "tasks with classes", "similarity": "tasks with similarity scores"}
+
+
+def serves(module: ModuleType) -> tuple[Serves, ...]:
+    """Return what a strategy or attack serves: its export SERVES, one or several; without it `classification`."""
+    told: Any = getattr(module, "SERVES", "classification")
+    several: Any = [told] if isinstance(told, str) else told
+    return tuple(several)
+
+
+def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Choice, ...]]:
+    """Return the strategies that make victims for each task of a suite, in the suite's order.
+
+    Add a problem for each task that has no labels, or whose scores have no scale, and for each that no strategy serves;
+    for each strategy that serves none of the `known` tasks (those of the file, of its profiles and of the overrides);
+    and for each attack and thing to build that cannot take a task.
+    """
+    merged, problems, tasks = entries.merged, entries.problems, entries.tasks.of(entries.merged)
+    for place, task in tasks:
+        if task.kind == "sts" and task.scale is None:
+            message = f"task {task.name} does not say which its lowest and highest scores are; write them into its file"
+            problems.add(place, f"{message}, for instance `scale: [0, 5]`")
+        elif task.kind != "sts" and not task.labels:
+            message = f"task {task.name} has no labels (its kind is {task.kind}): there is nothing to classify"
+            problems.add(place, message)
+    _check_scored(dict.fromkeys(task.name for _, task in tasks if task.kind == "sts"), entries)
+    if "finetune" not in merged.data:
+        defaults = {task.name: DEFAULTS[_kind(task)] for _, task in tasks}
+        for name in defaults.values():
+            entries.modules.open("finetune", name, merged.at())
+        return {task: (Choice(name=name),) for task, name in defaults.items()}
+    chosen = [(choice, _serves(entries, "finetune", choice)) for choice in choices(merged, "finetune")]
+    if any(of is None for _, of in chosen):
+        return {}  # loading that strategy has added a problem
+    with_scores = set(entries.tasks.names_with_scores())
+    there: set[Serves] = {"similarity" if name in with_scores else "classification" for name in known}
+    for choice, of in chosen:
+        if there and there.isdisjoint(of or ()):
+            meant = " and ".join(_TASKS[what] for what in of or ())
+            problems.add(choice.place, f"{choice.name} is for {meant}, and this suite has none")
+    found = {}
+    for _, task in tasks:
+        serving = [choice for choice, of in chosen if _kind(task) in (of or ())]
+        if chosen and not serving:
+            able = ", ".join(able_to("finetune", _kind(task), entries.modules.registry))
+            what = f"no strategy here is for {task.name}, one of the {_TASKS[_kind(task)]}; these are: {able}"
+            problems.add(merged.at(("finetune",)), what)
+        found[task.name] = tuple(Choice(name=choice.name, options=choice.options.data) for choice in serving)
+    return found
+
+
+def check_table(entries: Entries, known: Collection[str]) -> None:
+    """Check that a suite with a table of adversarial STS attacks STS tasks, at least in one of its profiles."""
+    if entries.merged.data.get("attacks") and not set(entries.tasks.names_with_scores()).isdisjoint(known):
+        return
+    for metric, table in tables(entries.merged):
+        if metric == "advsts":
+            what = "a table of advsts needs `attacks` and STS tasks under `tasks`, which this suite lacks"
+            entries.problems.add(table.at(("metric",)), what)
+
+
+def able_to(kind: Kind, what: Serves, registry: Registry) -> list[str]:
+    """Return the names of all modules of a kind that serve such tasks. Files with errors are skipped."""
+    found = []
+    for name in registry.names(kind):
+        try:
+            module = find(kind, name, registry).open() if registry.path(kind, name).suffix == ".py" else None
+        except SuiteError:
+            continue
+        found += [name] if module is None or what in serves(module) else []  # every recipe can attack both
+    return found
+
+
+def _kind(task: TaskSpec) -> Serves:
+    return "similarity" if task.kind == "sts" else "classification"
+
+
+def _serves(entries: Entries, kind: Kind, choice: Chosen) -> tuple[Serves, ...] | None:
+    """Return what a module that was loaded serves, or None where it was not."""
+    found = entries.modules.found.get((kind, choice.name))
+    return serves(found.open()) if found is not None else None
+
+
+def _check_scored(scored: Collection[str], entries: Entries) -> None:
+    """Add a problem for each attack and each thing to build that needs classes, if there are tasks with scores."""
+    names = ", ".join(scored)
+    for choice in choices(entries.merged, "attacks") if scored else ():
+        spec = entries.attacks.found.get(choice.label)
+        if spec is None or spec.recipe is not None:
+            continue
+        if "similarity" not in (_serves(entries, "attacks", choice) or ()):
+            able = ", ".join(able_to("attacks", "similarity", entries.modules.registry))
+            entries.problems.add(
+                choice.place,
+                f"attack {choice.name} needs classes, and {names} has similarity scores; take it out, or "
+                f"take the task out. Attacks for {_TASKS['similarity']}: {able}",
+            )
+    for choice in choices(entries.merged, "build") if scored else ():
+        message = f"`build: {choice.name}` needs {_TASKS['classification']}, and {names} has similarity scores"
+        entries.problems.add(choice.place, message)
+
+
+def check_victims(entries: Entries) -> None:
+    """Add a problem for each task, evaluation, build and attack that classifiers that exist cannot take."""
+    merged, problems = entries.merged, entries.problems
+    if not (victims := entries.victims):
+        return
+    for place, task in entries.tasks.of(merged):
+        if task.kind == "sts":
+            problems.add(
+                place,
+                f"{task.name} has similarity scores, and classifiers that exist have classes: {', '.join(victims)}. "
+                "Put the task and its encoders into a suite of their own",
+            )
+    for choice in choices(merged, "build"):
+        if not merged.data.get("encoders"):
+            problems.add(choice.place, f"`build: {choice.name}` is made of encoders, and this suite has none")
+    for choice in choices(merged, "evaluate"):
+        scored = entries.tasks.found.get(choice.name)
+        if scored is not None and scored.kind == "sts" and not merged.data.get("encoders"):
+            problems.add(
+                choice.place, f"{choice.name} scores encoders, and this suite has none; name some, or leave it"
+            )
+        module = entries.modules.found.get(("measures", choice.name))
+        if module is not None and getattr(module.open(), "VECTORS", False):
+            problems.add(
+                choice.place,
+                f"the measure {choice.name} reads the vectors of encoders, and classifiers that exist may have none: "
+                f"{', '.join(victims)}. Measure encoders in a suite of their own",
+            )
+    blind = [name for name, spec in victims.items() if spec.origin != "model"]
+    for choice in choices(merged, "attacks") if blind else ():
+        spec = entries.attacks.found.get(choice.label)
+        if spec is not None and asks_for_gradients(spec, entries.modules.found.get(("attacks", choice.name))):
+            problems.add(
+                choice.place,
+                f"attack {choice.name} needs the gradients of a network, and {', '.join(blind)} is asked for answers "
+                "alone. Give the classifier as a `model` (a folder or a hub id), or take an attack without gradients, "
+                "such as textfooler",
+            )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from typing import Any
-
-from pydantic import BaseModel
 
 from rbench.config.check import check
 from rbench.config.code import Modules
 from rbench.config.files import Files
+from rbench.config.overrides import Chosen
 from rbench.config.positions import Positioned, Where
 from rbench.config.registry import unknown
 from rbench.config.tasks import Tasks
@@ -51,23 +49,12 @@ LOADERS: dict[ResourceKind, tuple[tuple[str, ...], str | None]] = {
 """By resource kind: the source kinds (rbench.words.resources) that need no name, and the one for a folder or hub id."""
 
 
-@dataclass(frozen=True)
-class ChosenProfile:
-    """A profile with its replaced resources, and the place where each of its sources stands."""
+def _profile(
+    choice: ResourceChoice, chosen: Positioned, files: Files
+) -> tuple[ResourceProfile, dict[ResourceKind, str]] | None:
+    """Return the profile with the choice's single resources put in, and the place where each of its sources stands.
 
-    profile: ResourceProfile
-    places: dict[ResourceKind, str]
-
-    def encoders(self, needed: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Yield name and place of each registry encoder that serves as a resource of a `needed` kind."""
-        for kind in RESOURCE_KINDS:
-            source: Source | None = getattr(self.profile, kind)
-            if kind in needed and source is not None and source.kind == "encoder" and source.name is not None:
-                yield source.name, self.places[kind]
-
-
-def _profile(choice: ResourceChoice, chosen: Positioned, files: Files) -> ChosenProfile | None:
-    """Return the profile with the choice's single resources put in; None where something is wrong.
+    Return None where something is wrong.
 
     `chosen` holds the places of the choice.
     """
@@ -83,7 +70,7 @@ def _profile(choice: ResourceChoice, chosen: Positioned, files: Files) -> Chosen
         if (name := getattr(choice, kind)) is not None:
             places[kind] = chosen.at((kind,))
             replaced[kind] = _source(kind, name, places[kind], files)
-    return ChosenProfile(profile.model_copy(update=replaced), places)
+    return profile.model_copy(update=replaced), places
 
 
 def _source(kind: ResourceKind, name: str, place: str, files: Files) -> Source | None:
@@ -118,13 +105,23 @@ class Encoders:
         self.models: dict[str, dict[str, str]] = {}
         self.training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]] = {}
 
+    def choose(self, choice: Chosen) -> None:
+        """Load an encoder as a suite names it, also under its label if the suite sets options."""
+        self.load(choice.name, choice.place)
+        if choice.options.data:
+            self.variant(choice.name, choice.options, choice.label, choice.place)
+
     def load(self, name: str, place: str, above: tuple[str, ...] = ()) -> None:
         """Load an encoder, the registry encoder that is its base, and everything that it trains with.
 
         `above` are the encoders that depend on it.
         """
-        if not self._there(name, place):
-            return
+        if name not in self.own:
+            try:
+                self.files.registry.path("encoders", name)
+            except SuiteError as error:
+                self.files.problems.add(place, f"{error}{'' if str(error).endswith('?') else '.'} {_OTHERWISE}")
+                return
         if name in above:
             self.files.problems.add(place, f"the bases go round in a circle: {' -> '.join([*above, name])}")
         elif self.files.first("encoders", name):
@@ -148,12 +145,12 @@ class Encoders:
         ways = self._ways(own) if own is not None else None
         if located is None or ways is None:
             return  # the problem was added when `name` was loaded
-        located = located.put(("name",), Positioned(label, {(): place}))
+        located = located.put(("name",), Positioned(label, place))
         if ways.get("epochs") == ("train", "epochs") and "epochs" in options.data:
             if "steps" in options.data:
                 self.files.problems.add(options.key_at(("epochs",)), _STEPS_AND_EPOCHS)
             # Where an encoder has both, steps win over epochs. So the file's steps are removed for a suite's epochs.
-            located = located.put(("train", "steps"), Positioned(None, {(): place}))
+            located = located.put(("train", "steps"), Positioned(None, place))
         for key in options.data:
             if key in ways:
                 located = located.put(ways[key], options.sub(key), options.key_at((key,)))
@@ -162,14 +159,6 @@ class Encoders:
         spec = check(EncoderSpec, located, self.files.problems)
         if spec is not None:
             self._keep(label, spec, located, ())
-
-    def _there(self, name: str, place: str) -> bool:
-        """Return whether there is an encoder of this name. If not, add a problem."""
-        try:
-            return name in self.own or bool(self.files.registry.path("encoders", name))
-        except SuiteError as error:
-            self.files.problems.add(place, f"{error}{'' if str(error).endswith('?') else '.'} {_OTHERWISE}")
-            return False
 
     def _content(self, name: str) -> Positioned | None:
         """Return what the file of an encoder says, or what stands for it where it has none; None where it is wrong.
@@ -222,9 +211,11 @@ class Encoders:
         found = _profile(choice, chosen, self.files)
         if found is None:
             return None
-        for name, place in found.encoders(needed):
-            self.load(name, place, above)
-        return found.profile
+        profile, places = found
+        for kind, source in profile.sources.items():
+            if kind in needed and source.kind == "encoder" and source.name is not None:
+                self.load(source.name, places[kind], above)
+        return profile
 
     def _ways(self, spec: EncoderSpec) -> dict[str, Where] | None:
         """Map each option of a variant to its place in an encoder's file; None where its objective cannot be opened."""
@@ -247,9 +238,15 @@ class Encoders:
             if spec.train is not None and self._untrained(spec.base):
                 message = f"{spec.base} keeps random weights; to train from such, write its `architecture` here"
                 self.files.problems.add(located.at(("base",)), message)
-        if spec.tokenizer is not None and spec.tokenizer in self.files.registry.names("encoders"):
-            self.load(spec.tokenizer, located.at(("tokenizer",)), (*above, name))
-            self._reads(spec.tokenizer, located.at(("tokenizer",)))
+        if (reader := spec.tokenizer) is not None and reader in self.files.registry.names("encoders"):
+            place = located.at(("tokenizer",))
+            self.load(reader, place, (*above, name))
+            chain = bases(self.found[reader], self.found) if reader in self.found else ()
+            if self._untrained(reader) or any(below.word_vectors for below in chain):
+                message = (
+                    f"{reader} has no tokenizer of its own; name an encoder that was trained, a folder or a hub id"
+                )
+                self.files.problems.add(place, message)
         if spec.train is not None:
             self._training(spec, spec.train, located, (*above, name))
 
@@ -267,7 +264,13 @@ class Encoders:
             self.tasks.corpus(train.data, located.at(("train", "data")))
         for task in train.selecting:
             self.tasks.scored(task, located.at(("train", "select_by")), "task to select by")
-        self._training_resources(spec.name, train, made, options, above)
+        needs = self.modules.needs("objectives", train.objective, made)
+        choice: ResourceChoice | None = getattr(made, "resources", None)
+        if needs and choice is not None:  # of an objective that edits words: those kinds that its module needs
+            chosen = options.sub("resources") if "resources" in options.data else options
+            profile = self.resources(choice, chosen, needs, above)
+            if profile is not None:
+                self.training_resources[spec.name] = profile.only(needs), needs
         self.models[spec.name] = {}
         for option in getattr(made, "MODELS", ()):
             model = getattr(made, option)
@@ -279,30 +282,9 @@ class Encoders:
                 self.load(model, place, above)
                 self._whole(model, place)
 
-    def _training_resources(
-        self, name: str, train: TrainSpec, made: BaseModel | None, options: Positioned, above: tuple[str, ...]
-    ) -> None:
-        """Load the `resources` of an objective that edits words: those kinds that its module needs."""
-        needs = self.modules.needs("objectives", train.objective, made)
-        choice: ResourceChoice | None = getattr(made, "resources", None)
-        if not needs or choice is None:
-            return
-        chosen = options.sub("resources") if "resources" in options.data else options
-        profile = self.resources(choice, chosen, needs, above)
-        if profile is not None:
-            self.training_resources[name] = profile.only(needs), needs
-
     def _untrained(self, name: str) -> bool:
         """Return whether an encoder has the random weights of an architecture that no job trains."""
         return name in self.found and any(spec.random_weights for spec in bases(self.found[name], self.found))
-
-    def _reads(self, name: str, place: str) -> None:
-        """Add a problem where an encoder has no tokenizer of its own that another could read with."""
-        if name in self.found and (
-            self._untrained(name) or any(spec.word_vectors for spec in bases(self.found[name], self.found))
-        ):
-            message = f"{name} has no tokenizer of its own; name an encoder that was trained, a folder or a hub id"
-            self.files.problems.add(place, message)
 
     def _whole(self, name: str, place: str) -> None:
         """Add a problem where an encoder drops layers as it is loaded, or keeps random weights, but its user needs all

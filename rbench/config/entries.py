@@ -1,17 +1,43 @@
-"""Holds the loaders of each kind for one suite. They share one set of files and one list of problems."""
+"""Loads what a suite names, each entry once, or one entry alone: a task, an encoder, an attack, a classifier.
+
+`Entries` holds the loaders of each kind. They share one set of files and one list of problems. The functions below it
+load one entry for whoever names it without a suite. They raise SuiteError where a name is unknown or its file, or what
+the caller says of it, is wrong; `place` is where the name stands, for messages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from rbench.config.attacks import Attacks
-from rbench.config.code import Modules
+from rbench.config.attacks import Attacks, asks_for_gradients
+from rbench.config.check import check
+from rbench.config.code import Module, Modules
 from rbench.config.encoders import Encoders
 from rbench.config.files import Files
+from rbench.config.overrides import Chosen, choices, names
 from rbench.config.positions import Positioned, Problems
-from rbench.config.registry import Registry
+from rbench.config.registry import Registry, unknown
 from rbench.config.tasks import ContrastSets, Tasks
-from rbench.schema import VictimSpec
+from rbench.config.victims import load_victims
+from rbench.errors import SuiteError
+from rbench.schema import (
+    CLEAN,
+    AttackSpec,
+    Choice,
+    ContrastSpec,
+    EncoderSpec,
+    ResourceChoice,
+    ResourceProfile,
+    StrategyNeeds,
+    Suite,
+    TaskSpec,
+    Training,
+    VictimSpec,
+)
 
 
 class Entries:
@@ -30,3 +56,135 @@ class Entries:
         self.attacks = Attacks(files, self.modules)
         self.victims: dict[str, VictimSpec] = {}
         """The suite's classifiers that exist, by name."""
+        self.strategies: dict[str, StrategyNeeds] = {}
+        """What fine-tuning strategies need, by label."""
+        self.merged = Positioned({})
+        """The suite as it will run, and in `suite` the same if its types are right."""
+        self.suite: Suite | None = None
+
+    def load_axes(self) -> None:
+        """Load the encoders, tasks, attacks and strategies of the suite."""
+        for choice in choices(self.merged, "encoders"):
+            self.encoders.choose(choice)
+        for place, name in names(self.merged, "tasks"):
+            self.tasks.load(name, place)
+        for choice in choices(self.merged, "attacks"):
+            self.attacks.load(choice)
+        for choice in choices(self.merged, "finetune"):
+            self.strategy(choice)
+        if "finetune" not in self.merged.data:
+            self.modules.open("finetune", CLEAN, self.merged.at())
+
+    def strategy(self, choice: Chosen) -> None:
+        """Check a fine-tuning strategy's options, load the attack that they name, and keep what the strategy needs."""
+        self.strategies[choice.label] = StrategyNeeds()
+        module = self.modules.open("finetune", choice.name, choice.place)
+        if module is None:
+            return
+        own = {*module.Options.model_fields}
+        further = {*Training.model_fields} - own
+        for key in choice.options.data:
+            if key not in own | further:
+                what = unknown(f"option of {choice.name}", key, own | further)
+                self.problems.add(choice.options.key_at((key,)), what)
+        training = choice.options.only(further)
+        made = self.modules.check("finetune", choice.name, choice.place, choice.options.only(own))
+        if made is None or check(Training, training, self.problems) is None:
+            return
+        attack: Choice | None = getattr(made, "attack", None)
+        if attack is not None:
+            place = choice.options.at(("attack",)) if "attack" in choice.options.data else choice.place
+            self.attacks.load(Chosen(attack.name, attack.label, place, Positioned(attack.options, place)))
+            self.modules.open("finetune", CLEAN, place)  # it makes the victim of that attack
+        self.strategies[choice.label] = StrategyNeeds(
+            resources=self.modules.needs("finetune", choice.name, made),
+            attack=attack.label if attack is not None else None,
+            training=training.data,
+        )
+
+
+@contextmanager
+def _entries(registry: Registry) -> Iterator[Entries]:
+    """Give loaders, and raise what they found to be wrong when the block ends."""
+    entries = Entries(registry, Problems())
+    yield entries
+    entries.problems.raise_any()
+
+
+def load_task(task: str | Mapping[str, Any], registry: Registry, *, place: str = "task") -> TaskSpec:
+    """Return the task with this name, or of this table, as a suite names it."""
+    with _entries(registry) as entries:
+        written = Positioned({"tasks": [dict(task) if isinstance(task, Mapping) else task]}, place)
+        (name,) = entries.tasks.tables.renamed(written, Path()).data["tasks"]
+        entries.tasks.load(name, place)
+    return entries.tasks.found[name]
+
+
+def load_contrast(name: str, registry: Registry, *, place: str = "contrast set") -> ContrastSpec:
+    """Return the contrast set with this name."""
+    with _entries(registry) as entries:
+        entries.contrast.load(name, place)
+    return entries.contrast.found[name]
+
+
+def load_encoder(name: str, registry: Registry, *, place: str = "encoder") -> EncoderSpec:
+    """Return the encoder with this name, after checking its bases, corpora and resources too."""
+    with _entries(registry) as entries:
+        entries.encoders.load(name, place)
+    return entries.encoders.found[name]
+
+
+def load_resources(choice: ResourceChoice | str, registry: Registry, *, place: str = "resources") -> ResourceProfile:
+    """Return the resource profile of this name or choice, with the choice's single resources put in."""
+    choice = ResourceChoice(profile=choice) if isinstance(choice, str) else choice
+    with _entries(registry) as entries:
+        profile = entries.encoders.resources(choice, Positioned({}, place))
+    assert profile is not None
+    return profile
+
+
+def load_attack(choice: Choice | str, registry: Registry, *, place: str = "attack") -> AttackSpec:
+    """Return the attack of this name or choice, which is a registry file or a TextAttack recipe."""
+    choice = Choice(name=choice) if isinstance(choice, str) else choice
+    with _entries(registry) as entries:
+        entries.attacks.load(Chosen(choice.name, choice.label, place, Positioned(dict(choice.options), place)))
+    return entries.attacks.found[choice.label]
+
+
+@dataclass(frozen=True)
+class ChosenAttack:
+    """An attack, its name with options, and its Python file if it has one."""
+
+    label: str
+    spec: AttackSpec
+    module: Module | None
+
+    @property
+    def gradients(self) -> bool:
+        """Whether it asks the victim for gradients."""
+        return asks_for_gradients(self.spec, self.module)
+
+
+def chosen_attack(choice: str | Mapping[str, Any], registry: Registry) -> ChosenAttack:
+    """Load the attack of this name, or of this name with options: `{"bertattack": {"max_words": 5}}`."""
+    found = [*choices(Positioned({"attacks": [choice]}, "attack"), "attacks")]
+    if len(found) != 1:
+        raise SuiteError(f"attack: {choice!r} is neither a name nor a mapping of one name to its options")
+    (chosen,) = found
+    with _entries(registry) as entries:
+        entries.attacks.load(chosen)
+    spec = entries.attacks.found[chosen.label]
+    return ChosenAttack(chosen.label, spec, entries.modules.found.get(("attacks", chosen.name)))
+
+
+def chosen_victim(entry: str | Mapping[str, Any], registry: Registry) -> VictimSpec:
+    """Load a classifier that exists: what a suite has under `victims`, a text or a mapping (JSON types).
+
+    Functions and endpoints need no `version`, because a call stores no answers.
+    """
+    if isinstance(entry, Mapping) and "model" not in entry:
+        entry = {"version": "given", **entry}
+    with _entries(registry) as entries:
+        _, found = load_victims(Positioned({"victims": [entry]}, "victim"), entries.files)
+    (spec,) = found.values()
+    return spec

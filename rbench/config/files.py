@@ -10,13 +10,23 @@ lm-evaluation-harness has `include` in its task files too. There it is one path,
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import yaml
+
+from rbench.config.check import Model, check
+from rbench.config.code import checked, find
 from rbench.config.overrides import items
-from rbench.config.positions import Positioned, Problems, describe, read
-from rbench.config.registry import FRAGMENT, Kind, Registry, nearest, unknown
+from rbench.config.positions import Positioned, Problems, describe, read, shown
+from rbench.config.registry import FRAGMENT, KINDS, YAML, Kind, Registry, nearest, unknown
 from rbench.errors import SuiteError
+from rbench.schema import Named
 
 INCLUDE = "include"
 
@@ -63,7 +73,19 @@ class Files:
         if located.data.get("name", name) != name:
             message = f"`name` differs from the file's name; remove it or write `name: {name}`"
             self.problems.add(located.at(("name",)), message)
-        return located.put(("name",), Positioned(name, {(): located.at()}))
+        return located.put(("name",), Positioned(name, located.at()))
+
+    def entry(self, model: type[Model], kind: Kind, name: str, place: str) -> tuple[Model, Positioned] | None:
+        """Return what the file behind a name that stands at `place` says, as a model, and with its places.
+
+        Return None where there is no such file, or something is wrong in it, which adds a problem, and where the name
+        was asked for before.
+        """
+        if self.path(kind, name, place) is None or not self.first(kind, name):
+            return None
+        located = self.named(kind, name)
+        made = check(model, located, self.problems) if located is not None else None
+        return (made, located) if made is not None and located is not None else None
 
     def _with_included(self, kind: Kind, path: Path, above: tuple[Path, ...] = ()) -> Positioned:
         """Return the content of a file of this kind, merged over everything it includes, without the key `include`.
@@ -114,8 +136,64 @@ def merge(below: Positioned, above: Positioned) -> Positioned:
     """Merge `above` over `below`, with the places of both. Mappings merge key by key; other values are replaced."""
     if not (isinstance(below.data, dict) and isinstance(above.data, dict)):
         return above
-    merged = Positioned({}, {(): above.at()})
+    merged = Positioned({}, above.at())
     for key in {**below.data, **above.data}:
         both = [part for part in (below, above) if key in part.data]
         merged = merged.put((key,), reduce(merge, [part.sub(key) for part in both]), both[-1].key_at((key,)))
     return merged
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One registry file. `origin` says where it comes from: rbench, a package or an --include folder."""
+
+    name: str
+    title: str
+    reference: str
+    licence: str
+    origin: str
+    path: Path
+
+
+def catalogue(kind: Kind, registry: Registry) -> list[Listed]:
+    """List all files of a kind by name. Where a file cannot be read, its title is the error."""
+    files, found = Files(registry, Problems()), []
+    for name in registry.names(kind):
+        path = registry.path(kind, name)
+        try:
+            told = said(checked(find(kind, name, registry))) if path.suffix == ".py" else files.content(kind, name).data
+        except SuiteError as error:
+            told = {"title": f"cannot be read: {error}"}
+        profiles = told.get("profiles") if kind == "suites" else None
+        title, reference, licence = (str(told.get(key) or "") for key in ("title", "reference", "licence"))
+        title += f" [profiles: {', '.join(profiles)}]" if isinstance(profiles, dict) else ""
+        found.append(Listed(name, title, reference, licence, registry.origin(kind, name), Path(shown(path))))
+    return found
+
+
+def content(kind: Kind, name: str, registry: Registry) -> str:
+    """Return the content of the file behind a name, below a comment with its path.
+
+    Fragments are merged in, if files of this kind may include them. Raises SuiteError where there is no such file, or
+    where it or a fragment cannot be read.
+    """
+    path = registry.path(kind, name)
+    if path.suffix != YAML or not KINDS[kind].includes:
+        return f"# {shown(path)}\n{path.read_text(encoding='utf-8')}"
+    return f"# {shown(path)}\n{as_yaml(Files(registry, Problems()).content(kind, name).data)}"
+
+
+def as_yaml(data: Mapping[str, Any]) -> str:
+    """Write the content of a registry file as YAML: name, title and the like first, then the rest in its order."""
+    first = {key: data[key] for key in Named.model_fields if key in data}
+    return yaml.safe_dump({**first, **data}, sort_keys=False, allow_unicode=True, width=110)
+
+
+def said(module: ModuleType) -> dict[str, str]:
+    """Return a module's title, reference and licence. Without a TITLE, the docstring's first line is the title."""
+    title = getattr(module, "TITLE", "") or (inspect.getdoc(module) or "").partition("\n")[0]
+    return {
+        "title": title,
+        "reference": getattr(module, "REFERENCE", ""),
+        "licence": getattr(module, "LICENCE", ""),
+    }

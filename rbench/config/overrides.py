@@ -37,17 +37,32 @@ def names(located: Positioned, key: str) -> Iterator[tuple[str, str]]:
     return ((item.at(), item.data) for item in items(located, key) if isinstance(item.data, str))
 
 
+def tables(located: Positioned) -> Iterator[tuple[str, Positioned]]:
+    """Yield metric and entry of each of a suite's tables that says its metric."""
+    for table in items(located, "tables"):
+        metric = table.data.get("metric") if isinstance(table.data, dict) else table.data
+        if isinstance(metric, str):
+            yield metric, table
+
+
+def profiles_of(located: Positioned) -> list[Positioned]:
+    """Return the well-formed profiles of a suite."""
+    profiles = located.data.get("profiles")
+    parts = [located.sub("profiles", name) for name in profiles] if isinstance(profiles, dict) else []
+    return [part for part in parts if isinstance(part.data, dict)]
+
+
 def choices(located: Positioned, key: str) -> Iterator[Chosen]:
     """Yield the well-formed choices of a list. The check against the pydantic model reports the others."""
     for item in items(located, key):
-        data, options = item.data, Positioned({}, {(): item.at()})
+        data, options = item.data, Positioned({}, item.at())
         place = item.at()
         if isinstance(data, dict) and len(data) == 1 and "name" not in data:
             (name, inner), *_ = data.items()
             place = item.key_at((name,))
             options = item.sub(name) if inner is not None else options
             if name in SHORT and isinstance(inner, str):
-                options = Positioned({}, {(): options.at()}).put((SHORT[name],), options)
+                options = Positioned({}, options.at()).put((SHORT[name],), options)
         elif isinstance(data, dict) and isinstance(data.get("name"), str):
             name, place = data["name"], item.at(("name",))
             options = item.sub("options") if "options" in data else options

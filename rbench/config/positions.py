@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -88,91 +88,86 @@ def _order(line: str, files: dict[str, int]) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Positioned:
-    """Plain data, the place (`file:line:column`) of its values, and the place of its keys."""
+    """Plain data with places (`file:line:column`). A place that is missing is that of the nearest value around it."""
 
     data: Any
-    values: dict[Where, str] = field(default_factory=dict)
-    keys: dict[Where, str] = field(default_factory=dict)
+    place: str = ""
+    """Where the value stands."""
+    key: str = ""
+    """Where the key stands that leads to it."""
+    parts: Mapping[str | int, Positioned] = field(default_factory=dict)
+    """What lies inside and has places of its own, by key or position."""
 
     def at(self, where: Where = ()) -> str:
         """Return the place of the value at `where`, or of the nearest value around it."""
-        while where and where not in self.values:
-            where = where[:-1]
-        return self.values.get(where, "")
+        here, place = self, self.place
+        for step in where:
+            if step not in here.parts:
+                break
+            here = here.parts[step]
+            place = here.place or place
+        return place
 
     def key_at(self, where: Where) -> str:
         """Return the place of the key that leads to `where`, or of the nearest value around it."""
-        return self.keys.get(where) or self.at(where)
+        here: Positioned | None = self
+        for step in where:
+            here = here.parts.get(step) if here is not None else None
+        return (here.key if here is not None and where else "") or self.at(where)
 
     def sub(self, *where: str | int) -> Positioned:
         """Return the part at `where`, which must exist, with its places."""
         part = self
         for step in where:
-            part = part._parts.get(step) or Positioned(part.data[step], {(): part.at((step,))})
+            below = part._part(step)
+            part = below if below.place else replace(below, place=part.place)
         return part
 
-    @cached_property
-    def _parts(self) -> dict[str | int, Positioned]:
-        """The parts that have places, by key or position. All are made at once, so reading each takes linear time."""
-        values: dict[str | int, dict[Where, str]] = {}
-        keys: dict[str | int, dict[Where, str]] = {}
-        for where, place in self.values.items():
-            if where:
-                values.setdefault(where[0], {(): self.at(where[:1])})[where[1:]] = place
-        for where, place in self.keys.items():
-            if len(where) > 1:
-                keys.setdefault(where[0], {})[where[1:]] = place
-        steps = {**values, **keys}
-        return {
-            step: Positioned(self.data[step], values.get(step, {(): self.at((step,))}), keys.get(step, {}))
-            for step in steps
-        }
+    def _part(self, step: str | int) -> Positioned:
+        return self.parts.get(step) or Positioned(self.data[step])
+
+    def walk(self) -> Iterator[tuple[Where, Positioned]]:
+        """Yield all values that have places, this one first, each with the way to it."""
+        yield (), self
+        for step, part in self.parts.items():
+            yield from (((step, *where), inner) for where, inner in part.walk())
 
     def only(self, keys: Collection[str]) -> Positioned:
         """Return this mapping with only `keys`, in the order of the mapping."""
-        data = {key: value for key, value in self.data.items() if key in keys}
-        values = {w: place for w, place in self.values.items() if not w or w[0] in data}
-        return Positioned(data, values, {w: place for w, place in self.keys.items() if w[0] in data})
+        kept = {key: value for key, value in self.data.items() if key in keys}
+        return replace(self, data=kept, parts={key: part for key, part in self.parts.items() if key in kept})
 
     def put(self, where: Where, other: Positioned, key: str = "") -> Positioned:
         """Return a copy with `other` at `where`. Missing mappings on the way are created."""
         if not where:
             return other
-        first, rest = where[0], where[1:]
-        inner = self.sub(first) if first in self.data else Positioned({}, {(): other.at()})
-        inner = inner.put(rest, other, key)
-        values = {w: place for w, place in self.values.items() if w[:1] != (first,)}
-        keys = {w: place for w, place in self.keys.items() if w[:1] != (first,)}
-        values |= {(first, *w): place for w, place in inner.values.items()}
-        keys |= {(first, *w): place for w, place in inner.keys.items()}
-        keys[(first,)] = self.keys.get((first,)) or key or other.at()
-        return Positioned({**self.data, first: inner.data}, values, keys)
+        first, before = where[0], self.parts.get(where[0])
+        inner = self.sub(first) if first in self.data else Positioned({}, other.place)
+        inner = inner.put(where[1:], other, key)
+        part = replace(inner, key=(before.key if before is not None else "") or key or other.place)
+        return replace(self, data={**self.data, first: part.data}, parts={**self.parts, first: part})
 
-    def mapped(self, change: Callable[[Where, str, bool], str]) -> Positioned:
+    def mapped(self, change: Callable[[Where, str, bool], str], above: Where = ()) -> Positioned:
         """Return a copy in which each text and each key is what `change` makes of it.
 
-        `change` gets the way to it in these data, the text, and whether it is a key.
+        `change` gets the way to it in these data, the text, and whether it is a key. `above` is the way to these data.
         """
-        values: dict[Where, str] = {}
-        keys: dict[Where, str] = {}
+        if isinstance(self.data, str):
+            return replace(self, data=change(above, self.data, False))
+        if isinstance(self.data, list):
+            made = [self._part(i).mapped(change, (*above, i)) for i in range(len(self.data))]
+            return replace(listed(made, self.place), key=self.key)
+        if not isinstance(self.data, dict):
+            return self
+        parts: dict[str | int, Positioned] = {
+            change((*above, key), key, True): self._part(key).mapped(change, (*above, key)) for key in self.data
+        }
+        return replace(self, data={key: part.data for key, part in parts.items()}, parts=parts)
 
-        def visit(data: Any, old: Where, new: Where) -> Any:
-            if old in self.values:
-                values[new] = self.values[old]
-            if isinstance(data, list):
-                return [visit(item, (*old, i), (*new, i)) for i, item in enumerate(data)]
-            if not isinstance(data, dict):
-                return change(old, data, False) if isinstance(data, str) else data
-            made = {}
-            for key, inner in data.items():
-                there = (*old, key)
-                renamed = change(there, key, True)
-                if there in self.keys:
-                    keys[*new, renamed] = self.keys[there]
-                made[renamed] = visit(inner, there, (*new, renamed))
-            return made
 
-        return Positioned(visit(self.data, (), ()), values, keys)
+def listed(entries: Sequence[Positioned], place: str) -> Positioned:
+    """Return entries as one list that stands at `place`."""
+    return Positioned([one.data for one in entries], place, parts=dict(enumerate(entries)))
 
 
 def read(path: Path, problems: Problems) -> Positioned:
@@ -206,9 +201,9 @@ def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False
     """
     try:
         node = _nodes(text)
-        builder = _Builder(name, fixed_place, problems)
-        place = name if fixed_place else f"{name}:1:1"
-        return Positioned(None, {(): place}) if node is None else builder.build(node)
+        if node is None:
+            return Positioned(None, name if fixed_place else f"{name}:1:1")
+        return _Builder(name, fixed_place, problems).value(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = name if fixed_place or mark is None else f"{name}:{mark.line + 1}:{mark.column + 1}"
@@ -287,55 +282,50 @@ def _nodes(text: str) -> yaml.Node | None:
 
 
 class _Builder:
-    """Turns YAML's node tree into data and places."""
+    """Turns YAML's node tree into data with places."""
 
     def __init__(self, name: str, fixed_place: bool, problems: Problems) -> None:
         self.name, self.fixed_place, self.problems = name, fixed_place, problems
-        self.values: dict[Where, str] = {}
-        self.keys: dict[Where, str] = {}
-
-    def build(self, node: yaml.Node) -> Positioned:
-        return Positioned(self._value(node, (), ()), self.values, self.keys)
+        self.count = 0
 
     def _place(self, node: yaml.Node) -> str:
         mark = node.start_mark
         return self.name if self.fixed_place else f"{self.name}:{mark.line + 1}:{mark.column + 1}"
 
-    def _value(self, node: yaml.Node, where: Where, inside: tuple[int, ...]) -> Any:
-        place = self.values[where] = self._place(node)
-        if len(self.values) > MOST_VALUES:
+    def value(self, node: yaml.Node, inside: tuple[int, ...] = ()) -> Positioned:
+        place = self._place(node)
+        self.count += 1
+        if self.count > MOST_VALUES:
             raise SuiteError(f"{place}: more than {MOST_VALUES} values in one file")
-        if len(where) >= MOST_DEPTH and not isinstance(node, yaml.ScalarNode):
+        if len(inside) >= MOST_DEPTH and not isinstance(node, yaml.ScalarNode):
             raise SuiteError(f"{place}: more than {MOST_DEPTH} lists and mappings inside each other")
         if id(node) in inside:
             raise SuiteError(f"{place}: an alias that contains itself")
         inside = (*inside, id(node))
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, place)
+            return Positioned(self._scalar(node, place), place)
         kind = "map" if isinstance(node, yaml.MappingNode) else "seq"
         if node.tag != f"tag:yaml.org,2002:{kind}":
             self.problems.add(place, f"the tag {node.tag} is not allowed; remove it")
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, where, inside)
-        return [self._value(item, (*where, i), inside) for i, item in enumerate(node.value)]
+            entries = self._mapping(node, inside)
+            return Positioned({key: part.data for key, part in entries.items()}, place, parts=entries)
+        return listed([self.value(item, inside) for item in node.value], place)
 
-    def _mapping(self, node: yaml.MappingNode, where: Where, inside: tuple[int, ...]) -> dict[str, Any]:
-        data: dict[str, Any] = {}
+    def _mapping(self, node: yaml.MappingNode, inside: tuple[int, ...]) -> dict[str | int, Positioned]:
+        found: dict[str | int, Positioned] = {}
         for key_node, value_node in node.value:
             place = self._place(key_node)
             if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.add(place, "a key must be plain text, not a list or a mapping")
                 continue
             key = self._text(key_node, place)  # as written: `0:` and `no:` are the texts "0" and "no"
-            if key in data:
-                first = self.keys[(*where, key)]
-                self.problems.add(
-                    place, f"duplicate key `{key}`; it stands already at {first.removeprefix(self.name + ':')}"
-                )
+            if key in found:
+                first = found[key].key.removeprefix(self.name + ":")
+                self.problems.add(place, f"duplicate key `{key}`; it stands already at {first}")
                 continue
-            self.keys[(*where, key)] = place
-            data[key] = self._value(value_node, (*where, key), inside)
-        return data
+            found[key] = replace(self.value(value_node, inside), key=place)
+        return found
 
     def _text(self, node: yaml.ScalarNode, place: str) -> str:
         """Return a scalar's text. Two surrogate escapes for one character, as JSON writes them, are joined."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rbench.config.overrides import items
-from rbench.config.positions import Positioned, Problems, read, shown
+from rbench.config.positions import Positioned, Problems, listed, read, shown
 from rbench.config.registry import unknown
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -45,7 +45,7 @@ def with_quoted(located: Positioned, problems: Problems) -> Positioned:
             entries += _of_table(one.data[KEY], one.at((KEY,)), problems)
     if not any(is_quoted(one) for one in entries) and len(entries) == len([*items(located, "claims")]):
         return located
-    return located.put(("claims",), _listed(entries, located.at(("claims",))))
+    return located.put(("claims",), listed(entries, located.at(("claims",))))
 
 
 def is_quoted(claim: Positioned) -> bool:
@@ -60,10 +60,3 @@ def _of_table(name: str, place: str, problems: Problems) -> list[Positioned]:
         problems.add(place, unknown("printed table", name, known))
         return []
     return list(items(read(path, problems), "claims"))
-
-
-def _listed(entries: list[Positioned], place: str) -> Positioned:
-    """Return entries as one list, each with its places."""
-    values = {(i, *where): at for i, one in enumerate(entries) for where, at in one.values.items()}
-    keys = {(i, *where): at for i, one in enumerate(entries) for where, at in one.keys.items()}
-    return Positioned([one.data for one in entries], {(): place, **values}, keys)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -274,3 +275,13 @@ def _offered(point: EntryPoint) -> Root:
             f"{type(error).__name__}: {error}. Repair or uninstall {package}."
         ) from error
     return Root(folder, f"package {package}")
+
+
+def search_path(flag_values: Iterable[Path | str], env_name: str) -> tuple[Path, ...]:
+    """Return the folders to search, first to last, each once, with `~` expanded.
+
+    An empty variable counts as unset. An empty entry in it is skipped and never means the current folder.
+    """
+    entries = (entry.strip() for entry in os.environ.get(env_name, "").split(os.pathsep))
+    found = [Path(value).expanduser() for value in (*flag_values, *filter(None, entries))]
+    return tuple(dict.fromkeys(found))

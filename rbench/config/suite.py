@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,42 +14,46 @@ from rbench.config.available_cells import of_suite
 from rbench.config.check import check
 from rbench.config.claims import claims_here
 from rbench.config.code import Module
-from rbench.config.consistency import check_maps, check_purpose, check_repeats, check_suite
+from rbench.config.consistency import (
+    MOST_PROFILES,
+    check_maps,
+    check_purpose,
+    check_repeats,
+    check_suite,
+    check_table,
+    check_victims,
+    match,
+)
 from rbench.config.encoders import Encoders
 from rbench.config.entries import Entries
-from rbench.config.measures import check_asked, check_tables, measured, name_measured, needs_of, of_encoders
-from rbench.config.overlay import apply_override, apply_profile, check_profiles, profiles_of
-from rbench.config.overrides import Chosen, choices, measured_names, names
-from rbench.config.positions import Positioned, Problems, read, shown
+from rbench.config.measures import asked_sets, building, check_tables, evaluations, name_measured, of_encoders
+from rbench.config.overrides import Chosen, choices, names, profiles_of
+from rbench.config.positions import Positioned, Problems, describe, parse, read, shown
 from rbench.config.printed import with_quoted
 from rbench.config.registry import Kind, Registry, nearest, unknown
-from rbench.config.sets import asked_sets
-from rbench.config.task_compat import check_table, check_tasks, match
 from rbench.config.unlisted import Unlisted
-from rbench.config.victims import check_victims, load_victims
+from rbench.config.victims import load_victims
 from rbench.errors import SuiteError
 from rbench.schema import (
-    ADVERSARIAL,
-    CLEAN,
-    CONTRAST,
     IN_DOMAIN,
-    STS,
     AskedSet,
     Choice,
     Draw,
     EncoderSpec,
-    EvaluationOptions,
-    MeasureNeeds,
     ResourceChoice,
     ResourceKind,
     ResourceProfile,
     Specs,
-    StrategyNeeds,
     Suite,
     TableSpec,
-    Training,
     bases,
 )
+
+_SETTABLE = frozenset(Suite.model_fields) - {"profiles"} - Suite.FOUND
+_DEEP = ("training", "num_examples")
+"""Keys whose mappings a profile merges with the suite's. It replaces all other keys whole."""
+_SHORT_FOR = {"resources": "profile", "num_examples": "default"}
+"""The inner key that a plain value stands for. It is needed when an override sets another inner key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,14 +89,10 @@ def load(
     path = find_suite(name_or_path, registry)
     problems = Problems()
     located = read(path, problems)
-    if "name" not in located.data:
-        located = located.put(("name",), Positioned(_name_of(path), {(): f"{shown(path)}:1:1"}))
+    if "name" not in located.data:  # it has that of its file, with a hyphen for what no name may have
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "suite"
+        located = located.put(("name",), Positioned(name, f"{shown(path)}:1:1"))
     return _load(located, path, registry, profile, overrides, problems)
-
-
-def _name_of(path: Path) -> str:
-    """Return the name of a suite that writes none: that of its file, with a hyphen for what no name may have."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "suite"
 
 
 def load_mapping(
@@ -109,7 +108,7 @@ def load_mapping(
 
     `own` holds encoders by name that have no file either.
     """
-    located = Positioned(json.loads(json.dumps(data, default=os.fspath)), {(): origin})
+    located = Positioned(json.loads(json.dumps(data, default=os.fspath)), origin)
     return _load(located, None, registry, profile, overrides, Problems(), own)
 
 
@@ -149,33 +148,34 @@ def _load(
     located, merged = _merged(located, path, profile, overrides, entries, unlisted)
     named.update(unlisted.own)
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
-    check_profiles(located, profile, problems)
+    _check_profiles(located, profile, problems)
     merged = name_measured(merged.put(("profiles",), Positioned({})), registry, problems)
-    merged, entries.victims = load_victims(merged, entries.files, problems)
-    suite = check_suite(merged, problems)
-    _load_axes(merged, entries)
-    strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
-    if "finetune" not in merged.data:
-        entries.modules.open("finetune", CLEAN, merged.at())
-    check_tasks(merged, entries, problems)
-    tuning = match(merged, entries, known, problems)
-    measures = _evaluations(merged, suite, entries, problems)
-    strategy = functools.partial(_strategy, entries=entries, problems=problems)
-    sets = asked_sets(merged, suite, entries, strategies, strategy)
-    building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
-    _check_figures(merged, entries)
-    asked = {k for s in strategies.values() for k in s.resources} | {k for m in measures.values() for k in m.resources}
-    resources = _resources(merged, entries, asked)
-    check_victims(merged, entries, problems)
+    merged, entries.victims = load_victims(merged, entries.files)
+    entries.merged = merged
+    suite = entries.suite = check_suite(merged, problems)
+    entries.load_axes()
+    tuning, measures = match(entries, known), evaluations(entries)
+    sets, built = asked_sets(entries), building(entries)
+    for choice in choices(merged, "figures"):
+        entries.modules.check("figures", choice.name, choice.place, choice.options)
+    resources = _resources(entries, {kind for needs in measures.values() for kind in needs.resources})
+    check_victims(entries)
     draws = _load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
-    _check_whole(merged, entries, known, problems)
+    check_tables(entries)
+    check_purpose(merged, problems, of_encoders(merged, entries.modules))
+    check_table(entries, known)
+    check_repeats(merged, problems)
+    check_maps(merged, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
     ground = of_suite(suite, entries, tuning, sets, measures.values())
     claims, notes = claims_here(suite.claims, located, merged, ground, problems)
     problems.raise_any()
+    scored = [name for name in suite.tasks if entries.tasks.found[name].kind == "sts"]
+    # A suite that attacks STS tasks and names no tables has that of adversarial STS.
+    further = (TableSpec(metric="advsts"),) if "tables" not in merged.data and suite.attacks and scored else ()
     return Loaded(
-        suite=_with_tables(suite, merged, entries).model_copy(update={"claims": claims}),
+        suite=suite.model_copy(update={"claims": claims, "tables": (*suite.tables, *further)}),
         path=path,
         encoders=entries.encoders.found,
         tasks=entries.tasks.found,
@@ -184,8 +184,8 @@ def _load(
         modules=entries.modules.found,
         models=entries.encoders.models,
         training_resources=entries.encoders.training_resources,
-        strategies=strategies,
-        building={label: needs for label, needs in building.items() if needs is not None},
+        strategies=entries.strategies,
+        building=built,
         sets=sets,
         draws=draws,
         measures=measures,
@@ -204,134 +204,139 @@ def _merged(
     unlisted: Unlisted,
 ) -> tuple[Positioned, Positioned]:
     """Return the suite as its file is, and with profile and overrides. In both, names stand for tables and folders, and
-    quoted claims are spelled out."""
+    quoted claims are spelled out. Relative paths in an override are relative to the current folder."""
     beside, problems, tables = Path() if path is None else path.parent, entries.problems, entries.tasks.tables
     located = tables.renamed(unlisted.spell_out(with_quoted(located, problems), beside), beside)
-    merged = with_quoted(apply_profile(located, profile, problems), problems)
-    merged = tables.renamed(_overridden(merged, overrides, unlisted, problems), Path())
-    merged, located = unlisted.label(merged, located)
+    merged = with_quoted(_with_profile(located, profile, problems), problems)
+    for override in overrides:
+        key = override.partition("=")[0].partition(".")[0].strip()
+        merged = _overridden(merged, override, problems)
+        if key in merged.data:  # otherwise a problem was added
+            merged = merged.put((key,), unlisted.spell_out(merged.only([key]), Path.cwd()).sub(key))
+    merged, located = unlisted.label(tables.renamed(merged, Path()), located)
     return located, merged
 
 
-def _overridden(merged: Positioned, overrides: Sequence[str], unlisted: Unlisted, problems: Problems) -> Positioned:
-    """Return the suite with each `KEY=VALUE` applied, whose relative paths are relative to the current folder."""
-    for override in overrides:
-        key = override.partition("=")[0].partition(".")[0].strip()
-        merged = apply_override(merged, override, problems)
-        if key in merged.data:  # otherwise a problem was added
-            merged = merged.put((key,), unlisted.spell_out(merged.only([key]), Path.cwd()).sub(key))
-    return merged
+def _with_profile(located: Positioned, profile: str | None, problems: Problems) -> Positioned:
+    profiles = located.data.get("profiles")
+    profiles = profiles if isinstance(profiles, dict) else {}
+    if profile is not None and profile not in profiles:
+        problems.add(located.key_at(("profiles",)), unknown("profile", profile, profiles))
+    return _merge(located, located.sub("profiles", profile)) if profile is not None and profile in profiles else located
 
 
-def _check_whole(merged: Positioned, entries: Entries, known: set[str], problems: Problems) -> None:
-    """Check what concerns several parts of a suite."""
-    check_tables(merged, entries.modules, problems)
-    check_asked(merged, entries.modules, problems)
-    check_purpose(merged, problems, of_encoders(merged, entries.modules))
-    check_table(merged, entries, known, problems)
-    check_repeats(merged, problems)
-    check_maps(merged, known, problems)
+def _merge(base: Positioned, profile: Positioned) -> Positioned:
+    """Return `base` with the profile's keys in place of its own. Merge `training` and `num_examples` key by key."""
+    if not isinstance(profile.data, dict):
+        return base
+    for key, value in profile.data.items():
+        deep = key in _DEEP and isinstance(value, dict)
+        base = _spelled_out(base, key) if deep else base
+        if deep and isinstance(base.data.get(key), dict):
+            for inner in value:
+                base = base.put((key, inner), profile.sub(key, inner), profile.key_at((key, inner)))
+        else:
+            base = base.put((key,), profile.sub(key), profile.key_at((key,)))
+    return base
 
 
-def _load_axes(merged: Positioned, entries: Entries) -> None:
-    """Load the suite's encoders, tasks and attacks."""
-    for choice in choices(merged, "encoders"):
-        entries.encoders.load(choice.name, choice.place)
-        if choice.options.data:
-            entries.encoders.variant(choice.name, choice.options, choice.label, choice.place)
-    for place, name in names(merged, "tasks"):
-        entries.tasks.load(name, place)
-    for choice in choices(merged, "attacks"):
-        entries.attacks.load(choice.name, choice.options, choice.label, choice.place)
+def _spelled_out(located: Positioned, key: str) -> Positioned:
+    """Return `located` with a mapping in place of a plain value, so that another inner key can stand beside it."""
+    short, plain = _SHORT_FOR.get(key), located.data.get(key)
+    if short is None or plain is None or isinstance(plain, dict):
+        return located
+    place = located.at((key,))
+    return located.put((key,), Positioned({}, place)).put((key, short), Positioned(plain, place))
 
 
-def _evaluations(
-    merged: Positioned, suite: Suite | None, entries: Entries, problems: Problems
-) -> dict[str, MeasureNeeds]:
-    """Load the STS tasks under `evaluate`, and return the measures there, by label."""
-    names, found = measured_names(merged), {}
-    for choice in choices(merged, "evaluate"):
-        if choice.name in names:
-            needs = measured(choice, suite, entries, problems)
-            found.update({choice.label: needs} if needs is not None else {})
-        elif choice.name not in (CONTRAST, ADVERSARIAL):
-            entries.modules.open("measures", STS, choice.place)
-            entries.tasks.scored(choice.name, choice.place)
-            check(EvaluationOptions, choice.options, problems)
-    return found
+def _check_profiles(located: Positioned, chosen: str | None, problems: Problems) -> None:
+    """Check keys and types of all profiles, so that a mistake shows up before its profile is chosen."""
+    if "profiles" not in located.data:
+        return
+    profiles = located.data["profiles"]
+    if not isinstance(profiles, dict):
+        problems.add(located.at(("profiles",)), f"`profiles`: expected a mapping, found {describe(profiles)}")
+        return
+    if len(profiles) > MOST_PROFILES:
+        message = f"`profiles`: at most {MOST_PROFILES} are allowed, found {len(profiles)}"
+        problems.add(located.key_at(("profiles",)), message)
+        return
+    base = located.put(("profiles",), Positioned({}))
+    for name, content in profiles.items():
+        part = located.sub("profiles", name)
+        if not isinstance(content, dict):
+            problems.add(part.at(), f"profile {name}: expected a mapping, found {describe(content)}")
+            continue
+        for key in content:
+            if key not in _SETTABLE:
+                problems.add(part.key_at((key,)), unknown("key", key, _SETTABLE))
+        if name != chosen:
+            found = Problems()
+            as_chosen = _merge(base, part)
+            check(Suite, as_chosen, found)
+            check_purpose(as_chosen, found)
+            inside = {place for _, one in part.walk() for place in (one.place, one.key) if place}
+            for line in found.lines:
+                place = next((p for p in inside if line.startswith(f"{p}: ")), None)
+                if place is not None:
+                    problems.add(place, line.removeprefix(f"{place}: "))
 
 
-def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:
-    """Check a fine-tuning strategy's options, load the attack that they name, and return what the strategy needs."""
-    own, training = _split(choice, entries, problems)
-    made = entries.modules.check("finetune", choice.name, choice.place, own)
-    if made is None or check(Training, training, problems) is None:
-        return StrategyNeeds()
-    attack: Choice | None = getattr(made, "attack", None)
-    if attack is not None:
-        place = choice.options.at(("attack",)) if "attack" in choice.options.data else choice.place
-        entries.attacks.load(attack.name, Positioned(attack.options, {(): place}), attack.label, place)
-        entries.modules.open("finetune", CLEAN, place)  # it makes the victim of that attack
-    needs = entries.modules.needs("finetune", choice.name, made)
-    return StrategyNeeds(resources=needs, attack=attack.label if attack else None, training=training.data)
+def setting(
+    text: str, flag: str, example: str, problems: Problems, known: Collection[str] | None = None, what: str = "key"
+) -> tuple[str, Positioned, str] | None:
+    """Read `KEY=VALUE`, whose VALUE is YAML. Return key, value and place; None where it is wrong, which is a problem.
 
-
-def _split(choice: Chosen, entries: Entries, problems: Problems) -> tuple[Positioned, Positioned]:
-    """Split a strategy's options into its own and keys of `training`. Add a problem for each other key."""
-    module = entries.modules.open("finetune", choice.name, choice.place)
-    if module is None:
-        return choice.options, Positioned({})
-    own = {*module.Options.model_fields}
-    training = {*Training.model_fields} - own
-    for key in choice.options.data:
-        if key not in own | training:
-            problems.add(choice.options.key_at((key,)), unknown(f"option of {choice.name}", key, own | training))
-    return choice.options.only(own), choice.options.only(training)
-
-
-def _building(merged: Positioned, choice: Chosen, entries: Entries, problems: Problems) -> MeasureNeeds | None:
-    """Return one thing to build, a measure of trainings, or None where its module or options are wrong.
-
-    Add a problem for each encoder that was not trained with an objective that this build accepts.
+    Args:
+        flag: the option of the command line.
+        example: a right one, for the message.
+        known: what a key, or the first step of a dotted one, may be; None: anything.
+        what: what such a key is.
     """
-    module: Any = entries.modules.open("measures", choice.name, choice.place)
-    made = entries.modules.check("measures", choice.name, choice.place, choice.options)
-    if module is None or made is None:
+    place = f"{flag} {text if len(text) <= 80 else text[:77] + '...'}"
+    key, equals, value = text.partition("=")
+    if not equals or not all(steps := key.strip().split(".")):
+        problems.add(place, f"expected KEY=VALUE, for instance {example}")
         return None
-    if getattr(module, "OF", "") != "trainings":
-        problems.add(choice.place, f"`build` takes measures of trainings, and {choice.name} is none (its OF says so)")
+    if known is not None and steps[0] not in known:
+        problems.add(place, unknown(what, steps[0], known))
         return None
-    objectives = module.OBJECTIVES
-    for encoder in choices(merged, "encoders"):
-        spec = entries.encoders.found.get(encoder.label)
-        if spec is None:
-            continue  # the problem was added when the encoder was loaded
-        trained = next((below.train for below in bases(spec, entries.encoders.found) if below.train is not None), None)
-        if trained is None or trained.objective not in objectives:
-            message = f"`build: {choice.name}` needs encoders that are trained with {' or '.join(objectives)}"
-            problems.add(encoder.place, f"{message}; {encoder.label} is not")
-    needs = needs_of(module, Choice(name=choice.name, options=made.model_dump(mode="json")))
-    return needs.model_copy(update={"label": choice.label})
+    try:
+        return key.strip(), parse(value, place, problems, fixed_place=True), place
+    except SuiteError as error:
+        problems.take(error)
+        return None
 
 
-def _check_figures(merged: Positioned, entries: Entries) -> None:
-    """Find the modules of the suite's figures, and check their options."""
-    for choice in choices(merged, "figures"):
-        entries.modules.check("figures", choice.name, choice.place, choice.options)
+def _overridden(located: Positioned, override: str, problems: Problems) -> Positioned:
+    """Return `located` with one `KEY=VALUE` applied. KEY is a dotted path, and VALUE is YAML."""
+    example = "--set num_examples=100 or --set training.epochs=1"
+    if (read := setting(override, "--set", example, problems, _SETTABLE)) is None:
+        return located
+    key, value, argument = read
+    steps = tuple(key.split("."))
+    if len(steps) > 1:
+        located = _spelled_out(located, steps[0])
+    data: Any = located.data
+    for depth, step in enumerate(steps[:-1], 1):
+        data = data.get(step, {})
+        if not isinstance(data, dict):
+            name = ".".join(steps[:depth])
+            problems.add(argument, f"`{name}` is {describe(data)}, not a mapping; set it whole: --set {name}=VALUE")
+            return located
+    return located.put(steps, value, argument)
 
 
-def _resources(merged: Positioned, entries: Entries, asked: Iterable[ResourceKind]) -> ResourceProfile | None:
-    """Return the suite's resource profile. Where it is wrong, add a problem and return None."""
-    needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs} | {*asked}
-    if "resources" not in merged.data:
-        return entries.encoders.resources(
-            Suite.model_fields["resources"].default, Positioned({}, {(): merged.at()}), needed
-        )
-    located = merged.sub("resources")
-    if isinstance(located.data, str):
-        return entries.encoders.resources(ResourceChoice(profile=located.data), located, needed)
-    quiet = Problems()  # the check of the suite has already added these problems
-    choice = check(ResourceChoice, located, quiet)
+def _resources(entries: Entries, further: set[ResourceKind]) -> ResourceProfile | None:
+    """Return the suite's resource profile. Where it is wrong, add a problem and return None.
+
+    It has what attacks and strategies need, and `further` kinds.
+    """
+    needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs} | further
+    needed |= {kind for needs in entries.strategies.values() for kind in needs.resources}
+    merged, standard = entries.merged, Suite.model_fields["resources"].default.profile
+    located = merged.sub("resources") if "resources" in merged.data else Positioned(standard, merged.at())
+    choice = check(ResourceChoice, located, Problems())  # the check of the suite has already added what is wrong
     return entries.encoders.resources(choice, located, needed) if choice is not None else None
 
 
@@ -396,11 +401,3 @@ def _draw(chosen: Chosen, seed: int, encoders: Encoders) -> dict[str, Draw]:
 
 def _seeded(name: str, options: Positioned | None, seed: int) -> str:
     return Choice(name=name, options={**(options.data if options is not None else {}), "seed": seed}).label
-
-
-def _with_tables(suite: Suite, merged: Positioned, entries: Entries) -> Suite:
-    """Return the suite, with the table of adversarial STS if it attacks STS tasks and names no tables."""
-    scored = [name for name in suite.tasks if entries.tasks.found[name].kind == "sts"]
-    if "tables" in merged.data or not suite.attacks or not scored:
-        return suite
-    return suite.model_copy(update={"tables": (*suite.tables, TableSpec(metric="advsts"))})

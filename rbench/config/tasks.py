@@ -23,9 +23,8 @@ from pydantic import Field, field_validator
 
 from rbench.config.check import check
 from rbench.config.files import Files
-from rbench.config.overlay import profiles_of
-from rbench.config.overrides import items
-from rbench.config.positions import Positioned, Problems, Where
+from rbench.config.overrides import items, names, profiles_of
+from rbench.config.positions import Positioned, Problems, listed
 from rbench.config.registry import NAME, Registry, nearest, unknown
 from rbench.config.tabular import Place, check_unicode, is_table, open_place, text_of_label
 from rbench.errors import ResourceError, SuiteError
@@ -133,17 +132,16 @@ class Tables:
         found = list(items(located, "tasks"))
         if not any(_path_in(item.data) for item in found):
             return located
-        names: list[Any] = []
+        names: list[Positioned] = []
         tables: dict[str, Path] = {}
-        places: dict[Where, str] = {(): located.at(("tasks",))}
-        for i, item in enumerate(found):
+        for item in found:
             written = _path_in(item.data)
-            names.append(name := self._name(written, item, base) if written is not None else item.data)
-            places[(i,)] = item.at()
+            name = self._name(written, item, base) if written is not None else item.data
+            names.append(Positioned(name, item.place))
             if isinstance(name, _Name) and (other := tables.setdefault(name, name.table.path)) != name.table.path:
                 two = f"two tables are named {name}: {other} and {name.table.path}"
                 self.problems.add(item.at(), f"{two}; give one a name: {{{written}: {{name: ...}}}}")
-        return located.put(("tasks",), Positioned(names, places))
+        return located.put(("tasks",), listed(names, located.at(("tasks",))))
 
     def _name(self, written: str, item: Positioned, base: Path) -> str:
         """Return the name of a table, with what it stands for."""
@@ -153,8 +151,8 @@ class Tables:
         except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, an unknown user's home
             self.problems.add(item.at(), f"{written[:60]!r} is not a path: {error}")
             return "table"
-        options = item.sub(written) if isinstance(item.data, dict) else Positioned({}, {(): item.at()})
-        options = options if options.data is not None else Positioned({}, {(): item.at()})
+        options = item.sub(written) if isinstance(item.data, dict) else Positioned({}, item.at())
+        options = options if options.data is not None else Positioned({}, item.at())
         given = options.data.get("name") if isinstance(options.data, dict) else None
         name = given if isinstance(given, str) else _stem(path)
         if not isinstance(given, str) and name in self.registry.names("tasks"):
@@ -176,7 +174,7 @@ class Tables:
             self.problems.add(named.place, str(error))
             return None
         self.notes += [f"{name}: {said}" for said in guesses.said]
-        return check(TaskSpec, Positioned(content, {(): named.place}), self.problems)
+        return check(TaskSpec, Positioned(content, named.place), self.problems)
 
 
 def _path_in(data: Any) -> str | None:
@@ -332,10 +330,8 @@ class _Guesses:
         alike: dict[str, list[str]] = {}
         for name in found:
             alike.setdefault(name.casefold(), []).append(name)
-        for names in (names for names in alike.values() if len(names) > 1):
-            self.said.append(
-                f"the labels {' and '.join(names)} differ in case alone; if they are one, write them alike"
-            )
+        for same in (same for same in alike.values() if len(same) > 1):
+            self.said.append(f"the labels {' and '.join(same)} differ in case alone; if they are one, write them alike")
 
     def _values(self, label: str) -> Iterator[str]:
         return (text_of_label(row.values.get(label)) for table in self.place.tables for row in table.rows)
@@ -377,15 +373,16 @@ class Tasks:
             self.files.problems.add(
                 place, f"{unknown('task', name, known)}. The folder of this name is written ./{name}"
             )
-        elif self.files.path("tasks", name, place) is not None and self.files.first("tasks", name):
-            located = self.files.named("tasks", name)
-            spec = check(TaskSpec, located, self.files.problems) if located else None
-            if located is not None and spec is not None:
-                self._check_labels(located, spec)
-                self.found[name] = spec
+        elif (read := self.files.entry(TaskSpec, "tasks", name, place)) is not None:
+            self.found[name] = read[0]
+            self._check_labels(*read)
         return self.found.get(name)
 
-    def _check_labels(self, located: Positioned, spec: TaskSpec) -> None:
+    def of(self, suite: Positioned) -> list[tuple[str, TaskSpec]]:
+        """Return the tasks of a suite that were loaded, each with the place of its name."""
+        return [(place, self.found[name]) for place, name in names(suite, "tasks") if name in self.found]
+
+    def _check_labels(self, spec: TaskSpec, located: Positioned) -> None:
         """Add a problem where a row's number could be a label's name and its id: on the hub, and in parts."""
         sources = spec.hub.sources if spec.hub is not None else ()
         if not spec.has_numbers_as_labels or not (spec.parts or any(one.label_map is None for one in sources)):
@@ -451,13 +448,11 @@ class ContrastSets:
 
     def load(self, name: str, place: str) -> ContrastSpec | None:
         """Return the contrast set with this name; None where it or its task is wrong. The name stands at `place`."""
-        if self.files.path("contrast", name, place) is not None and self.files.first("contrast", name):
-            located = self.files.named("contrast", name)
-            spec = check(ContrastSpec, located, self.files.problems) if located else None
-            if spec is not None and located is not None:
-                task = self.tasks.load(spec.task, located.at(("task",)))
-                if task is not None and self._fits(spec, task, located):
-                    self.found[name] = spec
+        if (read := self.files.entry(ContrastSpec, "contrast", name, place)) is not None:
+            spec, located = read
+            task = self.tasks.load(spec.task, located.at(("task",)))
+            if task is not None and self._fits(spec, task, located):
+                self.found[name] = spec
         return self.found.get(name)
 
     def _fits(self, spec: ContrastSpec, task: TaskSpec, located: Positioned) -> bool:

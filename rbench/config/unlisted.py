@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from rbench.config.positions import Positioned, Problems, Where, shown
@@ -55,15 +54,19 @@ class Unlisted:
         problem for each text that is neither a folder with a model nor the form of a hub id.
         """
         places: dict[str, str] = {}
-        for text, place in _named(merged):
-            if "/" in text and text not in places:
-                places[text] = place
+
+        def look(where: Where, text: str, is_key: bool) -> str:
+            if where[0] != "profiles" and _names_encoder(where, is_key) and "/" in text and text not in places:
+                places[text] = merged.key_at(where) if is_key else merged.at(where)
                 if (wrong := problem(text)) is not None:
-                    self.problems.add(place, wrong)
+                    self.problems.add(places[text], wrong)
+            return text
+
+        merged.mapped(look)
         found = labels(places, self.registry.names("encoders"))
         for text, label in found.items():
             content = {"name": label, "base": text, "unlisted": True}
-            self.own[label] = Positioned(content, {(): places[text]})
+            self.own[label] = Positioned(content, places[text])
 
         def change(where: Where, text: str, is_key: bool) -> str:
             if where[0] not in _WITH_ENCODERS:
@@ -157,16 +160,3 @@ def _names_encoder(where: Where, is_key: bool) -> bool:
     if is_key or steps[-1:] == ["name"]:
         steps = steps[:-1]
     return steps == ["encoders"] or (steps[:1] == ["evaluate"] and steps[-1:] == ["victim"])
-
-
-def _named(suite: Positioned) -> Iterator[tuple[str, str]]:
-    """Yield each name of an encoder in a suite, with its place."""
-    found: list[tuple[str, str]] = []
-
-    def look(where: Where, text: str, is_key: bool) -> str:
-        if where[0] != "profiles" and _names_encoder(where, is_key):
-            found.append((text, suite.key_at(where) if is_key else suite.at(where)))
-        return text
-
-    suite.mapped(look)
-    yield from found

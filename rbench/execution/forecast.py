@@ -9,12 +9,10 @@ from pathlib import Path
 
 from rbench.errors import PlanError
 from rbench.execution.cluster.scheduler import CHUNK, chunks
-from rbench.plan import machines
-from rbench.plan.cost_model import OPEN, STEP, Costs, Seconds, costs
-from rbench.plan.machines import Machines
+from rbench.plan import cost_model
+from rbench.plan.cost_model import OPEN, STEP, Costs, Machines, Seconds, costs
 from rbench.plan.prepare import Prepared
-from rbench.plan.schedule import Part, Schedule, play
-from rbench.plan.work import Estimate, Estimator, Work
+from rbench.plan.work import Estimate, Estimator, Part, Schedule, Work, play
 from rbench.schema import Choice, Job, Plan
 from rbench.store import provenance
 from rbench.store.weights import WeightCache, default_cache
@@ -85,7 +83,7 @@ class Forecast:
 def check(asked: Sequence[str]) -> None:
     """Raise PlanError if one of these is no number of known GPUs, before anything is planned."""
     for text in asked:
-        machines.parse(text)
+        cost_model.parse(text)
 
 
 def forecast(planned: Planned, asked: Sequence[str] = (), workers: int | None = None) -> Forecast:
@@ -101,16 +99,16 @@ def forecast(planned: Planned, asked: Sequence[str] = (), workers: int | None = 
     """
     if planned.prepared is None:
         raise PlanError("this plan was not made of a suite, so that nothing is known of its networks and texts")
-    wanted = [machines.parse(text) for text in asked]
+    wanted = [cost_model.parse(text) for text in asked]
     model = costs()
     estimator = Estimator(planned.prepared, model)
     left = [job for job in planned.jobs if job.key not in planned.done and job.key not in planned.cached]
     work = [estimator.of(job) for job in left]
     own, rate = this_machine(model, workers)
     rows = [_row(work, own, model)]
-    for name in dict.fromkeys(name for _, name in wanted) or (machines.USUAL,):
-        numbers = {*machines.COUNTS, *(n for n, of in wanted if of == name)}
-        rows += [_row(work, machines.gpus(model, n, name), model) for n in sorted(numbers)]
+    for name in dict.fromkeys(name for _, name in wanted) or (cost_model.USUAL,):
+        numbers = {*cost_model.COUNTS, *(n for n, of in wanted if of == name)}
+        rows += [_row(work, cost_model.gpus(model, n, name), model) for n in sorted(numbers)]
     return Forecast(
         jobs=len(left),
         rows=tuple(rows),
@@ -186,8 +184,8 @@ def _notes(work: Sequence[Work], own: Machines, rate: float, model: Costs) -> li
         f"error: predicted over measured hours of committed runs that the model had not seen: {errors}. Four of five "
         f"such runs are within a factor of {model.spread:.2g}, and so wide are the ranges",
         "GPUs are assumed, not measured: rbench was never timed on one. Networks are taken to reach "
-        f"{100 * machines.SHARES[1]:.0f}% of the GPU's peak in single precision ({100 * machines.SHARES[2]:.0f} to "
-        f"{100 * machines.SHARES[0]:.0f}% for the range), and Python to be as fast as on the reference machine; "
+        f"{100 * cost_model.SHARES[1]:.0f}% of the GPU's peak in single precision ({100 * cost_model.SHARES[2]:.0f} to "
+        f"{100 * cost_model.SHARES[0]:.0f}% for the range), and Python to be as fast as on the reference machine; "
         f"opening a job is taken to take {OPEN:.0f} s, and a step of training {STEP:g} s at least",
         "all measured networks have the size of MiniLM (6 layers of 384): larger ones are extrapolated by their FLOPs",
     ]
@@ -214,7 +212,7 @@ def this_machine(model: Costs, workers: int | None = None) -> tuple[Machines, fl
     """
     about = f"{provenance.machine()}, torch {provenance.packages().get('torch')}"
     rate, count = speed.gflops(default_cache() / "speed.json", about), cores()
-    return machines.here(model, rate, count, workers or min(count, MOST_WORKERS)), rate
+    return cost_model.here(model, rate, count, workers or min(count, MOST_WORKERS)), rate
 
 
 def ahead(prepared: Prepared, cache: WeightCache) -> str | None:

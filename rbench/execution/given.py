@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rbench.config.alone import chosen_victim
+from rbench.config.entries import chosen_victim
 from rbench.config.registry import Registry, unknown
 from rbench.config.victims import FUNCTION, named_by_file
 from rbench.encoders.locate import PACKAGED

@@ -12,7 +12,7 @@ from rbench.errors import JobError
 from rbench.execution.inputs import Context, Inputs, Source, changed, check_like, own
 from rbench.execution.parts import by_part, part_counts
 from rbench.execution.publish.encoder import write_card
-from rbench.plan.inputs import selected_by
+from rbench.plan.planner import selected_by
 from rbench.schema import FinetuneJob, Health, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.store.weights import weights_hash
 from rbench.system import checkpoints

@@ -83,11 +83,7 @@ def portable_victim(spec: VictimSpec) -> VictimSpec:
 def _portable(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: _portable(v) for k, v in value.items()}
-    return _last(value) if isinstance(value, str) and _is_path(value) else value
-
-
-def _is_path(name: str) -> bool:
-    return name.startswith(("/", ".", "~"))
+    return _last(value) if isinstance(value, str) and value.startswith(("/", ".", "~")) else value
 
 
 def _last(path: str) -> str:
@@ -106,23 +102,17 @@ def as_trained(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec], task: str
     Raises PlanError where it is trained on the texts of a task and `task` is None.
     """
     assert spec.train is not None
-    if spec.train.data == IN_DOMAIN:
-        spec = _in_domain_for(spec, task)
-    base = registered_base(spec, encoders)
-    below = chain(base, encoders) if base is not None else []
-    kept = [one.layers for one in (spec, *below) if one.layers is not None and (one is spec or one.train is None)]
-    return spec.model_copy(update={"layers": min(kept)}) if kept else spec
-
-
-def _in_domain_for(spec: EncoderSpec, task: str | None) -> EncoderSpec:
-    """Return the in-domain encoder with `task` as its corpus. Raises PlanError where `task` is None."""
-    assert spec.train is not None
-    if task is None:
+    if spec.train.data == IN_DOMAIN and task is None:
         raise PlanError(
             f"encoder {spec.name} is trained on the texts of the task that it is fine-tuned on (data: {IN_DOMAIN}), "
             f"but here it is used without a task. Name a corpus or a task: {{{spec.name}: {{data: CORPUS}}}}"
         )
-    return spec.model_copy(update={"train": spec.train.model_copy(update={"data": task})})
+    if spec.train.data == IN_DOMAIN:
+        spec = spec.model_copy(update={"train": spec.train.model_copy(update={"data": task})})
+    base = registered_base(spec, encoders)
+    below = chain(base, encoders) if base is not None else []
+    kept = [one.layers for one in (spec, *below) if one.layers is not None and (one is spec or one.train is None)]
+    return spec.model_copy(update={"layers": min(kept)}) if kept else spec
 
 
 def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec | None:

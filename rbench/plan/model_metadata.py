@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,9 +15,6 @@ from rbench.errors import ResourceError
 from rbench.plan.lineage import chain, effective, portable
 from rbench.schema import ADVERSARIAL, AdversarialSet, EncoderSpec, content_key
 from rbench.system.located import Located
-
-if TYPE_CHECKING:
-    from rbench.encoders.model_metadata import Stated
 
 _TOLD = ("pooling", "normalize", "truncate_dim", "prompt", "include_prompt", "lowercase", "max_length", "dtype")
 """The fields that notes mention, in their order."""
@@ -35,6 +32,7 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
     from rbench.encoders.model_metadata import check_code, stated
 
     encoders, notes = dict(loaded.encoders), []
+    default = {name: EncoderSpec.model_fields[name].default for name in _TOLD}
     attacked = (one.set.encoder for one in loaded.sets_of(ADVERSARIAL) if isinstance(one.set, AdversarialSet))
     used = {*loaded.suite.encoders, *attacked}
     for name, spec in loaded.encoders.items():
@@ -42,8 +40,14 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
         try:
             if place is not None and spec.unlisted:
                 said = stated(place.where, revision=spec.revision)
-                encoders[name] = EncoderSpec.model_validate({**said.fields, **spec.model_dump(exclude_unset=True)})
-                notes += [_taken(encoders[name], place, said)] if name in used else []
+                spec = encoders[name] = EncoderSpec.model_validate(
+                    {**said.fields, **spec.model_dump(exclude_unset=True)}
+                )
+                values = [(field, getattr(spec, field)) for field in _TOLD]
+                told = [_in_words(of, value) for of, value in values if value != default[of] or of == "pooling"]
+                if not said.by_sentence_transformers:
+                    told[-1] += "; a folder of transformers does not say how to pool"
+                notes += [f"{spec.name}: {_shown(place)} ({', '.join(told)})"] if name in used else []
             elif place is not None and Path(place.where).is_dir():
                 check_code(Path(place.where), trusted=chain(name, encoders)[-1].trust_remote_code)
         except (ResourceError, ValidationError) as error:
@@ -52,16 +56,6 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
     complete = dataclasses.replace(loaded, encoders=encoders)
     problems += _twins(complete, weights)
     return complete, [*notes, *_contradictions(complete, weights)]
-
-
-def _taken(spec: EncoderSpec, place: Located, said: Stated) -> str:
-    """Say which model an encoder is, how it encodes, and who says so."""
-    default = {name: EncoderSpec.model_fields[name].default for name in _TOLD}
-    told = [
-        _in_words(name, value) for name in _TOLD if (value := getattr(spec, name)) != default[name] or name == "pooling"
-    ]
-    unsaid = "" if said.by_sentence_transformers else "; a folder of transformers does not say how to pool"
-    return f"{spec.name}: {_shown(place)} ({', '.join(told)}{unsaid})"
 
 
 def _contradictions(loaded: Loaded, weights: Mapping[str, Located]) -> Iterator[str]:

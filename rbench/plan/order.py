@@ -95,10 +95,5 @@ def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:
             raise PlanError(f"--only {pattern}: no job matches. Job names look like {examples}")
         chosen |= matches
     by_key = {job.key: job for job in plan.jobs}
-    queue = list(chosen)
-    while queue:
-        for need in by_key[queue.pop()].needs.values():
-            if need not in chosen:
-                chosen.add(need)
-                queue.append(need)
-    return tuple(job for job in plan.jobs if job.key in chosen)
+    wanted = {job.key for job in with_needs((by_key[key] for key in chosen), by_key)}
+    return tuple(job for job in plan.jobs if job.key in wanted)

@@ -1,17 +1,18 @@
 """Makes a Plan from a suite, without side effects: the jobs, their order, and which jobs each needs.
 
-The plan is computed from specs and fingerprints that are passed in, so planning loads no data and no model. A job's key
-is the hash of everything that decides its outcome. So the same suite on the same data and weights gives the same keys
-on any machine. A resumed run does the jobs whose keys the store does not have.
+The plan is computed from specs and fingerprints that are passed in (`PlanInputs`), so planning loads no data and no
+model. A job's key is the hash of everything that decides its outcome. So the same suite on the same data and weights
+gives the same keys on any machine. A resumed run does the jobs whose keys the store does not have.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, opening, parted, selected_by, training_for, ways
+from rbench.errors import PlanError
 from rbench.plan.lineage import (
     as_trained,
     effective,
@@ -31,7 +32,6 @@ from rbench.schema import (
     AttackJob,
     Choice,
     Draw,
-    Evaluation,
     FinetuneJob,
     Job,
     MeasureJob,
@@ -39,11 +39,65 @@ from rbench.schema import (
     Plan,
     PretrainJob,
     ResourceProfile,
+    Specs,
     StrategyNeeds,
     Suite,
+    TaskSpec,
+    Training,
+    TrainSpec,
     VictimJob,
 )
-from rbench.schema.jobs import AnyJob, split_of
+from rbench.schema.jobs import AnyJob, content_key, split_of
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a job's key holds of the code behind the job."""
+
+    source: str = ""
+    """Content hash of a module that a user added; empty for rbench's own."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """VERSIONs of the files of rbench that are used, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanInputs(Specs):
+    """The inputs of a plan: what a suite names, and content hashes of data, weights and resources."""
+
+    data: Mapping[str, str]
+    """Content hash by task or corpus name."""
+    sizes: Mapping[str, Mapping[str, int]]
+    """Rows by task and split."""
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """Content hash by encoder name, for weights that no job makes. It also holds the names in `models`."""
+    splits: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Content hash by task and split, for jobs that use only that split of the task."""
+    resource_weights: Mapping[str, str] = field(default_factory=dict)
+    """Content hash by resource kind, for resources that no job makes."""
+    training: Mapping[str, tuple[ResourceProfile, Mapping[str, str]]] = field(default_factory=dict)
+    """By encoder: the resource profile that its objective uses, and content hashes of those resources by kind."""
+    victim_fingerprints: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Content hash of each classifier that exists, by name and task."""
+    code: Mapping[str, Code] = field(default_factory=dict)
+    """The code behind modules, by kind and name (`objectives/simcse`), and behind parts of jobs (`pretrain`)."""
+
+
+def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str | None:
+    """Return one fingerprint of the splits that training steps are selected by, or None where there are none.
+
+    `splits` holds fingerprints by task and split.
+    """
+    found = [splits[task, train.select_split] for task in train.selecting]
+    return content_key({"selected_by": found}) if len(found) > 1 else next(iter(found), None)
+
+
+def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
+    """Return the training settings of a task.
+
+    Later ones win: the task's defaults, the suite's for all tasks, the suite's for this task, the strategy's.
+    """
+    own = suite.training_for(task.name)
+    return Training.model_validate({**task.training.model_dump(), **own, **(strategy or {})})
 
 
 def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
@@ -56,10 +110,12 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
 
     Raises PlanError where test splits have fewer rows than `num_examples`. The error names all such splits.
     """
-    check_sizes(suite, inputs)
+    _check_sizes(suite, inputs)
     planner = _Planner(suite, inputs)
     jobs: dict[str, Job] = {}
-    first, *_ = every = _rounds(suite, inputs.draws)
+    # The encoders by label for each training seed. One that is not drawn is in the first round alone.
+    of = _labels_of(suite, inputs.draws)
+    first, *_ = every = [[own[i] for own in of if i < len(own)] for i in range(max(1, len(suite.train_seeds)))]
     for encoders in every:
         asked = [job for encoder in encoders for job in planner.as_it_is(encoder)]
         existing = suite.victims if encoders is first else ()
@@ -85,7 +141,14 @@ class _Planner:
     def cell(self, encoder: str, task: str, seed: int) -> list[Job]:
         """Return what is built of an encoder, and its victims' measures and attacks, in the order of the plan."""
         suite = self.suite
-        jobs = [self._of_training(self.inputs.building[choice.label], encoder, task, seed) for choice in suite.build]
+        jobs = []
+        for label in (choice.label for choice in suite.build):
+            below = self.pretrain(encoder, task)
+            assert below is not None  # loading has checked that a job trains the encoder
+            # It needs again what the training needed, for example the masked LM.
+            needed = {"encoder": below, **{role: self.made[key] for role, key in below.needs.items()}}
+            asked, parts = self.inputs.building[label], (encoder, task, label)
+            jobs.append(self._measure(asked, parts, task, needed, seed, encoders=(encoder,)))
         for strategy in self.inputs.tuning.get(task, suite.finetune):
             victim = self.finetune(encoder, task, strategy, seed)
             jobs += self.victim_cell(victim, (encoder, task, strategy), seed)
@@ -103,13 +166,14 @@ class _Planner:
     def existing(self, name: str, task: str, seed: int) -> Job:
         """Return the job that opens a classifier that exists, in the place of a fine-tuning."""
         inputs, spec = self.inputs, self.inputs.victims[name]
+        parted = "parts" if inputs.tasks[task].parts else None
         job = VictimJob(
             victim=portable_victim(spec),
             victim_fingerprint=inputs.victim_fingerprints[name, task],
             task=inputs.tasks[task],
             data_fingerprint=inputs.data[task],
             max_validation=training_for(self.suite, inputs.tasks[task]).max_validation,
-            versions=dict(self._code(*opening(spec, inputs.tasks[task])).versions),
+            versions=self._code("open model" if spec.origin == "model" else "open answers", parted)["versions"],
         )
         return self._job(job, (name, task, AS_IS), {}, seed)
 
@@ -145,9 +209,7 @@ class _Planner:
         profile, hashes = inputs.training.get(root, (None, {}))
         needed["masked_lm"] = self._behind(profile, task)
         selection = "selection" if spec.train.selecting else None
-        code = self._code(
-            "pretrain", f"objectives/{spec.train.objective}", selection, self._opened(root), *asked_of(profile)
-        )
+        behind = (selection, self._opened(root), *(profile.sources if profile is not None else ()))
         job = PretrainJob(
             encoder=portable(spec, inputs.models.get(root, ())),
             base_fingerprint=inputs.weights.get(root),
@@ -156,8 +218,7 @@ class _Planner:
             model_fingerprints=fingerprints,
             resources=profile,
             resource_fingerprints=dict(hashes),
-            source=code.source,
-            versions=dict(code.versions),
+            **self._code("pretrain", f"objectives/{spec.train.objective}", *behind),
         )
         parts = (root, spec.train.data) if in_domain else (root,)
         return self._job(job, parts, needed, spec.train.seed)
@@ -170,14 +231,14 @@ class _Planner:
     def as_it_is(self, encoder: str) -> list[Job]:
         """Return the jobs that measure one encoder without fine-tuning it, its similarity scores first."""
         measures = [asked for asked in self.inputs.measures.values() if asked.of == "encoders"]
-        return [self._similarity(encoder, one) for one in self.suite.evaluations] + [
+        jobs = []
+        for of in self.suite.evaluations:
+            what = Choice(name=STS, options={"split": of.split})
+            needs = MeasureNeeds(what=what, of="encoders", unscaled=True, tasks={of.task: what})
+            jobs.append(self._of_encoder(needs, (encoder, of.label), of.task))
+        return jobs + [
             self._of_encoder(asked, (encoder, asked.label, task), task) for asked in measures for task in asked.tasks
         ]
-
-    def _similarity(self, encoder: str, of: Evaluation) -> Job:
-        what = Choice(name=STS, options={"split": of.split})
-        needs = MeasureNeeds(what=what, of="encoders", unscaled=True, tasks={of.task: what})
-        return self._of_encoder(needs, (encoder, of.label), of.task)
 
     def _of_encoder(self, asked: MeasureNeeds, parts: tuple[str, ...], task: str) -> Job:
         """Return the job of a measure that reads one encoder, the first of `parts`, and one task. Its seed is 0."""
@@ -190,7 +251,7 @@ class _Planner:
             task,
             {"encoder": below, "masked_lm": self._behind(profile)},
             0,
-            self._code(self._opened(encoder), *asked.resources),
+            self._code(self._opened(encoder), *asked.resources)["versions"],
             encoder=portable(effective(encoder, self.inputs.encoders)),
             encoder_fingerprint=None if below else self.inputs.weights[encoder],
             resources=profile,
@@ -209,11 +270,9 @@ class _Planner:
         if asked.attack is not None:
             clean = Choice(name=CLEAN, options=dict(overrides))
             victim = self.finetune(encoder, task, clean, seed)
-            size = self.inputs.sizes[task]["train"]
-            n = training.train_rows(size)
+            n = training.train_rows(self.inputs.sizes[task]["train"])
             needed["attack"] = self.attack(victim, encoder, task, clean, asked.attack, seed, n)
-        behind = (*asked.resources, *parted(self.inputs.tasks[task]))
-        code = self._code("finetune", f"finetune/{strategy.name}", self._opened(encoder), *behind)
+        behind = (self._opened(encoder), *asked.resources, "parts" if self.inputs.tasks[task].parts else None)
         job = FinetuneJob(
             encoder=portable(effective(encoder, self.inputs.encoders)),
             encoder_fingerprint=None if below else self.inputs.weights[encoder],
@@ -223,8 +282,7 @@ class _Planner:
             training=training,
             resources=profile,
             resource_fingerprints=self._hashes(profile),
-            source=code.source,
-            versions=dict(code.versions),
+            **self._code("finetune", f"finetune/{strategy.name}", *behind),
         )
         return self._job(job, (encoder, task, strategy.label), needed, seed)
 
@@ -246,7 +304,9 @@ class _Planner:
         wanted = self.suite.examples_for(task)
         profile, graded = inputs.resources.only(spec.needs), inputs.tasks[task].kind == "sts"
         n = inputs.sizes[task]["test"] if wanted == "all" else wanted
-        code = self._code("attack", *ways(spec), *spec.needs, "oracle" if inputs.tasks[task].has_oracle else None)
+        masked = "masked recipe" if "masked_lm" in spec.needs else None
+        ways = (f"attacks/{spec.name}",) if spec.recipe is None else ("recipe", masked)
+        oracle, similar = "oracle" if inputs.tasks[task].has_oracle else None, "similarity" if graded else None
         job = AttackJob(
             encoder=self._keyed(encoder),
             strategy=strategy,
@@ -257,7 +317,7 @@ class _Planner:
             resource_fingerprints=self._hashes(profile),
             num_examples=n if training_texts is None else training_texts,
             split="test" if training_texts is None else "train",
-            versions={**code.versions, **self._code("similarity").versions} if graded else dict(code.versions),
+            versions=self._code("attack", *ways, *spec.needs, oracle, similar)["versions"],
         )
         parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
         return self._job(job, parts, {"victim": victim, "masked_lm": self._behind(profile, task)}, seed)
@@ -335,10 +395,10 @@ class _Planner:
         task: str,
         needed: Mapping[str, Job | None],
         seed: int,
-        further: Code | None = None,
+        further: Mapping[str, int] | None = None,
         **more: Any,
     ) -> Job:
-        """Return a job of a measure. `further`: code that it uses besides the measure's own."""
+        """Return a job of a measure. `further`: VERSIONs of code that it uses besides the measure's own."""
         what, inputs = asked.what, self.inputs
         code = self._code("measured", "asked" if asked.of in ("attacks", "victims") else None, f"measures/{what.name}")
         split = split_of(what)
@@ -348,22 +408,11 @@ class _Planner:
             of=asked.of,
             stores=asked.stores,
             task=inputs.tasks[task].model_copy(update={"scale": None}) if asked.unscaled else inputs.tasks[task],
-            source=code.source,
-            versions={**(further.versions if further is not None else {}), **code.versions},
+            source=code["source"],
+            versions={**(further or {}), **code["versions"]},
             **(fields | more),
         )
         return self._job(job, parts, needed, seed)
-
-    def _of_training(self, asked: MeasureNeeds, encoder: str, task: str, seed: int) -> Job:
-        """Return the job that measures an encoder that a job trains. Loading has checked that one does.
-
-        It needs again what the training needed, for example the masked LM.
-        """
-        below = self.pretrain(encoder, task)
-        assert below is not None
-        again = {role: self.made[key] for role, key in below.needs.items()}
-        needed = {"encoder": below, **again}
-        return self._measure(asked, (encoder, task, asked.label), task, needed, seed, encoders=(encoder,))
 
     def _job(self, spec: AnyJob, parts: tuple[str, ...], needed: Mapping[str, Job | None], seed: int) -> Job:
         """Make a job, or return it if it was made before. Roles in `needed` without a job are left out."""
@@ -371,11 +420,14 @@ class _Planner:
         job = Job.make(spec, parts, needs, seed)
         return self.made.setdefault(job.key, job)
 
-    def _code(self, *names: str | None) -> Code:
-        """Merge the code under `names` into what a job's key holds: VERSIONs above 1, and the source a user added."""
+    def _code(self, *names: str | None) -> dict[str, Any]:
+        """Merge the code under `names` into what a job holds: `versions` above 1, and the `source` that a user added.
+
+        Names are those of modules and the entries of `versions.PARTS`.
+        """
         found = [self.inputs.code[name] for name in names if name is not None and name in self.inputs.code]
         versions = {name: version for one in found for name, version in one.versions.items() if version > 1}
-        return Code("".join(one.source for one in found), versions)
+        return {"source": "".join(one.source for one in found), "versions": versions}
 
     def _keyed(self, encoder: str) -> str:
         """Return the name of an encoder that enters keys. Of one without a file it is not the label: see `portable`."""
@@ -391,18 +443,8 @@ class _Planner:
 
     def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
         """Return the content hashes of a profile's resources, for those that no job makes."""
-        found = sorted(self.inputs.resource_weights.items())
-        return {kind: value for kind, value in found if profile is not None and getattr(profile, kind) is not None}
-
-
-def _rounds(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
-    """Return the encoders by label, for each training seed of the suite.
-
-    An encoder that is not drawn is in the first round alone. Without `train_seeds` there is one round, of the suite's
-    encoders.
-    """
-    of = _labels_of(suite, draws)
-    return [[labels[i] for labels in of if i < len(labels)] for i in range(max(1, len(suite.train_seeds)))]
+        there = profile.sources if profile is not None else {}
+        return {kind: value for kind, value in sorted(self.inputs.resource_weights.items()) if kind in there}
 
 
 def _labels_of(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
@@ -410,3 +452,18 @@ def _labels_of(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
     return [
         [label for label, draw in draws.items() if draw.encoder == encoder] or [encoder] for encoder in suite.encoders
     ]
+
+
+def _check_sizes(suite: Suite, inputs: PlanInputs) -> None:
+    """Raise PlanError where a test split has fewer rows than the suite attacks."""
+    wrong = []
+    makes = any(one.made for sets in inputs.sets.values() for one in sets)
+    for task in suite.tasks if suite.attacks or makes else ():
+        wanted, size = suite.examples_for(task), inputs.sizes[task].get("test", 0)
+        if wanted != "all" and wanted > size:
+            wrong.append(f"{task}: num_examples is {wanted}, but its test split has {size} examples")
+    if wrong:
+        raise PlanError(
+            "; ".join(wrong)
+            + ". Give a smaller number, `all`, or a map by task (num_examples: {mr: 100, default: 1000})."
+        )

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.config import Loaded, versions
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
-from rbench.plan.inputs import Code, PlanInputs
 from rbench.plan.lineage import weights_source
 from rbench.plan.model_metadata import complete
-from rbench.plan.planner import make_plan
+from rbench.plan.planner import Code, PlanInputs, make_plan
 from rbench.plan.rows import Rows
 from rbench.schema import (
     COSINE,
@@ -24,7 +23,6 @@ from rbench.schema import (
     ResourceKind,
     ResourceProfile,
     Suite,
-    TaskSpec,
     TrainSpec,
 )
 from rbench.schema.jobs import split_of
@@ -109,21 +107,18 @@ def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
     if options.concurrency is not None:
         loaded = _with_concurrency(loaded, options.concurrency)
     problems: list[str] = []
-    rows = Rows(options.data)
-    sets = _open_sets(loaded, rows, problems)
-    data = _open_tasks(loaded.tasks, sets, rows, problems)
-    problems += _too_small(loaded, data)
-    problems += [*_without_pairs(loaded, data), *_without_training(loaded, data)]
+    rows, sets, data = _open_rows(loaded, options, problems)
+    problems += [*_too_small(loaded, data), *_without_pairs(loaded, data), *_without_training(loaded, data)]
     splits = _splits(loaded, data, problems)
-    weights = _locate_weights(loaded.encoders, options, problems) | _locate_models(loaded, options, problems)
+    weights = _locate_weights(loaded, options, problems)
     loaded, encoder_notes = complete(loaded, weights, problems)
     _check_packages(loaded, problems)
     victims = _locate_victims(loaded, options.models, problems)
-    resources = _locate_resources(loaded, options, problems)
-    training = _locate_training(loaded, options, problems)
+    resources, training = _locate_resources(loaded, options, problems)
     if problems:
         raise ResourceError("\n".join(dict.fromkeys(problems)))
     read = {(task, one.set.name): one.fingerprint for task, own in sets.items() for one in own}
+    code = {f"{kind}/{name}": Code(found.source, found.versions) for (kind, name), found in loaded.modules.items()}
     asked = {
         task: tuple(one if one.made else one.with_rows(read[task, one.set.name]) for one in own)
         for task, own in loaded.sets.items()
@@ -136,7 +131,7 @@ def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
         splits=splits,
         resource_weights=_fingerprints(resources),
         training={name: (profile, _fingerprints(found)) for name, (profile, found) in training.items()},
-        code=_code(loaded),
+        code=code | {name: Code(versions=versions.part(name)) for name in versions.PARTS},
         victim_fingerprints={of: place.fingerprint for of, place in victims.items()},
     )
     return Prepared(
@@ -147,10 +142,7 @@ def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
         data=data,
         sets=sets,
         places=Places(weights, resources, {name: found for name, (_, found) in training.items()}, victims),
-        notes=[
-            *(*loaded.notes, *encoder_notes, *_unseen_sources(loaded)),
-            *_all_notes(loaded.suite, data, sets),
-        ],
+        notes=[*loaded.notes, *encoder_notes, *_notes(loaded, data, sets)],
     )
 
 
@@ -177,38 +169,20 @@ def _noted(problems: list[str], start: str = "") -> Iterator[None]:
         problems.append(f"{start}{error}")
 
 
-def _open_sets(loaded: Loaded, rows: Rows, problems: list[str]) -> dict[str, tuple[SetData, ...]]:
-    """Open the sets that victims classify and that the RUN does not make, by task."""
-    found: dict[str, tuple[SetData, ...]] = {}
-    for task, sets in loaded.sets.items():
-        for asked in sets:
+def _open_rows(
+    loaded: Loaded, options: Options, problems: list[str]
+) -> tuple[Rows, dict[str, tuple[SetData, ...]], dict[str, TaskData]]:
+    """Open the sets that victims classify and that the RUN does not make, by task, and the tasks."""
+    rows, data = Rows(options.data), {}
+    sets: dict[str, tuple[SetData, ...]] = {}
+    for task, asked in loaded.sets.items():
+        for one in asked:
             with _noted(problems):
-                found[task] = (*found.get(task, ()), *(() if asked.made else (rows.set(asked, loaded.tasks[task]),)))
-    return found
-
-
-def _open_tasks(
-    tasks: Mapping[str, TaskSpec], sets: Mapping[str, tuple[SetData, ...]], rows: Rows, problems: list[str]
-) -> dict[str, TaskData]:
-    data = {}
-    for name, spec in tasks.items():
+                sets[task] = (*sets.get(task, ()), *(() if one.made else (rows.set(one, loaded.tasks[task]),)))
+    for name, spec in loaded.tasks.items():
         with _noted(problems):
             data[name] = rows.task(spec, sets.get(name, ()))
-    return data
-
-
-def _locate_models(loaded: Loaded, options: Options, problems: list[str]) -> dict[str, Located]:
-    """Locate the further models that training needs, by name. `_locate_weights` locates those in the registry."""
-    from rbench.encoders.locate import locate
-
-    found = {}
-    for encoder, models in loaded.models.items():
-        for option, name in models.items():
-            if name in loaded.encoders:
-                continue
-            with _noted(problems, f"{encoder}: train.options.{option}: "):
-                found[name] = locate(EncoderSpec(name=name, base=name), options.models)
-    return found
+    return rows, sets, data
 
 
 def _too_small(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
@@ -219,42 +193,39 @@ def _too_small(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
     for name, spec in loaded.encoders.items():
         if spec.train is not None:
             corpora = loaded.suite.tasks if name in loaded.in_domain else (spec.train.data,)
-            sizes = [_texts(data[corpus]) for corpus in corpora if corpus in data]
+            there = [data[corpus] for corpus in corpora if corpus in data]
+            sizes = [corpus.sizes.get("train", 0) * len(corpus.spec.columns) for corpus in there]
             found = [batches.problem(name, spec.train, size, _objective(spec.train, loaded)) for size in sizes]
             wrong += [said for said in found if said]
     return wrong
 
 
-def _texts(corpus: TaskData) -> int:
-    return corpus.sizes.get("train", 0) * len(corpus.spec.columns)
-
-
-def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, Located]:
+def _locate_weights(loaded: Loaded, options: Options, problems: list[str]) -> dict[str, Located]:
+    """Locate the weights of encoders, and the further models that training needs and the registry does not have."""
     from rbench.encoders.locate import locate
     from rbench.encoders.model_metadata import check_base
 
-    weights = {}
+    weights: dict[str, Located] = {}
     missing: dict[str, list[str]] = {}
-    for name in encoders:
-        source = weights_source(name, encoders)
+    for name, spec in loaded.encoders.items():
+        source = weights_source(name, loaded.encoders)
         if source is None:
             continue
         try:
             weights[name] = locate(source, options.models)
-            if source.base is not None and all(spec.head is None for spec in (encoders[name], source)):
+            if source.base is not None and spec.head is None and source.head is None:
                 check_base(source.name, weights[name].where)
         except ResourceError as error:
             its_base = name != source.name and not source.unlisted
             missing.setdefault(str(error), []).extend([name] if its_base else [])
     for problem, users in missing.items():
         problems.append(f"{problem} (It is the base of {', '.join(users)}.)" if users else problem)
+    for encoder, models in loaded.models.items():
+        for option, name in models.items():
+            if name not in loaded.encoders:
+                with _noted(problems, f"{encoder}: train.options.{option}: "):
+                    weights[name] = locate(EncoderSpec(name=name, base=name), options.models)
     return weights
-
-
-def _code(loaded: Loaded) -> dict[str, Code]:
-    """Return the code behind the suite's modules and behind all jobs."""
-    named = {f"{kind}/{name}": Code(found.source, found.versions) for (kind, name), found in loaded.modules.items()}
-    return {**named, **{name: Code(versions=versions.part(name)) for name in versions.PARTS}}
 
 
 def _objective(train: TrainSpec, loaded: Loaded) -> Any:
@@ -268,7 +239,10 @@ def _check_packages(loaded: Loaded, problems: list[str]) -> None:
             problems.append(f"encoder `{name}`: {said}")
 
 
-def _locate_resources(loaded: Loaded, options: Options, problems: list[str]) -> dict[ResourceKind, Located]:
+def _locate_resources(
+    loaded: Loaded, options: Options, problems: list[str]
+) -> tuple[dict[ResourceKind, Located], dict[str, tuple[ResourceProfile, dict[ResourceKind, Located]]]]:
+    """Locate the suite's resources, and those of encoders' objectives, with their profile, by encoder."""
     from rbench.words import resources
 
     users: dict[Any, list[str]] = {}
@@ -278,68 +252,49 @@ def _locate_resources(loaded: Loaded, options: Options, problems: list[str]) -> 
     for label, kinds in asked:
         for kind in kinds:
             users.setdefault(kind, []).append(label)
+    found, training = {}, {}
     with _noted(problems):
-        return resources.locate(loaded.resources, users, options.models)
-    return {}
-
-
-def _locate_training(
-    loaded: Loaded, options: Options, problems: list[str]
-) -> dict[str, tuple[ResourceProfile, dict[ResourceKind, Located]]]:
-    """Locate the resources of encoders' objectives. Return profile and places by encoder."""
-    from rbench.words import resources
-
-    asked = {}
-    for name, (profile, needs) in loaded.training_resources.items():
+        found = resources.locate(loaded.resources, users, options.models)
+    for name, (profile, kinds) in loaded.training_resources.items():
         with _noted(problems):
-            found = resources.locate(profile, dict.fromkeys(needs, (f"encoder {name}",)), options.models)
-            asked[name] = (profile, found)
-    return asked
+            own = resources.locate(profile, dict.fromkeys(kinds, (f"encoder {name}",)), options.models)
+            training[name] = (profile, own)
+    return found, training
 
 
 def _fingerprints(found: Mapping[ResourceKind, Located]) -> dict[str, str]:
     return {kind: place.fingerprint for kind, place in found.items()}
 
 
-def _all_notes(suite: Suite, data: Mapping[str, TaskData], sets: Mapping[str, tuple[SetData, ...]]) -> list[str]:
-    """Return what was found of the suite's tasks and of the sets that victims classify, and what its seeds can show."""
-    noted = dict.fromkeys((*suite.tasks, *(evaluation.task for evaluation in suite.evaluations)))
-    return [
-        *(note for name in noted for note in _data_notes(data[name])),
-        *(note for own in sets.values() for one in own for note in _set_notes(one)),
-        *_seed_notes(suite),
-    ]
+def _notes(loaded: Loaded, data: Mapping[str, TaskData], sets: Mapping[str, tuple[SetData, ...]]) -> Iterator[str]:
+    """Yield what was found of functions, of the suite's tasks and of the sets that victims classify, and what its seeds
+    can show."""
+    from rbench.victims.place import source_of
 
-
-def _seed_notes(suite: Suite) -> list[str]:
-    """Return what two seeds mean for the intervals of differences, which are those of Student's t over the seeds."""
-    if not suite.attacks or suite.train_seeds or len(suite.seeds) != 2:
-        return []
-    return [
-        "two seeds: the 95% interval of a difference reaches 12.7 standard errors to each side; with three seeds it "
-        "reaches 4.3"
-    ]
-
-
-def _data_notes(data: TaskData) -> list[str]:
-    """Return where a task's rows are from, how many there are, and which were left out."""
-    sizes = ", ".join(f"{split} {rows}" for split, rows in data.sizes.items())
-    notes = [f"{data.spec.name}: {data.origin} ({sizes})"]
-    notes += [
-        f"{data.spec.name}: its {split} split has {rows:,} rows here; the published one has {published:,}"
-        for split, (rows, published) in data.unlike_published.items()
-    ]
-    notes.extend(f"{data.spec.name}: {said}" for said in data.left_out)
-    notes.extend(f"{data.spec.name}: {said}" for said in data.contradicted)
-    return notes
-
-
-def _set_notes(data: SetData) -> list[str]:
-    """Return the same for a set that victims classify."""
-    counts = data.counts
-    sizes = f" ({counts['bundles']} bundles, {counts['edits']} edits)" if "bundles" in counts else ""
-    left_out = (f"{data.set.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items())
-    return [f"{data.set.name}: {data.origin}{sizes}", *left_out]
+    suite = loaded.suite
+    for name, spec in loaded.victims.items():
+        if spec.function is not None and source_of(spec) is None:
+            yield (
+                f"victim {name}: the source of {spec.function} is in no Python file, so a change of it is not noticed; "
+                "write another `version` whenever it changes"
+            )
+    for task in dict.fromkeys((*suite.tasks, *(evaluation.task for evaluation in suite.evaluations))):
+        found = data[task]
+        yield f"{task}: {found.origin} ({', '.join(f'{split} {rows}' for split, rows in found.sizes.items())})"
+        for split, (rows, published) in found.unlike_published.items():
+            yield f"{task}: its {split} split has {rows:,} rows here; the published one has {published:,}"
+        yield from (f"{task}: {said}" for said in (*found.left_out, *found.contradicted))
+    for one in (one for own in sets.values() for one in own):
+        counts = one.counts
+        sizes = f" ({counts['bundles']} bundles, {counts['edits']} edits)" if "bundles" in counts else ""
+        yield f"{one.set.name}: {one.origin}{sizes}"
+        yield from (f"{one.set.name}: {rows} rows left out: {reason}" for reason, rows in one.dropped.items())
+    # Intervals of differences are those of Student's t over the seeds.
+    if suite.attacks and not suite.train_seeds and len(suite.seeds) == 2:
+        yield (
+            "two seeds: the 95% interval of a difference reaches 12.7 standard errors to each side; with three seeds "
+            "it reaches 4.3"
+        )
 
 
 def _locate_victims(loaded: Loaded, models_path: Sequence[Path], problems: list[str]) -> dict[tuple[str, str], Located]:
@@ -354,18 +309,6 @@ def _locate_victims(loaded: Loaded, models_path: Sequence[Path], problems: list[
         with _noted(problems):
             found[name, task] = locate(spec, loaded.tasks[task], models_path)
     return found
-
-
-def _unseen_sources(loaded: Loaded) -> list[str]:
-    """Return a note on each function whose source is in no file, so that its `version` alone stands for it."""
-    from rbench.victims.place import source_of
-
-    return [
-        f"victim {name}: the source of {spec.function} is in no Python file, so a change of it is not noticed; write "
-        "another `version` whenever it changes"
-        for name, spec in loaded.victims.items()
-        if spec.function is not None and source_of(spec) is None
-    ]
 
 
 def _with_concurrency(loaded: Loaded, concurrency: int) -> Loaded:

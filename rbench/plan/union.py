@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from rbench.errors import StoreError
 from rbench.plan.order import in_order
 from rbench.schema import (
-    RESOURCE_KINDS,
     AttackJob,
     Draw,
     EncoderSpec,
@@ -65,19 +64,15 @@ def union(plans: Mapping[str, Plan]) -> tuple[Plan, tuple[str, ...]]:
             f"left out {len(narrow)} jobs of measures, because each reads the victims of its own RUN alone: {named}. "
             "Run the whole suite into the merged RUN, which computes them over all victims"
         )
+    # Those of `--only` have the same jobs in the same order.
+    alike = len({tuple(job.key for job in plan.jobs) for plan in plans.values()}) == 1
     plan = Plan(
         suite=suite,
-        jobs=tuple(jobs.values()) if _alike(plans) else in_order(suite, draws, jobs),
+        jobs=tuple(jobs.values()) if alike else in_order(suite, draws, jobs),
         draws=draws,
         texts=all(plan.texts for plan in plans.values()),
     )
     return plan, tuple(notes)
-
-
-def _alike(plans: Mapping[str, Plan]) -> bool:
-    """Whether all plans have the same jobs in the same order, as those of `--only` have."""
-    first, *others = [[job.key for job in plan.jobs] for plan in plans.values()]
-    return all(keys == first for keys in others)
 
 
 def _draws(plans: Mapping[str, Plan]) -> tuple[dict[str, Draw], list[str]]:
@@ -158,7 +153,8 @@ def union_suite(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> tuple[S
             joined[name] = _listed(values)
         else:
             raise StoreError(f"the suites of {', '.join(plans)} disagree about `{name}`, so they are not one suite")
-    joined["encoders"] = _listed([[_encoder(label, draws) for label in joined["encoders"]]])
+    # Of the label of a draw, the encoder that a suite without `train_seeds` names.
+    joined["encoders"] = _listed([[draws.get(label, Draw(encoder=label)).encoder for label in joined["encoders"]]])
     if len({suite.require for suite in suites}) > 1:
         asking = [run for run, plan in plans.items() if plan.suite.require == joined["require"]]
         notes.append(f"`require: {joined['require']}` of {', '.join(asking)} holds for all entries of the tables")
@@ -177,19 +173,6 @@ def _listed(values: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _encoder(label: str, draws: Mapping[str, Draw]) -> str:
-    """Return the encoder that a suite without `train_seeds` names by the label of a draw."""
-    return draws[label].encoder if label in draws else label
-
-
-def _name(plans: Sequence[Plan]) -> str:
-    return "-and-".join(dict.fromkeys(plan.suite.name for plan in plans))
-
-
-def _title(plans: Sequence[Plan]) -> str:
-    return "; ".join(dict.fromkeys(plan.suite.title for plan in plans if plan.suite.title))
-
-
 def _num_examples(plans: Sequence[Plan]) -> dict[str, Any]:
     """Return the number of examples by task: what was attacked, or what a suite says of a task without attacks."""
     said = {task: plan.suite.examples_for(task) for plan in reversed(plans) for task in plan.suite.tasks}
@@ -199,36 +182,25 @@ def _num_examples(plans: Sequence[Plan]) -> dict[str, Any]:
 
 def _training(plans: Sequence[Plan]) -> dict[str, Any]:
     """Return the overrides by task, since each suite's are for its own tasks."""
-    found: dict[str, dict[str, Any]] = {}
-    for plan in reversed(plans):
-        for task in plan.suite.tasks:
-            found[task] = plan.suite.training_for(task)
+    found = {task: plan.suite.training_for(task) for plan in reversed(plans) for task in plan.suite.tasks}
     return {task: overrides for task, overrides in found.items() if overrides}
 
 
-def _resources(plans: Sequence[Plan]) -> Any:
-    """Return the resources of the first suite that uses any. Loading the others' would find the same."""
-    used = (plan for plan in plans if any((spec := j.attacking or j.tuning) and spec.resources for j in plan.jobs))
-    return next(used, plans[0]).suite.resources
-
-
-def _require(plans: Sequence[Plan]) -> Any:
-    """Return the stricter wish: an entry that one suite withholds is not shown beside others."""
-    return next(plan.suite.require for plan in plans if plan.suite.require is not None)
-
-
-def _profiles(plans: Sequence[Plan]) -> dict[str, Any]:
-    return {name: value for plan in reversed(plans) for name, value in plan.suite.profiles.items()}
-
-
 _OWN: dict[str, Callable[[Sequence[Plan]], Any]] = {
-    "name": _name,
-    "title": _title,
+    "name": lambda plans: "-and-".join(dict.fromkeys(plan.suite.name for plan in plans)),
+    "title": lambda plans: "; ".join(dict.fromkeys(plan.suite.title for plan in plans if plan.suite.title)),
     "num_examples": _num_examples,
     "training": _training,
-    "resources": _resources,
-    "require": _require,
-    "profiles": _profiles,
+    # The resources of the first suite that uses any: loading the others' would find the same.
+    "resources": lambda plans: (
+        next(
+            (plan for plan in plans if any((spec := j.attacking or j.tuning) and spec.resources for j in plan.jobs)),
+            plans[0],
+        ).suite.resources
+    ),
+    # The stricter wish: an entry that one suite withholds is not shown beside others.
+    "require": lambda plans: next(plan.suite.require for plan in plans if plan.suite.require is not None),
+    "profiles": lambda plans: {name: value for plan in reversed(plans) for name, value in plan.suite.profiles.items()},
 }
 """How fields are joined that are no lists."""
 
@@ -262,7 +234,13 @@ def differences(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> list[st
         plans: the plans by the name of their RUN.
         draws: the draws of all plans, by label.
     """
-    found = {run: _facts(plan, draws) for run, plan in plans.items()}
+    found: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}  # by RUN and fact, its values by their JSON
+    for run, plan in plans.items():
+        facts = found.setdefault(run, {})
+        for job in plan.jobs:
+            for fact in (*_of_task(job), *_of_encoder(job, draws), *_of_method(job), *_of_resources(job)):
+                text = json.dumps(fact.value, sort_keys=True)
+                facts.setdefault((fact.subject, fact.aspect, fact.variant), {})[text] = fact.value
     lines = []
     for name in dict.fromkeys(name for facts in found.values() for name in facts):
         subject, aspect, _ = name
@@ -284,16 +262,6 @@ def _told(ours: Any, theirs: Any) -> str:
     names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
     told = [name + _told(ours.get(name), theirs.get(name)).replace(" (", ": ", 1).removesuffix(")") for name in names]
     return f" ({'; '.join(told)})"
-
-
-def _facts(plan: Plan, draws: Mapping[str, Draw]) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """Return the values of each fact of a plan, by their JSON."""
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for job in plan.jobs:
-        for fact in (*_of_task(job), *_of_encoder(job, draws), *_of_method(job), *_of_resources(job)):
-            text = json.dumps(fact.value, sort_keys=True)
-            found.setdefault((fact.subject, fact.aspect, fact.variant), {})[text] = fact.value
-    return found
 
 
 def _clashes(plans: Mapping[str, Plan]) -> list[str]:
@@ -410,9 +378,7 @@ def _of_resources(job: Job) -> Iterator[Fact]:
     spec = job.tuning or job.attacking or job.measuring
     if spec is None or spec.resources is None:
         return
-    profile = spec.resources
-    for kind in RESOURCE_KINDS:
-        if (source := getattr(profile, kind)) is not None:
-            name = f"resource {kind.replace('_', ' ')}"
-            yield Fact(name, "sources", keyed(source))
-            yield Fact(name, "contents", spec.resource_fingerprints.get(kind, ""))
+    for kind, source in spec.resources.sources.items():
+        name = f"resource {kind.replace('_', ' ')}"
+        yield Fact(name, "sources", keyed(source))
+        yield Fact(name, "contents", spec.resource_fingerprints.get(kind, ""))

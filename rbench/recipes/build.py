@@ -12,8 +12,8 @@ from textattack.attack_recipes import AttackRecipe
 from textattack.constraints import Constraint
 from textattack.constraints.pre_transformation import InputColumnModification
 
+from rbench.config.attacks import refusal
 from rbench.config.code import open_source
-from rbench.config.recipes import refusal
 from rbench.config.registry import load_module, nearest, unknown
 from rbench.errors import SuiteError
 from rbench.recipes._textattack import use_device

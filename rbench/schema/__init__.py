@@ -21,6 +21,7 @@ from rbench.schema.common import (
     Flag,
     FontSize,
     Health,
+    Meaning,
     Measured,
     MeasureOf,
     Notes,
@@ -39,6 +40,9 @@ from rbench.schema.common import (
     Stored,
     Strict,
     TaskKind,
+    Variant,
+    VariantName,
+    Variants,
     is_text_file,
 )
 from rbench.schema.entries import (
@@ -75,7 +79,6 @@ from rbench.schema.jobs import (
     VictimJob,
     content_key,
 )
-from rbench.schema.meaning import Meaning
 from rbench.schema.results import (
     TIMED_OUT,
     Change,
@@ -111,5 +114,4 @@ from rbench.schema.suite import (
     Suite,
     TableSpec,
 )
-from rbench.schema.variants import Variant, VariantName, Variants
 from rbench.schema.victims import AS_IS, Endpoint, VictimSpec, victim_name

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from rbench.schema.common import Strict
+from rbench.schema.common import Checked
 
 Axis = Literal["encoder", "task", "attack", "finetune"]
 """What tells the cells of a table apart."""
 
 
-class Subject(Strict):
+class Subject(Checked):
     """Which cells a claim speaks of. A text stands for `{encoder: TEXT}`.
 
     What is left out is not fixed: it is an axis of `for_each`, or is averaged.
@@ -32,13 +32,11 @@ class Subject(Strict):
     def _from_sugar(cls, value: Any) -> Any:
         return {"encoder": value} if isinstance(value, str) else value
 
-    @model_validator(mode="after")
-    def _names_something(self) -> Subject:
+    def wrong(self) -> Iterator[str]:
         if not self.said:
-            raise ValueError("names nothing: expected encoder, objective, task, attack or finetune")
+            yield "names nothing: expected encoder, objective, task, attack or finetune"
         if self.encoder is not None and self.objective is not None:
-            raise ValueError("names an encoder and an objective; one is enough")
-        return self
+            yield "names an encoder and an objective; one is enough"
 
     @property
     def said(self) -> dict[str, str]:
@@ -53,7 +51,7 @@ class Subject(Strict):
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 
 
-class Claim(Strict):
+class Claim(Checked):
     """A sentence on the values of a metric. Exactly one kind:
 
     - `lower: A, than: B` or `higher: A, than: B`; `than` may list several. With `by: 5`, by more than 5 points. With
@@ -141,32 +139,25 @@ class Claim(Strict):
         names = ("lower", "higher", "of", "ordering", "rising", "falling")
         return [name for name in names if getattr(self, name)]
 
-    @model_validator(mode="after")
-    def _is_of_one_kind(self) -> Claim:
+    def wrong(self) -> Iterator[str]:
         kinds = self._kinds()
         if len(kinds) != 1:
-            raise ValueError("expected one of lower, higher, of, ordering, rising and falling")
-        allowed = {
-            "lower": {"than", "by", "times"},
-            "higher": {"than", "by", "times"},
-            "of": {"at_most", "at_least"},
-            "ordering": set(),
-            "rising": {"option", "start", "end"},
-            "falling": {"option", "start", "end"},
-        }[kinds[0]]
+            yield "expected one of lower, higher, of, ordering, rising and falling"
+            return
+        (kind,), compared, monotone = kinds, kinds[0] in ("lower", "higher"), kinds[0] in ("rising", "falling")
+        allowed = {"than", "by", "times"} if compared else {"at_most", "at_least"} if kind == "of" else set()
         shown = {"option": "in", "start": "from", "end": "to"}
-        others = {"than", "by", "times", "at_most", "at_least", *shown} - allowed
+        others = {"than", "by", "times", "at_most", "at_least", *shown} - ({*shown} if monotone else allowed)
         there = {name for name in others if getattr(self, name) not in (None, ())}
         if wrong := sorted(shown.get(name, name) for name in there):
-            raise ValueError(f"{', '.join(wrong)} cannot stand beside {kinds[0]}")
-        if kinds[0] in ("lower", "higher") and not self.than:
-            raise ValueError(f"{kinds[0]} needs `than`")
+            yield f"{', '.join(wrong)} cannot stand beside {kind}"
+        if compared and not self.than:
+            yield f"{kind} needs `than`"
         if self.by is not None and self.times is not None:
-            raise ValueError("by and times cannot stand together")
-        if kinds[0] == "of" and (self.at_most is None) == (self.at_least is None):
-            raise ValueError("of needs one of at_most and at_least")
-        if kinds[0] == "ordering" and len(self.ordering) < 2:
-            raise ValueError("ordering needs at least two")
-        if kinds[0] in ("rising", "falling") and self.option is None:
-            raise ValueError(f"{kinds[0]} needs `in`, the option")
-        return self
+            yield "by and times cannot stand together"
+        if kind == "of" and (self.at_most is None) == (self.at_least is None):
+            yield "of needs one of at_most and at_least"
+        if kind == "ordering" and len(self.ordering) < 2:
+            yield "ordering needs at least two"
+        if monotone and self.option is None:
+            yield f"{kind} needs `in`, the option"

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 SCHEMA_VERSION = 1
 
@@ -71,10 +73,30 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    COSMETIC: ClassVar[frozenset[str]] = frozenset()
+    """The fields that never enter a job's key."""
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
+    """The fields that do not enter a job's key while they have their defaults."""
+
     def without_effect(self) -> frozenset[str]:
         """Return the fields without effect, given the values of the others. They do not enter a job's key, so a new
         field does not change the keys of jobs that do not use it."""
-        return frozenset()
+        fields = type(self).model_fields
+        return frozenset(name for name in self.OPTIONAL if getattr(self, name) == fields[name].get_default())
+
+
+class Checked(Strict):
+    """Base class of models whose fields must fit together."""
+
+    def wrong(self) -> Iterator[str]:
+        """Yield what does not fit together, if anything. The first is the error."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for message in self.wrong():
+            raise ValueError(message)
+        return self
 
 
 Flag = Literal[
@@ -112,3 +134,86 @@ class Health(Strict):
     values: dict[str, float] = {}
     """What was measured once, at the end, by name."""
     flags: tuple[Raised, ...] = ()
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Name and definition of a metric, and whether low or high values are good. For attacks, good means robust."""
+
+    title: str
+    definition: str
+    best: Literal["lowest", "highest"] | None = None
+    """None: a measure of which neither end is good."""
+    percent: bool = True
+    """Whether values are shown multiplied by 100."""
+    digits: int = 1
+    """Number of digits after the decimal point."""
+    unit: str = "%"
+    """Unit of values multiplied by 100."""
+    stored: str = "Shares are fractions of 1."
+    """Note for programs, which get values that are not multiplied by 100."""
+    undefined: str = "no example in the denominator"
+    """Reason why an entry may have no value."""
+    good: str = "more robust"
+    among: str = "of each attack and column"
+    """Entries among which the best is bold."""
+    short: str = ""
+    """The title where there is little room, as in the header of a column. Empty: the title."""
+    said: str = ""
+    """What it is called within a sentence. Empty: the title, with a small first letter."""
+    repeatable: bool = True
+    """Whether the same run gives the same values again. Values that depend on the machine are left out of tables of all
+    metrics and of reports, and are not tested for bold."""
+
+    @property
+    def arrow(self) -> str:
+        return "↓" if self.best == "lowest" else "↑"
+
+    @property
+    def column(self) -> str:
+        """The header of a column."""
+        return self.short or self.title
+
+    @property
+    def words(self) -> str:
+        """What it is called within a sentence."""
+        return self.said or self.title[:1].lower() + self.title[1:]
+
+
+VariantName = Literal["printed", "released"]
+
+
+class Variant(Strict):
+    """A named set of options. A suite or an encoder file may still set each of these options by itself."""
+
+    source: str
+    """Where the values come from: sections and equations of the paper, or the authors' public code."""
+    options: dict[str, Any] = {}
+    """Values that replace the defaults of the method's Options."""
+
+
+class Variants(Strict):
+    """Base class of the Options of a method that has variants.
+
+    The defaults of the fields are those of the variant `printed`. `VARIANTS` has an entry for each name; options that
+    are set beside `variant` replace the variant's own.
+    """
+
+    VARIANTS: ClassVar[Mapping[str, Variant]] = {}
+
+    variant: VariantName = "printed"
+    """`printed`: as the paper's text has it. `released`: as its authors' public code has it."""
+
+    @property
+    def variant_source(self) -> str | None:
+        """Where the values of the variant come from; None where `VARIANTS` does not have it."""
+        return self.VARIANTS[self.variant].source if self.variant in self.VARIANTS else None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_variant(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        name = value.get("variant", cls.model_fields["variant"].default)
+        chosen = cls.VARIANTS.get(name) if isinstance(name, str) else None  # pydantic reports a name that is unknown
+        return {**(chosen.options if chosen is not None else {}), **value}

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from rbench.schema.common import (
+    RESOURCE_KINDS,
     Attention,
+    Checked,
     Count,
     Dtype,
     Flag,
@@ -51,7 +53,7 @@ class HubSplit(HubSource):
     """The split of that data set, or a file of its repository."""
 
 
-class HubData(HubSource):
+class HubData(HubSource, Checked):
     """A task's data on the Hugging Face Hub.
 
     `splits` maps a split of rbench to a split of the data set, or to a file of the repository: `.txt` (one text a
@@ -63,12 +65,9 @@ class HubData(HubSource):
     """The splits of rbench that another data set has, for example because this one hides the labels of its test
     split."""
 
-    @model_validator(mode="after")
-    def _has_each_split_once(self) -> HubData:
-        twice = [part for part in self.elsewhere if part in self.splits]
-        if twice:
-            raise ValueError(f"{', '.join(twice)} is under `splits` and under `elsewhere`; name it once")
-        return self
+    def wrong(self) -> Iterator[str]:
+        if twice := [part for part in self.elsewhere if part in self.splits]:
+            yield f"{', '.join(twice)} is under `splits` and under `elsewhere`; name it once"
 
     @property
     def sources(self) -> tuple[HubData, ...]:
@@ -80,7 +79,7 @@ class HubData(HubSource):
         return (self.model_copy(update={"elsewhere": {}}), *others)
 
 
-class Part(Strict):
+class Part(Checked):
     """One source of a task that is made of several, such as a round of ANLI. It may be absent."""
 
     name: str
@@ -95,15 +94,13 @@ class Part(Strict):
     rows: tuple[Count, Positive] | None = None
     """The rows of the source that are the part's, from the first, counted from 0, up to the second; None: all."""
 
-    @model_validator(mode="after")
-    def _has_an_origin(self) -> Part:
+    def wrong(self) -> Iterator[str]:
         if (self.generator is None) == (not self.local and self.hub is None):
-            raise ValueError("a part has either `local` and `hub`, or one of the two, or a `generator`")
+            yield "a part has either `local` and `hub`, or one of the two, or a `generator`"
         if ":" in self.name or not self.name.strip():
-            raise ValueError(f"a part's name is not empty and has no colon, unlike {self.name!r}")
+            yield f"a part's name is not empty and has no colon, unlike {self.name!r}"
         if self.rows is not None and self.rows[0] >= self.rows[1]:
-            raise ValueError(f"`rows` is [first, up to], not {list(self.rows)}")
-        return self
+            yield f"`rows` is [first, up to], not {list(self.rows)}"
 
 
 class Unsplit(Strict):
@@ -124,7 +121,7 @@ class Unsplit(Strict):
     without_test: bool = False
 
 
-class LocalData(Strict):
+class LocalData(Checked):
     """The layout of a local copy under a data folder. Each split is a list of sources, `<folder>/<file stem>`."""
 
     splits: dict[str, tuple[str, ...]] = {}
@@ -138,29 +135,24 @@ class LocalData(Strict):
     columns: dict[str, str] = {}
     """Maps a column of rbench to a column of the file, where the names differ."""
 
-    @model_validator(mode="after")
-    def _tables_are_files(self) -> LocalData:
+    def wrong(self) -> Iterator[str]:
         named = [name for names in self.splits.values() for name in names]
         named += [self.unsplit.source] if self.unsplit is not None else []
-        table = next((name for name in named if name.lower().removesuffix(".gz").endswith(_TABLES)), None)
-        if table is not None:
-            raise ValueError(
+        for table in (name for name in named if name.lower().removesuffix(".gz").endswith(_TABLES)):
+            yield (
                 f"{table}: `splits` and `unsplit` name JSON Lines. Write `file: {table.rpartition('/')[0] or table}`, "
                 "a folder with one table for each split, or `file` with a single table"
             )
         if self.file is not None and (self.splits or self.unsplit is not None):
-            raise ValueError("`file` stands alone; leave `splits` and `unsplit` out")
+            yield "`file` stands alone; leave `splits` and `unsplit` out"
         if self.split is not None and self.file is None:
-            raise ValueError("`split` goes with `file`")
-        return self
+            yield "`split` goes with `file`"
 
 
 class Named(Strict):
     """Keys that every registry file has. Those in COSMETIC do not enter a job's key: a new title makes no new job."""
 
-    COSMETIC: ClassVar[frozenset[str]] = frozenset(
-        {"title", "short", "reference", "licence", "notes", "control", "variant_source"}
-    )
+    COSMETIC = frozenset({"title", "short", "reference", "licence", "notes", "control", "variant_source"})
 
     name: str
     title: str = ""
@@ -175,6 +167,8 @@ class Named(Strict):
 
 class Training(Strict):
     """How a classifier is fine-tuned. A task gives defaults; a suite overrides single values."""
+
+    OPTIONAL = frozenset({"group_by_length", "train_share"})
 
     epochs: Annotated[int, Field(ge=1, le=1000)] = 3
     batch_size: Positive = 32
@@ -191,24 +185,19 @@ class Training(Strict):
     group_by_length: bool = False
     """Whether a batch holds texts of similar length. Batches are shuffled. On a CPU this saves the time of padding."""
 
-    def without_effect(self) -> frozenset[str]:
-        unused = {"group_by_length": self.group_by_length, "train_share": self.train_share}
-        return frozenset(name for name, value in unused.items() if not value)
-
     def train_rows(self, rows: int) -> int:
         """Return how many of a task's `rows` training rows are used."""
         wanted = rows if self.train_share is None else max(1, round(self.train_share * rows))
         return min(wanted, self.max_train or wanted)
 
 
-class TaskSpec(Named):
+class TaskSpec(Named, Checked):
     """A data set with a prediction target. `columns` names the text columns, in the order in which they are encoded."""
 
-    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {
-        *("hub", "local", "sizes", "subsets", "training", "contrast", "parts")
-    }
+    COSMETIC = Named.COSMETIC | {*("hub", "local", "sizes", "subsets", "training", "contrast", "parts")}
     # A job's key holds the hash of the rows, so it does not need to hold where they came from or how many there are.
     # The ids of rows name the part that they came from.
+    OPTIONAL = frozenset({"scale"})
 
     kind: TaskKind
     columns: tuple[str, ...]
@@ -244,45 +233,26 @@ class TaskSpec(Named):
         """Whether the name of a label is a number, so that a number in a row is a name and no id."""
         return any(map(is_number, self.labels))
 
-    @model_validator(mode="after")
-    def _has_each_label_once(self) -> TaskSpec:
+    def wrong(self) -> Iterator[str]:
         if twice := sorted({label for label in self.labels if self.labels.count(label) > 1}):
-            raise ValueError(f"labels that stand more than once: {', '.join(twice)}")
-        return self
-
-    @model_validator(mode="after")
-    def _has_a_scale_of_scores(self) -> TaskSpec:
-        if self.scale is None:
-            return self
-        if self.kind != "sts":
-            raise ValueError(f"`scale` is the range of similarity scores, and a task of the kind {self.kind} has none")
-        low, high = self.scale
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(f"`scale` is [lowest, highest], two different numbers, not [{low:g}, {high:g}]")
-        return self
-
-    @model_validator(mode="after")
-    def _has_each_part_once(self) -> TaskSpec:
+            yield f"labels that stand more than once: {', '.join(twice)}"
+        if self.scale is not None and self.kind != "sts":
+            yield f"`scale` is the range of similarity scores, and a task of the kind {self.kind} has none"
+        if self.scale is not None and not (all(map(math.isfinite, self.scale)) and self.scale[0] < self.scale[1]):
+            low, high = self.scale
+            yield f"`scale` is [lowest, highest], two different numbers, not [{low:g}, {high:g}]"
         names = [part.name for part in self.parts]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"parts that stand more than once: {', '.join(twice)}")
+            yield f"parts that stand more than once: {', '.join(twice)}"
         if self.parts and (self.hub is not None or self.local is not None or self.generator is not None):
-            raise ValueError("`parts` say where the rows are; leave `hub`, `local` and `generator` out")
+            yield "`parts` say where the rows are; leave `hub`, `local` and `generator` out"
         if self.parts and self.kind in ("sts", "unlabelled"):
-            raise ValueError(f"only tasks with classes have `parts`, and this one is of the kind {self.kind}")
-        return self
-
-    @model_validator(mode="after")
-    def _has_subsets_of_pairs(self) -> TaskSpec:
+            yield f"only tasks with classes have `parts`, and this one is of the kind {self.kind}"
         if self.subsets and self.kind != "sts":
-            raise ValueError(f"`subsets` are parts of similarity tasks, and a task of the kind {self.kind} has none")
-        return self
-
-    def without_effect(self) -> frozenset[str]:
-        return frozenset({"scale"} if self.scale is None else ())
+            yield f"`subsets` are parts of similarity tasks, and a task of the kind {self.kind} has none"
 
 
-class ContrastSpec(Named):
+class ContrastSpec(Named, Checked):
     """A contrast set (Gardner et al. 2020): test examples of a task, with small edits that mostly change the label.
 
     Its file has one row for each pair of an original and an edit. `original` and `perturbed` map each column of the
@@ -290,9 +260,7 @@ class ContrastSpec(Named):
     the same original form one bundle.
     """
 
-    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {
-        *("local", "source", "original", "perturbed", "id", "shares", "cluster")
-    }
+    COSMETIC = Named.COSMETIC | {*("local", "source", "original", "perturbed", "id", "shares", "cluster")}
     # A job's key holds the fingerprint of the rows, so it does not need to hold where they came from.
 
     task: str
@@ -314,15 +282,15 @@ class ContrastSpec(Named):
     columns (or texts with columns in braces) of the file: a row is left out if its text in the former is one of the
     latter. If empty, a row is left out if all its texts match a text of the set."""
 
-    @model_validator(mode="after")
-    def _has_an_origin(self) -> ContrastSpec:
+    def wrong(self) -> Iterator[str]:
         if (self.local is None) == (self.generator is None):
-            raise ValueError("a contrast set has either a `local` file or a `generator`")
-        return self
+            yield "a contrast set has either a `local` file or a `generator`"
 
 
 class TrainSpec(Strict):
     """How rbench trains an encoder: an objective (a module in rbench/train/objectives) with its options."""
+
+    OPTIONAL = frozenset({"gradient_accumulation", "precision", "select_split"})
 
     objective: str
     options: dict[str, Any] = {}
@@ -367,12 +335,11 @@ class TrainSpec(Strict):
         return value
 
     def without_effect(self) -> frozenset[str]:
-        unused = set() if self.select_by is not None else {"select_every", "patience", "select_split"}
-        defaults = {"gradient_accumulation": 1, "precision": "auto", "select_split": "validation"}
-        return frozenset(unused | {name for name, value in defaults.items() if getattr(self, name) == value})
+        unused = () if self.select_by is not None else ("select_every", "patience", "select_split")
+        return super().without_effect() | {*unused}
 
 
-class EncoderSpec(Named):
+class EncoderSpec(Named, Checked):
     """An encoder, which turns a text into a vector. It has exactly one of three origins.
 
     `base` is the name of another encoder, the name of a folder on the model search path, or a hub id. `architecture`
@@ -381,7 +348,13 @@ class EncoderSpec(Named):
     makes an encoder that averages static word vectors.
     """
 
-    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"unlisted", "flags"}
+    COSMETIC = Named.COSMETIC | {"unlisted", "flags"}
+    OPTIONAL = frozenset(
+        {
+            *("word_vectors", "tokenizer", "normalize", "truncate_dim"),
+            *("prompt", "include_prompt", "lowercase", "dtype", "attention"),
+        }
+    )
 
     base: str | None = None
     revision: str | None = None
@@ -422,26 +395,23 @@ class EncoderSpec(Named):
     """Whether the encoder has no file: `base` stood in place of its name. Loading sets it. Then the name is a label
     made of `base`, the model lies at `base` alone, and planning takes what is not set from the model's own files."""
 
-    @model_validator(mode="after")
-    def _has_an_origin(self) -> EncoderSpec:
+    def wrong(self) -> Iterator[str]:
         if sum(origin is not None for origin in (self.base, self.architecture, self.word_vectors)) != 1:
-            raise ValueError("an encoder must have exactly one of `base`, `architecture` and `word_vectors`")
+            yield "an encoder must have exactly one of `base`, `architecture` and `word_vectors`"
         if self.tokenizer is not None and not self.random_weights:
-            raise ValueError(
+            yield (
                 "`tokenizer` goes with an `architecture` without `train`. Any other encoder reads with its base's "
                 "tokenizer, or with the embedded world's"
             )
         if self.word_vectors is not None and (self.pooling != "mean" or self.layers is not None):
-            raise ValueError("an encoder of `word_vectors` averages them: write `pooling: mean` and leave out `layers`")
+            yield "an encoder of `word_vectors` averages them: write `pooling: mean` and leave out `layers`"
         if self.word_vectors is not None and self.train is not None:
-            raise ValueError(
-                "`word_vectors` are not trained; to fit a transform on them, train an encoder whose `base` is this one"
-            )
+            fit = "to fit a transform on them, train an encoder whose `base` is this one"
+            yield f"`word_vectors` are not trained; {fit}"
         if self.base is None and (self.dtype != "float32" or self.attention is not None):
-            raise ValueError("`dtype` and `attention` say how a `base` is loaded; this encoder has none")
+            yield "`dtype` and `attention` say how a `base` is loaded; this encoder has none"
         if self.train is not None and self.dtype != "float32":
-            raise ValueError(f"an encoder is trained in float32: leave out `dtype: {self.dtype}`")
-        return self
+            yield f"an encoder is trained in float32: leave out `dtype: {self.dtype}`"
 
     def prompt_for(self, kind: TaskKind | None) -> str:
         """Return the prompt before texts of a kind of task; None: of no task. Empty: there is none."""
@@ -455,16 +425,13 @@ class EncoderSpec(Named):
         return self.architecture is not None and self.train is None
 
     def without_effect(self) -> frozenset[str]:
-        added = (
-            *("word_vectors", "tokenizer", "normalize", "truncate_dim"),
-            *("prompt", "include_prompt", "lowercase", "dtype", "attention"),
-        )
-        unused = {name for name in added if getattr(self, name) == type(self).model_fields[name].default}
-        return frozenset({"head"} | (unused if self.prompt else unused | {"include_prompt"}))
+        return super().without_effect() | ({"head"} if self.prompt else {"head", "include_prompt"})
 
 
 class SimilarityGoalSpec(Strict):
     """When an attack on a pair of an STS task has succeeded, and what it may change. All of it is ours."""
+
+    OPTIONAL = frozenset({"threshold", "maximise", "side"})
 
     threshold: Annotated[float, Field(gt=0, le=1)] = 0.2
     """By how much the absolute error must grow, as a share of the width of the task's scale."""
@@ -473,14 +440,12 @@ class SimilarityGoalSpec(Strict):
     side: Literal["both", "first", "second"] = "both"
     """Which of the two sentences may change."""
 
-    def without_effect(self) -> frozenset[str]:
-        return frozenset(name for name, value in self if value == type(self).model_fields[name].default)
-
 
 class AttackSpec(Named):
     """An attack: a TextAttack recipe (a class name with parameters) or a Python file with options."""
 
-    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"queries_per_word"}
+    COSMETIC = Named.COSMETIC | {"queries_per_word"}
+    OPTIONAL = frozenset({"similarity"})
 
     recipe: str | None = None
     """Class name in textattack.attack_recipes; None: the attack is a Python file."""
@@ -501,9 +466,6 @@ class AttackSpec(Named):
     variant_source: str | None = None
     """Where the values of its `variant` come from, for notes of tables. Loading sets it; None: it has no variant."""
 
-    def without_effect(self) -> frozenset[str]:
-        return frozenset({"similarity"} if self.similarity == SimilarityGoalSpec() else ())
-
 
 class Source(Strict):
     """The source of one resource: `kind` names a loader, `name` what it loads (for example a folder or a hub id)."""
@@ -522,6 +484,12 @@ class ResourceProfile(Named):
     sentence_encoder: Source | None = None
     pos_tagger: Source | None = None
     stopwords: Source | None = None
+
+    @property
+    def sources(self) -> dict[ResourceKind, Source]:
+        """The source of each kind of resource that the profile has."""
+        found = {kind: getattr(self, kind) for kind in RESOURCE_KINDS}
+        return {kind: source for kind, source in found.items() if source is not None}
 
     def only(self, kinds: Collection[ResourceKind]) -> ResourceProfile:
         """Return the profile with these kinds of resources only, so that a job's key holds nothing that it does not

@@ -17,7 +17,6 @@ from rbench.schema.entries import (
     AttackSpec,
     ContrastSpec,
     EncoderSpec,
-    Named,
     ResourceProfile,
     SimilarityGoalSpec,
     TaskSpec,
@@ -26,10 +25,13 @@ from rbench.schema.entries import (
 from rbench.schema.suite import AdversarialSet, AskedSet, Choice, MeasureNeeds, StrategyNeeds, Suite
 from rbench.schema.victims import VictimSpec
 
+_OPTIONAL = frozenset({"resources", "resource_fingerprints", "source", "versions"})
+
 
 class PretrainJob(Strict):
     """Train an encoder that has `train`. Its weights go to the cache."""
 
+    OPTIONAL = frozenset({"selection_fingerprint", "model_fingerprints"}) | _OPTIONAL
     name_parts: ClassVar[Collection[int]] = (1, 2)
     """How many parts the names of such jobs have (`Job.parts`)."""
     stage: Literal["pretrain"] = "pretrain"
@@ -49,21 +51,11 @@ class PretrainJob(Strict):
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
-    def without_effect(self) -> frozenset[str]:
-        return _empty(
-            self,
-            "selection_fingerprint",
-            "model_fingerprints",
-            "resources",
-            "resource_fingerprints",
-            "source",
-            "versions",
-        )
-
 
 class FinetuneJob(Strict):
     """Fine-tune an encoder with a linear head on a task. The result is a victim."""
 
+    OPTIONAL = _OPTIONAL
     name_parts: ClassVar[Collection[int]] = (3,)
     stage: Literal["finetune"] = "finetune"
     encoder: EncoderSpec
@@ -80,13 +72,11 @@ class FinetuneJob(Strict):
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
-    def without_effect(self) -> frozenset[str]:
-        return _empty(self, "resources", "resource_fingerprints", "source", "versions")
-
 
 class VictimJob(Strict):
     """Open a classifier that exists, check it against a task and score it. It takes the place of a `FinetuneJob`."""
 
+    OPTIONAL = frozenset({"versions"})
     name_parts: ClassVar[Collection[int]] = (3,)
     stage: Literal["open"] = "open"
     victim: VictimSpec
@@ -99,13 +89,11 @@ class VictimJob(Strict):
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
-    def without_effect(self) -> frozenset[str]:
-        return _empty(self, "versions")
-
 
 class AttackJob(Strict):
     """Attack one victim with one attack on a seeded sample of a split of the task."""
 
+    OPTIONAL = frozenset({"versions", "split"})
     stage: Literal["attack"] = "attack"
     encoder: str
     strategy: Choice
@@ -128,9 +116,6 @@ class AttackJob(Strict):
         if task is None or task.kind == "sts":
             return attack
         return attack.model_copy(update={"similarity": SimilarityGoalSpec()})
-
-    def without_effect(self) -> frozenset[str]:
-        return _empty(self, "versions") | (frozenset({"split"}) if self.split == "test" else frozenset())
 
     @property
     def name_parts(self) -> Collection[int]:
@@ -157,6 +142,7 @@ class MeasureJob(Strict):
     | tasks     | task                                      | rows                                                   |
     """
 
+    OPTIONAL = _OPTIONAL | {*("set", "attack", "encoders", "strategies", "existing", "encoder", "encoder_fingerprint")}
     stage: Literal["measure"] = "measure"
     what: Choice
     """The measure, with all of its options. One with the option `split` reads that split alone."""
@@ -188,9 +174,6 @@ class MeasureJob(Strict):
     """The sha256 of the module's source, where a user added it."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
-
-    def without_effect(self) -> frozenset[str]:
-        return _empty(self, *type(self).model_fields)
 
     @property
     def name_parts(self) -> Collection[int]:
@@ -333,11 +316,6 @@ class Job(Strict):
         return cls(key=key, parts=parts, spec=spec, needs=dict(needs), seed=seed)
 
 
-def _empty(spec: Strict, *names: str) -> frozenset[str]:
-    """Return the fields among `names` that are empty."""
-    return frozenset(name for name in names if not getattr(spec, name))
-
-
 class Draw(Strict):
     """One of the trainings of an encoder that a suite with `train_seeds` compares."""
 
@@ -435,10 +413,8 @@ class Specs:
 
 def keyed(value: Any) -> Any:
     """Return what of a value enters a key, as JSON: without titles, notes, and fields that have no effect."""
-    if isinstance(value, Named):
-        return {k: keyed(v) for k, v in value if k not in value.COSMETIC | value.without_effect()}
     if isinstance(value, Strict):
-        return {k: keyed(v) for k, v in value if k not in value.without_effect()}
+        return {k: keyed(v) for k, v in value if k not in value.COSMETIC | value.without_effect()}
     if isinstance(value, BaseModel):
         return {k: keyed(v) for k, v in value}
     if isinstance(value, Mapping):

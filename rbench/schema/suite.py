@@ -6,7 +6,7 @@ folder of its own, or an attack of the same RUN makes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -16,6 +16,7 @@ from rbench.schema.claims import Claim
 from rbench.schema.common import (
     Aggregation,
     Bold,
+    Checked,
     Count,
     MeasureOf,
     NumExamples,
@@ -156,7 +157,7 @@ class ContrastOptions(Strict):
     set that the task names."""
 
 
-class AdversarialOptions(Strict):
+class AdversarialOptions(Checked):
     """Options of `adversarial` under `evaluate`: a set that was written before, or one that the same RUN makes."""
 
     set: str | None = None
@@ -178,15 +179,12 @@ class AdversarialOptions(Strict):
             return {**value, "victim": _label(value["victim"])}
         return value
 
-    @model_validator(mode="after")
-    def _is_one_of_two(self) -> AdversarialOptions:
+    def wrong(self) -> Iterator[str]:
         made = (self.victim, self.attack, self.finetune, self.seed)
-        if self.set is not None:
-            if any(one is not None for one in made):
-                raise ValueError("`set` names a set that is there; `victim`, `attack`, `finetune` and `seed` make one")
-        elif self.victim is None or self.attack is None:
-            raise ValueError("expected `set`, the folder of a set, or `victim` and `attack`, which make one")
-        return self
+        if self.set is not None and any(one is not None for one in made):
+            yield "`set` names a set that is there; `victim`, `attack`, `finetune` and `seed` make one"
+        if self.set is None and (self.victim is None or self.attack is None):
+            yield "expected `set`, the folder of a set, or `victim` and `attack`, which make one"
 
 
 class ResourceChoice(Strict):
@@ -207,7 +205,7 @@ class ResourceChoice(Strict):
         return {"profile": value} if isinstance(value, str) else value
 
 
-class TableSpec(Strict):
+class TableSpec(Checked):
     """A table that is printed at the end of a run, written in YAML as `metric` or as `{metric: ..., layout: ...}`.
 
     Keys of a suite's entry that are not listed here are options of the measure: `{metric: budget, bins: 4}`.
@@ -246,13 +244,11 @@ class TableSpec(Strict):
         name += f"-bold-{self.bold}" if self.bold is not None else ""
         return Choice(name=name, options=self.options).label
 
-    @model_validator(mode="after")
-    def _picks_what_can_be_picked(self) -> TableSpec:
+    def wrong(self) -> Iterator[str]:
         if self.pick is not None and (self.metric != "contrast" or self.layout != "paper"):
-            raise ValueError("`pick` needs `metric: contrast` and `layout: paper`")
+            yield "`pick` needs `metric: contrast` and `layout: paper`"
         if self.aggregation != "all" and (self.metric != "sts" or self.layout != "paper"):
-            raise ValueError(f"`aggregation: {self.aggregation}` needs `metric: sts` and `layout: paper`")
-        return self
+            yield f"`aggregation: {self.aggregation}` needs `metric: sts` and `layout: paper`"
 
 
 class Suite(Strict):
@@ -369,6 +365,7 @@ class Suite(Strict):
 class AdversarialSet(Strict):
     """Says which adversarial texts a set holds. It never holds the place of the set."""
 
+    OPTIONAL = frozenset({"victim"})
     name: str
     encoder: str
     """Label of the encoder of the victim that was attacked."""
@@ -381,9 +378,6 @@ class AdversarialSet(Strict):
     victim: str | None = None
     """Key of the fine-tuning that made the victim. None: the set is made in the same RUN, and the job needs its attack.
     """
-
-    def without_effect(self) -> frozenset[str]:
-        return frozenset({"victim"}) if self.victim is None else frozenset()
 
 
 class SetFile(Strict):

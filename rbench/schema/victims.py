@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from rbench.schema.common import Positive, Strict
+from rbench.schema.common import Checked, Positive, Strict
 from rbench.schema.entries import Named
 
 Origin = Literal["model", "function", "endpoint"]
@@ -47,6 +47,9 @@ class Endpoint(Strict):
     rate: Annotated[float, Field(gt=0)] | None = None
     """Most requests a second; None: no limit."""
 
+    COSMETIC = frozenset({"url", "headers", "batch_size", "concurrency", "timeout", "retries", "rate"})
+    # Where the classifier runs and how fast it may be asked does not decide what it answers.
+
     @field_validator("url")
     @classmethod
     def _is_a_url(cls, url: str) -> str:
@@ -54,12 +57,8 @@ class Endpoint(Strict):
             raise ValueError("a URL starts with http:// or https://")
         return url
 
-    def without_effect(self) -> frozenset[str]:
-        # Where the classifier runs and how fast it may be asked does not decide what it answers.
-        return frozenset({"url", "headers", "batch_size", "concurrency", "timeout", "retries", "rate"})
 
-
-class VictimSpec(Named):
+class VictimSpec(Named, Checked):
     """A classifier that exists. It has exactly one of three origins.
 
     `model` is a folder or a hub id of a transformers model for sequence classification. `function` is
@@ -71,6 +70,7 @@ class VictimSpec(Named):
         *("model", "function", "revision", "batch_size", "tolerance")
     }
     # A job's key holds the fingerprint of the weights, or of the answers to a fixed probe and `version`.
+    OPTIONAL = frozenset({"endpoint", "labels", "max_length", "version", "scores"})
 
     model: str | None = None
     revision: str | None = None
@@ -105,22 +105,16 @@ class VictimSpec(Named):
         """Which of the three it has."""
         return "model" if self.model is not None else "function" if self.function is not None else "endpoint"
 
-    @model_validator(mode="after")
-    def _has_an_origin(self) -> VictimSpec:
+    def wrong(self) -> Iterator[str]:
         if sum(one is not None for one in (self.model, self.function, self.endpoint)) != 1:
-            raise ValueError("a victim has exactly one of `model`, `function` and `endpoint`")
+            yield "a victim has exactly one of `model`, `function` and `endpoint`"
         if self.origin == "model" and self.scores == "logits":
-            raise ValueError("`scores` is for functions and endpoints; of a `model` rbench knows what it gives")
+            yield "`scores` is for functions and endpoints; of a `model` rbench knows what it gives"
         if self.origin != "model" and not self.version:
-            raise ValueError(
+            yield (
                 "write a `version` (any text): rbench cannot see the weights behind it, and takes stored answers for "
                 "those of the same version"
             )
-        return self
-
-    def without_effect(self) -> frozenset[str]:
-        unset = {name for name in ("endpoint", "labels", "max_length", "version") if not getattr(self, name)}
-        return frozenset(unset | ({"scores"} if self.scores == "probabilities" else set()))
 
 
 def victim_name(entry: Any, longer: bool = False) -> Any:

@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from rbench.config.sets import ABOUT as ABOUT
-from rbench.config.sets import read_about
+from rbench.config.measures import ABOUT as ABOUT
+from rbench.config.measures import read_about
 from rbench.errors import ResourceError
 from rbench.schema import AdversarialSet, Outcome, SetFile, Status, TaskSpec
 from rbench.tasks.clean import Example, Reserved, SetData, key
@@ -102,8 +102,15 @@ def open_set(folder: Path, task: TaskSpec) -> SetData:
         ResourceError: the folder holds no set, its rows cannot be read, lack a column, or are not those that were
             written, or it has none.
     """
+    import pyarrow
+    from pyarrow import parquet
+
     about, path = read_about(folder), folder / DATA
-    rows = tuple(_row(values, about, f"{path} row {i}") for i, values in enumerate(_values(path)))
+    try:
+        read: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise ResourceError(f"{path} cannot be read: {error}") from error
+    rows = tuple(_row(values, about, f"{path} row {i}") for i, values in enumerate(read))
     if not rows:
         raise ResourceError(f"{path} has no rows: there is nothing to classify. Write the set again.")
     if fingerprint_of(rows) != about.fingerprint:
@@ -122,17 +129,6 @@ def set_of(
     texts = {texts for row in rows for texts in (row.original, row.texts)}
     reserved = Reserved(named.name, frozenset(key(task, one) for one in texts))
     return SetData(named, origin, fingerprint_of(rows), tuple(rows), reserved, files)
-
-
-def _values(path: Path) -> list[dict[str, Any]]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        found: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    except (OSError, pyarrow.ArrowException) as error:
-        raise ResourceError(f"{path} cannot be read: {error}") from error
-    return found
 
 
 def _row(values: dict[str, Any], about: SetFile, place: str) -> AdversarialRow:

@@ -62,16 +62,25 @@ def open_contrast(spec: ContrastSpec, task: TaskSpec, data_path: Sequence[Path] 
     """
     path = None if spec.generator is not None else _find(spec, data_path)
     dropped = Dropped()
-    pairs = _pairs(spec, task, _identified(spec, _read(spec, path)), dropped)
+    if path is not None:
+        read = ((f"{path}:{number}", values) for number, values in lines.read(path))
+    else:
+        from rbench import mini
+
+        made = enumerate(mini.contrast_rows(str(spec.generator)))
+        read = ((f"generated ({spec.generator}) row {i}", row) for i, row in made)
+    pairs = _pairs(spec, task, _identified(spec, read), dropped)
     if not pairs:
         reasons = ", ".join(f"{n} {reason}" for reason, n in dropped.counts.items()) or "it has no rows"
         raise ResourceError(f"contrast set `{spec.name}`: nothing is left of it ({reasons})")
     bundles = _bundles(spec, task, pairs)
+    # Of a bundle its id and its cluster decide scores beside its examples.
+    decides = {b.id if b.cluster is None else f"{b.id} in {b.cluster}": b.members for b in bundles}
     return SetData(
         set=spec,
         origin=f"generated ({spec.generator})" if path is None else f"local {path.parent}",
         files=() if path is None else (path,),
-        fingerprint=content_hash({_decides(bundle): bundle.members for bundle in bundles}),
+        fingerprint=content_hash(decides),
         rows=bundles,
         reserved=_reserved(spec, task, pairs, bundles),
         counts=_counts(task, bundles),
@@ -114,17 +123,6 @@ def _find(spec: ContrastSpec, data_path: Sequence[Path]) -> Path:
     )
 
 
-def _read(spec: ContrastSpec, path: Path | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield place and values of each row of the set's file, or of its generator."""
-    if path is not None:
-        yield from ((f"{path}:{number}", values) for number, values in lines.read(path))
-        return
-    from rbench import mini
-
-    made = mini.contrast_rows(str(spec.generator))
-    yield from ((f"generated ({spec.generator}) row {i}", row) for i, row in enumerate(made))
-
-
 def _identified(spec: ContrastSpec, read: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
     """Rows with their ids; a row without one gets its number. Predictions are stored by id, so ids must differ."""
     seen: dict[str, str] = {}
@@ -157,7 +155,13 @@ def _pairs(spec: ContrastSpec, task: TaskSpec, rows: Iterable[Row], dropped: Dro
     columns = Columns.of(task, {})
     pairs = []
     for row in rows:
-        original, edit = (example(task, columns, _side_of(spec, row, side)) for side in ("original", "perturbed"))
+        # Both sides of the row, under the task's names of columns.
+        sides = ((":original", spec.original), ("", spec.perturbed))
+        rows_of = (
+            Row(row.id + end, row.where, {name: _filled(spec, row, template) for name, template in of.items()})
+            for end, of in sides
+        )
+        original, edit = (example(task, columns, side) for side in rows_of)
         if isinstance(original, str) or isinstance(edit, str):
             dropped.add(original if isinstance(original, str) else str(edit), row.where)
             continue
@@ -200,11 +204,6 @@ def _reserved(spec: ContrastSpec, task: TaskSpec, pairs: Sequence[_Pair], bundle
     return Reserved(spec.name, frozenset(), shared)
 
 
-def _decides(bundle: Bundle) -> str:
-    """What decides scores beside a bundle's examples: its id and its cluster. Both enter the fingerprint."""
-    return bundle.id if bundle.cluster is None else f"{bundle.id} in {bundle.cluster}"
-
-
 def _counts(task: TaskSpec, bundles: Sequence[Bundle]) -> dict[str, int]:
     """`SetData.counts`."""
     edits = [(bundle.original, edit) for bundle in bundles for edit in bundle.edits]
@@ -220,13 +219,6 @@ def _counts(task: TaskSpec, bundles: Sequence[Bundle]) -> dict[str, int]:
         "edits_same_text": sum(key(task, original.texts) == key(task, edit.texts) for original, edit in edits),
         "edits_repeated": len(edits) - sum(map(len, distinct)),
     }
-
-
-def _side_of(spec: ContrastSpec, row: Row, side: str) -> Row:
-    """The `original` or the `perturbed` side of a row, under the task's names of columns."""
-    names: Mapping[str, str] = getattr(spec, side)
-    suffix = ":original" if side == "original" else ""
-    return Row(row.id + suffix, row.where, {name: _filled(spec, row, template) for name, template in names.items()})
 
 
 def _filled(spec: ContrastSpec, row: Row, template: str) -> Any:

@@ -176,18 +176,14 @@ def _source(spec: TaskSpec, data_path: Sequence[Path]) -> _Source:
     found = local.find(spec, data_path)
     if found is None:
         return _Source(lambda: _told(_from_hub(spec, data_path, online.locate)), list, lambda: _on_hub(spec, data_path))
-    root, layout = found
-    return _Source(
-        lambda: local.describe(root, layout), lambda: local.files(root, layout), lambda: _local(spec, root, layout)
-    )
+    told = local.describe(*found)
 
+    def read() -> _Read:
+        columns, rows = Columns.of(spec, spec.local.columns if spec.local else {}), local.read(*found)
+        # Ids from 0 would lose one label and shift the others where labels are numbers.
+        return told, columns, tables.with_known_labels(spec, rows) if spec.has_numbers_as_labels else rows
 
-def _local(spec: TaskSpec, root: Path, layout: local.Layout) -> _Read:
-    columns = Columns.of(spec, spec.local.columns if spec.local else {})
-    rows = local.read(spec, root, layout)
-    if spec.has_numbers_as_labels:  # ids from 0 would lose one label and shift the others
-        rows = tables.with_known_labels(spec, rows)
-    return local.describe(root, layout), columns, rows
+    return _Source(lambda: told, lambda: local.files(*found), read)
 
 
 def _on_hub(spec: TaskSpec, data_path: Sequence[Path]) -> _Read:

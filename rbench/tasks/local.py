@@ -85,7 +85,7 @@ def partial(spec: TaskSpec, data_path: Sequence[Path]) -> str:
     return ""
 
 
-def read(spec: TaskSpec, root: Path, layout: Layout) -> dict[str, list[Row]]:
+def read(root: Path, layout: Layout) -> dict[str, list[Row]]:
     """Read the rows of each split.
 
     Ids are `<file stem>:<row>`. Where a split has several files, the folder stands in front.

@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rbench.errors import ResourceError
 from rbench.schema import HubData, Part, TaskSpec
@@ -91,7 +91,8 @@ def _rows(part: Part, data_path: Sequence[Path]) -> list[Row]:
     if part.generator is not None:
         own = generated(part.generator, part.split)
     else:
-        own = _local(part, data_path) or _from_hub(part)
+        there = files(part, data_path)
+        own = [Row("", f"{path}:{line}", row) for path in there for line, row in lines.read(path)] or _from_hub(part)
     first, last = part.rows or (0, len(own))
     return [Row(f"{part.name}:{first + i}", row.where, row.values) for i, row in enumerate(own[first:last])]
 
@@ -114,26 +115,22 @@ def generated(generator: str, split: str) -> list[Row]:
     return [Row(f"{split}:{n}", f"{told} {n}", row) for n, row in enumerate(mini.rows(generator, split))]
 
 
-def _local(part: Part, data_path: Sequence[Path]) -> list[Row]:
-    return [Row("", f"{path}:{line}", row) for path in files(part, data_path) for line, row in lines.read(path)]
-
-
 def _from_hub(part: Part) -> list[Row]:
-    """Return a part's rows under the task's column names, with labels by the source's label map."""
-    source = _hub(part)
+    """Return a part's rows under the task's column names, with labels by the source's label map.
+
+    A label that the map does not have becomes None, and the row is left out.
+    """
+    source, rows = _hub(part), []
     try:
         _, found = online.read(source)
     except ResourceError as error:
         raise _AbsentError(str(error)) from error
-    return [Row(row.id, row.where, _renamed(row.values, source)) for row in found[part.split]]
-
-
-def _renamed(values: Mapping[str, Any], source: HubData) -> dict[str, Any]:
-    """Return a row under the task's names. A label that the map does not have becomes None, and the row is left out."""
-    row = {name: values[column] for name, column in source.columns.items() if column in values}
-    if source.label_map is not None and "label" in row:
-        row["label"] = source.label_map.get(str(row["label"]))
-    return row
+    for row in found[part.split]:
+        values = {name: row.values[column] for name, column in source.columns.items() if column in row.values}
+        if source.label_map is not None and "label" in values:
+            values["label"] = source.label_map.get(str(values["label"]))
+        rows.append(row._replace(values=values))
+    return rows
 
 
 def _hub(part: Part) -> HubData:

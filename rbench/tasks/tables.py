@@ -70,8 +70,13 @@ def read(spec: TaskSpec, path: Path) -> tuple[str, Columns, dict[str, list[Row]]
     """
     assert spec.local is not None
     place = open_place(path)
+    needed = columns(spec)
     for table in place.tables:
-        _check_columns(spec, table)
+        for column in (*needed.texts, *((needed.label,) if needed.label is not None else ())):
+            if table.rows and column not in table.columns:
+                hint = f" (did you mean `{close[0]}`?)" if (close := nearest(column, table.columns, n=1)) else ""
+                there = f"there are {', '.join(table.columns)}{hint}"
+                raise ResourceError(f"{table.path}: task `{spec.name}` needs a column `{column}`; {there}")
     if place.whole is None:
         origin, rows = f"table {place.path}", _splits(spec, place)
     elif spec.kind == "unlabelled" or spec.local.split is not None:
@@ -79,7 +84,7 @@ def read(spec: TaskSpec, path: Path) -> tuple[str, Columns, dict[str, list[Row]]
         origin, rows = f"table {place.path} (all rows: {name})", {name: _numbered(name, place.whole)}
     else:
         origin, rows = _divided(place.whole)
-    return origin, columns(spec), with_known_labels(spec, rows)
+    return origin, needed, with_known_labels(spec, rows)
 
 
 def _splits(spec: TaskSpec, place: Place) -> dict[str, list[Row]]:
@@ -110,18 +115,6 @@ def _divided(table: Table) -> tuple[str, dict[str, list[Row]]]:
 
 def _numbered(name: str, table: Table) -> list[Row]:
     return [Row(f"{name}:{i}", line.where, line.values) for i, line in enumerate(table.rows)]
-
-
-def _check_columns(spec: TaskSpec, table: Table) -> None:
-    """Raise ResourceError where the table lacks a column that the task needs."""
-    needed = columns(spec)
-    for column in (*needed.texts, *((needed.label,) if needed.label is not None else ())):
-        if table.rows and column not in table.columns:
-            hint = f" (did you mean `{close[0]}`?)" if (close := nearest(column, table.columns, n=1)) else ""
-            raise ResourceError(
-                f"{table.path}: task `{spec.name}` needs a column `{column}`; there are "
-                f"{', '.join(table.columns)}{hint}"
-            )
 
 
 def with_known_labels(spec: TaskSpec, rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.config import Loaded
-from rbench.plan.inputs import PlanInputs
-from rbench.plan.planner import make_plan
+from rbench.plan.planner import PlanInputs, make_plan
 from rbench.schema import AttackJob, Draw, Job, Plan, PretrainJob
 from tests.config.conftest import World
 

@@ -55,6 +55,14 @@ def test_a_suite_that_only_evaluates_needs_no_tasks(rated: World) -> None:
             "my.yaml:3:19: a table of sts needs `evaluate`, a list of STS tasks, which this suite lacks",
         ),
         (
+            "encoders: plain\ntasks: reviews\ntables: sts\n",
+            "my.yaml:3:9: a table of sts needs `evaluate`, a list of STS tasks, which this suite lacks",
+        ),
+        (
+            "encoders: plain\ntasks: reviews\ntables: [positives]\n",
+            "my.yaml:3:10: a table of positives needs `build: [positives]`, which this suite lacks",
+        ),
+        (
             "encoders: plain\ntasks: reviews\nprofiles: {other: {tasks: []}}\n",
             "my.yaml:3:27: `tasks`: expected at least 1 of them, found a list",
         ),

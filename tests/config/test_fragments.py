@@ -29,9 +29,7 @@ def content(world: World, name: str = "mine") -> Positioned:
 
 
 def places(world: World, name: str = "mine") -> dict[tuple[str | int, ...], str]:
-    return {
-        where: place.replace(f"{world.folder}/encoders/", "") for where, place in content(world, name).values.items()
-    }
+    return {where: part.place.replace(f"{world.folder}/encoders/", "") for where, part in content(world, name).walk()}
 
 
 def error(world: World, name: str = "mine") -> str:
@@ -72,8 +70,9 @@ def test_each_value_keeps_the_place_where_it_stands(mine: World) -> None:
     assert found["train", "options", "dropout"] == "_long.yaml:4:14"
     assert found["notes", 0] == "mine.yaml:3:9" and ("notes", 1) not in found
     assert ("include",) not in found
-    keys = content(mine).keys
-    assert keys["train", "steps"].endswith("mine.yaml:4:9") and keys["licence",].endswith("_wide.yaml:1:1")
+    located = content(mine)
+    assert located.key_at(("train", "steps")).endswith("mine.yaml:4:9")
+    assert located.key_at(("licence",)).endswith("_wide.yaml:1:1")
 
 
 def test_a_single_fragment_needs_no_list_and_may_include_others(mine: World) -> None:

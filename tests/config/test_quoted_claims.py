@@ -57,12 +57,12 @@ def test_a_wrong_quotation_is_an_error_with_its_place(world: World, entry: str, 
 
 
 def test_a_quotation_has_the_places_of_the_papers_file() -> None:
-    located = Positioned({"claims": [{"paper": "adcl-table3"}]}, {(): "my.yaml:1:1"})
+    located = Positioned({"claims": [{"paper": "adcl-table3"}]}, "my.yaml:1:1")
     found = with_quoted(located, Problems())
     place = found.sub("claims", 0).at()
     assert Path(place.partition(":")[0]).name == "adcl-table3.yaml" and ":" in place
 
 
 def test_a_suite_without_quotations_stays_as_it_is() -> None:
-    located = Positioned({"claims": [{"id": "a"}]}, {(): "my.yaml:1:1"})
+    located = Positioned({"claims": [{"id": "a"}]}, "my.yaml:1:1")
     assert with_quoted(located, Problems()) is located

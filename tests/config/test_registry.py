@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.config import registry
-from rbench.config.registry import KINDS, NAME, Registry, load_module, nearest, unknown
+from rbench.config.registry import KINDS, NAME, Registry, load_module, nearest, search_path, unknown
 from rbench.errors import SuiteError
 
 
@@ -180,3 +181,22 @@ def test_the_folders_of_a_kind_are_read_once(tmp_path: Path, monkeypatch: pytest
         assert found.path("tasks", name).stem == name
     assert {"one", "mr"} <= set(found.names("tasks")) and found.origin("tasks", "two").endswith(str(tmp_path))
     assert read == ["tasks", "tasks"], "a folder of one's own and rbench's, once each"
+
+
+def test_flags_come_before_the_variable_each_folder_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RBENCH_TEST", os.pathsep.join(["/c", "/a", "/d"]))
+    assert search_path([Path("/a"), Path("/b")], "RBENCH_TEST") == tuple(map(Path, ("/a", "/b", "/c", "/d")))
+
+
+@pytest.mark.parametrize("value", [None, "", os.pathsep, f"{os.pathsep} {os.pathsep}"])
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+    monkeypatch.delenv("RBENCH_TEST", raising=False)
+    if value is not None:
+        monkeypatch.setenv("RBENCH_TEST", value)
+    assert search_path([], "RBENCH_TEST") == ()
+
+
+def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.setenv("RBENCH_TEST", "~/data")
+    assert search_path([], "RBENCH_TEST") == (Path("/home/someone/data"),)

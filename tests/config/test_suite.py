@@ -772,3 +772,11 @@ def test_training_has_a_default_for_the_tasks_that_it_does_not_name() -> None:
     assert suite.training_for("mini-topic") == {"batch_size": 8, "epochs": 2}
     with pytest.raises(SuiteError, match="unknown key"):
         load_mapping(data | {"training": {"default": {"epoch": 1}}}, registry=Registry())
+
+
+def test_a_table_of_what_is_built_needs_it_under_build() -> None:
+    data = {"name": "built", "encoders": ["adcl-mini"], "tasks": ["mini-sentiment"], "tables": ["positives"]}
+    loaded = load_mapping(data | {"build": ["positives"]}, registry=Registry())
+    assert [table.label for table in loaded.suite.tables] == ["positives"]
+    with pytest.raises(SuiteError, match=r"a table of positives needs `build: \[positives\]`"):
+        load_mapping(data | {"attacks": ["pwws"], "resources": "mini"}, registry=Registry())

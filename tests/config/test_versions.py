@@ -15,8 +15,7 @@ from rbench.config import versions
 from rbench.config.code import find
 from rbench.config.registry import KINDS, Registry
 from rbench.errors import SuiteError
-from rbench.plan.inputs import Code, PlanInputs
-from rbench.plan.planner import make_plan
+from rbench.plan.planner import Code, PlanInputs, make_plan
 from rbench.schema import Plan
 
 SUITE = {

@@ -5,9 +5,21 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rbench.errors import PlanError
 from rbench.plan import cost_model
-from rbench.plan.cost_model import MINILM, REFERENCE, Network, attack_seconds, costs, tokens_of, training_seconds
+from rbench.plan.cost_model import (
+    MINILM,
+    REFERENCE,
+    Network,
+    Seconds,
+    attack_seconds,
+    costs,
+    tokens_of,
+    training_seconds,
+)
 from tests import reference
 
 
@@ -64,3 +76,42 @@ def test_the_constants_are_of_committed_runs_and_state_their_error() -> None:
         assert 0 <= cost.python <= cost.fixed < 1 and cost.seconds > 0 and cost.cells > 0, name
     off = sorted(max(error["all"], 1 / error["all"]) for error in model.errors.values())
     assert model.spread == pytest.approx(off[math.ceil(0.8 * len(off)) - 1], rel=0.01)
+
+
+@given(st.integers(1, cost_model.MOST), st.sampled_from(sorted(cost_model.PEAK)), st.sampled_from(["x", " x ", "*"]))
+def test_a_number_and_a_gpu_are_read(count: int, name: str, sign: str) -> None:
+    assert cost_model.parse(f"{count}{sign}{name.lower()}") == (count, name)
+
+
+@given(st.text(max_size=12))
+def test_anything_else_is_refused_with_a_remedy(text: str) -> None:
+    try:
+        count, name = cost_model.parse(text)
+    except PlanError as error:
+        assert "--machines" in str(error)
+    else:
+        assert 1 <= count <= cost_model.MOST and name in cost_model.PEAK
+
+
+def test_what_is_refused_is_said() -> None:
+    assert cost_model.parse("RTX 4090") == (1, "RTX4090")
+    for text, said in (("8xB9000", "known GPUs: T4"), ("0xH100", "from 1 to"), ("8", "such as 8xH100")):
+        with pytest.raises(PlanError, match=said):
+            cost_model.parse(text)
+
+
+def test_workers_share_attacks_and_cores_share_trainings() -> None:
+    model = costs()
+    own = cost_model.here(model, model.gflops * 2, cores=4, workers=3)
+    time = Seconds(network=10.0, python=1.0)
+    assert own.seconds(time, 1, attack=True) == pytest.approx((10 / 2 + 1) / 3)
+    assert own.seconds(time, 1, attack=False) == pytest.approx((10 / 2 + 1) / 2), "the reference machine has two cores"
+    assert cost_model.here(model, model.gflops, cores=1, workers=1).seconds(time, 1, attack=False) == 11.0
+
+
+def test_a_gpu_speeds_up_networks_and_not_python() -> None:
+    least, middle, most = (
+        cost_model.gpus(costs(), 8, "H100").seconds(Seconds(100.0, 1.0), i, attack=True) for i in range(3)
+    )
+    assert 1.0 < least < middle < most < 20.0
+    assert (middle - 1) / (least - 1) == pytest.approx(cost_model.SHARES[0] / cost_model.SHARES[1])

@@ -70,27 +70,21 @@ def place(name: str) -> Located:
 def published(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows as many as were published, and every weight and resource is there."""
 
-    def training(loaded: loading.Loaded, *_: Any) -> dict[str, Any]:
-        asked = loaded.training_resources.items()
-        return {name: (profile, {kind: place(kind) for kind in needs}) for name, (profile, needs) in asked}
-
-    def resources(loaded: loading.Loaded, *_: Any) -> dict[str, Located]:
+    def resources(loaded: loading.Loaded, *_: Any) -> tuple[dict[str, Located], dict[str, Any]]:
         attacks = {kind for spec in loaded.attacks.values() for kind in spec.needs}
         strategies = {kind for needs in loaded.strategies.values() for kind in needs.resources}
-        return {kind: place(kind) for kind in sorted(attacks | strategies)}
+        trained = loaded.training_resources.items()
+        training = {name: (profile, {kind: place(kind) for kind in needs}) for name, (profile, needs) in trained}
+        return {kind: place(kind) for kind in sorted(attacks | strategies)}, training
 
-    def models(loaded: loading.Loaded, *_: Any) -> dict[str, Located]:
-        return {name: place(name) for named in loaded.models.values() for name in named.values()}
-
-    def weights(encoders: Mapping[str, Any], *_: Any) -> dict[str, Located]:
-        return {name: place(name) for name in encoders}
+    def weights(loaded: loading.Loaded, *_: Any) -> dict[str, Located]:
+        models = (name for named in loaded.models.values() for name in named.values())
+        return {name: place(name) for name in (*loaded.encoders, *models)}
 
     monkeypatch.setattr(Rows, "task", numbers)
     monkeypatch.setattr(Rows, "set", classified)
     monkeypatch.setattr(preparing, "_locate_weights", weights)
-    monkeypatch.setattr(preparing, "_locate_models", models)
     monkeypatch.setattr(preparing, "_locate_resources", resources)
-    monkeypatch.setattr(preparing, "_locate_training", training)
     monkeypatch.setattr(preparing, "_check_packages", lambda *_: None)
     monkeypatch.setattr(preparing, "complete", lambda loaded, *_: (loaded, []))  # reads the models' own files
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rbench.plan.inputs import Code
-from rbench.plan.planner import make_plan
+from rbench.plan.planner import Code, make_plan
 from rbench.schema import AttackJob, FinetuneJob, TaskSpec
 from tests.plan.test_planner import TASKS, inputs, suite
 

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.errors import PlanError
-from rbench.plan.inputs import PlanInputs, training_for
 from rbench.plan.lineage import as_trained, chain, effective, portable, trained_root, weights_source
 from rbench.plan.order import select
-from rbench.plan.planner import make_plan
+from rbench.plan.planner import PlanInputs, make_plan, training_for
 from rbench.schema import (
     AskedSet,
     AttackJob,

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import StoreError
-from rbench.plan.inputs import Code, PlanInputs
 from rbench.plan.order import in_order
-from rbench.plan.planner import make_plan
+from rbench.plan.planner import Code, PlanInputs, make_plan
 from rbench.plan.union import union
 from rbench.schema import (
     AttackJob,

@@ -11,7 +11,7 @@ from textattack.constraints.pre_transformation import InputColumnModification
 from textattack.shared import WordEmbedding
 
 from rbench import config, recipes
-from rbench.config.recipes import recipes as textattack_recipes
+from rbench.config.attacks import recipes as textattack_recipes
 from rbench.config.registry import Registry
 from rbench.errors import ResourceError, SuiteError
 from rbench.recipes import binding

@@ -7,4 +7,4 @@ file that could be read in a wrong way is refused. Which column means what is de
 from __future__ import annotations
 
 from rbench.config.tabular.places import Place, files_of, is_table, open_place, splits_of
-from rbench.config.tabular.table import Line, Table, check_unicode, text_of_label
+from rbench.config.tabular.readers import Line, Table, check_unicode, text_of_label

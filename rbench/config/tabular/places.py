@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rbench.config.tabular import columnar, delimited, json_rows
-from rbench.config.tabular.table import Table
+from rbench.config.tabular import readers
+from rbench.config.tabular.readers import Table
 from rbench.errors import ResourceError
 
 READERS: Mapping[str, Callable[[Path], Table]] = {
-    ".csv": lambda path: delimited.read(path, ","),
-    ".tsv": lambda path: delimited.read(path, "\t"),
-    ".json": json_rows.read,
-    ".jsonl": json_rows.read_lines,
-    ".parquet": columnar.read_parquet,
+    ".csv": lambda path: readers.read_delimited(path, ","),
+    ".tsv": lambda path: readers.read_delimited(path, "\t"),
+    ".json": readers.read_json,
+    ".jsonl": readers.read_lines,
+    ".parquet": readers.read_parquet,
 }
 """How a file is read, by its suffix. All but parquet may be packed: `.csv.gz`."""
 SPLITS = {
@@ -65,17 +65,22 @@ def open_place(path: Path) -> Place:
     """
     if path.is_file():
         return Place(path, _read(path), {})
-    if columnar.is_saved(path):
-        return _named(path, columnar.read_saved(path))
+    if readers.is_saved(path):
+        return _named(path, readers.read_saved(path))
     found = splits_of(path)
-    return Place(path, None, {split: _joined([_read(file) for file in files]) for split, files in found.items()})
+    tables: dict[str, Table] = {}
+    for split, files in found.items():  # several files of one split are one table
+        first, *others = [_read(file) for file in files]
+        rows = [row for table in (first, *others) for row in table.rows]
+        tables[split] = Table(first.path, first.columns, rows, first.names) if others else first
+    return Place(path, None, tables)
 
 
 def files_of(path: Path) -> list[Path]:
     """Return the files that `open_place` reads. Raises ResourceError as it does."""
     if path.is_file():
         return [path]
-    if columnar.is_saved(path):
+    if readers.is_saved(path):
         return sorted(file for file in path.rglob("*") if file.is_file())
     return [file for files in splits_of(path).values() for file in files]
 
@@ -160,10 +165,3 @@ def _named(path: Path, tables: Mapping[str, Table]) -> Place:
     if not found:
         raise ResourceError(f"{path}: its splits are {', '.join(tables)}; expected train, validation and test")
     return Place(path, None, found, left_out)
-
-
-def _joined(tables: list[Table]) -> Table:
-    """Return several files of one split as one table."""
-    first = tables[0]
-    rows = [row for table in tables for row in table.rows]
-    return first if len(tables) == 1 else Table(first.path, first.columns, rows, first.names)
