@@ -24,6 +24,7 @@ PACKAGE = ROOT / "rbench"
 FREE = {"errors", "masking"}  # everything may import it, and `rbench` itself for its version
 ALLOWED: dict[str, set[str]] = {
     "schema": set(),
+    "noise": set(),
     "system": {"schema"},
     "score": {"schema"},
     "config": {"schema"},
@@ -41,6 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "verdicts": {"schema", "config", "score", "metrics", "tables"},
     "measures": {
         *("schema", "score", "store", "metrics", "tables", "tasks", "encoders", "words", "verdicts", "system"),
+        "noise",
     },
     "report": {"schema", "config", "score", "store", "metrics", "system", "tables", "verdicts", "measures"},
     "execution": {
@@ -135,8 +137,8 @@ def ours(file: Path) -> set[str]:
 def test_wings_are_few_and_have_names_of_their_own() -> None:
     """A package with the name of a function that rbench offers would hide it, and tools pass over some names."""
     wings = {wing(name) for name in NAMES if "." in name}
-    assert len(wings) <= 21
-    assert sum(len(row) for row in ALLOWED.values()) <= 120
+    assert len(wings) <= 22
+    assert sum(len(row) for row in ALLOWED.values()) <= 121
     passed_over = {"build", "dist", "lib", "spec", "test", "tests", "target", "var", "parts", "eggs", "sdist"}
     assert not wings & {*rbench.__all__, *passed_over}
 

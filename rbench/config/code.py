@@ -92,6 +92,7 @@ EXPORTS: dict[Kind, tuple[str, ...]] = {
     "figures": ("Options", "draw"),
     "measures": ("Options", "table"),
     "metrics": ("ABOUT", "OF", "SHARE", "value"),
+    "noise": ("TITLE", "UNIT", "places", "put"),
 }
 """The names that a module of each kind must define."""
 
@@ -207,6 +208,14 @@ CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {
     ("measures", "run"): (
         ("options", "context"),
         "Write `def run(options, context)`, and return rows; see docs/guide-add-a-measure.md.",
+    ),
+    ("noise", "places"): (
+        ("text",),
+        "Write `def places(text)`, and return start and end of each place that could be changed; see docs/noise.md.",
+    ),
+    ("noise", "put"): (
+        ("found", "rng"),
+        "Write `def put(found, rng)`, and return what takes the place of the text `found`; see docs/noise.md.",
     ),
     ("metrics", "value"): (
         ("of",),

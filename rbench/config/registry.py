@@ -54,6 +54,7 @@ KINDS: dict[Kind, Sort] = {
     "finetune": Sort("finetune strategy", (PYTHON,), "train/finetune", about="makes a victim of an encoder and a task"),
     "measures": Sort("measure", (PYTHON,), "measures", about="a number or table of what attacks found"),
     "metrics": Sort("metric", (PYTHON,), "metrics", about="a number with a value for each text, wherever --metric is"),
+    "noise": Sort("kind of noise", (PYTHON,), "noise", about="changes texts as typing does, by degree (measure noise)"),
     "figures": Sort("figure", (PYTHON,), "report/figures", about="a drawing of a run (rbench figure)"),
 }
 """All kinds, by the name of the sub-folder that holds their files. A new kind needs one new line here."""

@@ -1,0 +1,12 @@
+"""Perturbations of texts, as ordinary or hostile typing makes them: one module a kind, found by its name.
+
+A kind says where it could change a text, and what it puts there. `noised` does the rest, alike for all kinds: it
+chooses places by a seeded generator, as many as the degree asks for. The measure `noise` classifies the changed texts.
+"""
+
+from __future__ import annotations
+
+from rbench.noise._changes import Kind, Noised, Span, cased, matches, noised
+from rbench.noise._normalise import normalise
+
+__all__ = ["Kind", "Noised", "Span", "cased", "matches", "noised", "normalise"]

@@ -1,0 +1,101 @@
+"""Changes a text at places that a seeded generator draws among those that a kind of noise could change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from hashlib import blake2b
+from random import Random
+from typing import NamedTuple, Protocol
+
+VERSION = 1
+
+Span = tuple[int, int]
+"""Start and end of a place in a text. They are equal where something is put between two characters."""
+MOST_CLAUSES = 5
+"""How many clauses degree 1 of a kind whose unit is `clauses` adds."""
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
+_COUNTS: dict[str, Callable[[str], int]] = {
+    "letters": lambda text: sum(map(str.isalpha, text)),
+    "words": lambda text: len(_WORD.findall(text)),
+    "clauses": lambda text: MOST_CLAUSES,
+}
+"""How many units a text has. A text has as many of any other unit as there are places that could be changed."""
+
+
+class Kind(Protocol):
+    """What the module of a kind of noise exports. Importing it loads nothing heavy."""
+
+    TITLE: str
+    """What it does, in a few words."""
+    UNIT: str
+    """What a degree is a share of: `letters`, `words`, `clauses`; or what its places are, such as `spaces`."""
+
+    def places(self, text: str) -> list[Span]:
+        """Return the places that could be changed, which do not overlap. Each counts as one unit."""
+        ...
+
+    def put(self, found: str, rng: Random) -> str:
+        """Return what takes the place of `found`, which is one of `places`. It differs from it."""
+        ...
+
+
+class Noised(NamedTuple):
+    """A changed text, and how far it was changed."""
+
+    text: str
+    changed: int
+    """How many units were changed."""
+    possible: int
+    """How many could be changed, at most `units`."""
+    units: int
+    """How many units the text has; 0 for a text without letters where letters are counted."""
+
+
+def noised(kind: Kind, text: str, degree: float, seed: str) -> Noised:
+    """Change a share of a text's units.
+
+    `degree` times the number of units is rounded up or down at random, so that its mean over texts is exact. No more
+    units are changed than could be. The draw depends on the seed and the text alone: not on the order of texts, the
+    process or PYTHONHASHSEED. What is changed at a degree is also changed at every higher one.
+
+    Args:
+        kind: the module of a kind of noise.
+        degree: the share of units to change, in 0..1; 0 leaves the text as it is.
+        seed: names the draw. Kinds and repeated draws have seeds of their own.
+
+    Raises ValueError where the degree is not in 0..1.
+    """
+    if not 0 <= degree <= 1:
+        raise ValueError(f"degree {degree}: expected a number from 0 to 1")
+    places = kind.places(text)
+    count = _COUNTS.get(kind.UNIT)
+    units = len(places) if count is None else count(text)
+    digest = blake2b(f"{seed}\0{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    rng = Random(int.from_bytes(digest, "big"))
+    possible = min(len(places), units)
+    wanted = min(int(degree * units + rng.random()), possible)
+    put: list[tuple[int, int, int, str]] = []
+    for i in range(wanted):  # Fisher and Yates's shuffle, as far as it is needed: a longer one begins alike
+        j = i + int(rng.random() * (len(places) - i))
+        places[i], places[j] = places[j], places[i]
+        start, end = places[i]
+        put.append((start, end, i, kind.put(text[start:end], rng)))
+    pieces, at = [], 0
+    for start, end, _, new in sorted(put):
+        pieces += (text[at:start], new)
+        at = end
+    return Noised("".join((*pieces, text[at:])), wanted, possible, units)
+
+
+def matches(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> Callable[[str], list[Span]]:
+    """Return a function `places` that finds all matches of a regular expression."""
+    finditer = re.compile(pattern, flags).finditer
+    return lambda text: [found.span() for found in finditer(text)]
+
+
+def cased(word: str, like: str) -> str:
+    """Return a word in lower case with the case of another: `There` for `there` like `Their`."""
+    if len(like) > 1 and like.isupper():
+        return word.upper()
+    return word[:1].upper() + word[1:] if like[:1].isupper() else word

@@ -1,0 +1,48 @@
+"""Dates and whole numbers, written in another way with the same value.
+
+A date becomes one with a name for its month, or of digits alone. A number is written in words, with or without commas.
+Years, decimals and digits inside words are left as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from random import Random
+
+from rbench.noise import matches
+
+TITLE = "a date or whole number, written in another way with the same value"
+UNIT = "numbers"
+VERSION = 1
+
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October")
+MONTHS += ("November", "December")
+_ISO = r"(?:1[6-9]|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_NAMED = rf"(?:3[01]|[12]\d|[1-9]) (?:{'|'.join(MONTHS)}) (?:1[6-9]|20)\d\d"
+_COMMAS = r"[1-9]\d{0,2}(?:,\d{3}){1,3}"
+_DIGITS = r"(?!(?:1[1-9]|20)\d\d(?!\d))(?:0|[1-9]\d{0,8})"
+_MOST_IN_WORDS = 9999
+
+places = matches(rf"(?<![\w.,:/$€£-])(?:{_ISO}|{_NAMED}|{_COMMAS}|{_DIGITS})(?![\w/:-]|[.,]\d)")
+
+
+def put(found: str, rng: Random) -> str:
+    """Return the same date or number in another form."""
+    if re.fullmatch(_NAMED, found):
+        named = found.split()
+        return f"{named[2]}-{MONTHS.index(named[1]) + 1:02}-{int(named[0]):02}"
+    if "-" in found:
+        year, month, day = map(int, found.split("-"))
+        return f"{day} {MONTHS[month - 1]} {year}"
+    if "," in found:
+        return found.replace(",", "")
+    number = int(found)
+    return f"{number:,}" if number > _MOST_IN_WORDS else _words(number)
+
+
+@functools.lru_cache(maxsize=4096)
+def _words(number: int) -> str:
+    from num2words import num2words
+
+    return str(num2words(number))

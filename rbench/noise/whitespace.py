@@ -1,0 +1,20 @@
+"""White space: a space between two words is missing, doubled, or of another kind."""
+
+from __future__ import annotations
+
+from random import Random
+
+from rbench.noise import matches
+
+TITLE = "a space is missing, doubled, a tab or a no-break space"
+UNIT = "spaces"
+VERSION = 1
+
+_SPACES = ("", "  ", "\t", "\u00a0")
+
+places = matches(r"(?<=\S) (?=\S)")
+
+
+def put(found: str, rng: Random) -> str:
+    """Return nothing, or other white space."""
+    return _SPACES[int(rng.random() * len(_SPACES))]

@@ -1,0 +1,249 @@
+"""Properties of all kinds of noise, and of each of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from rbench.config.code import checked, find
+from rbench.config.registry import Registry
+from rbench.errors import SuiteError
+from rbench.noise import Noised, bidi, homophones, lookalikes, noised, normalise, numbers, typos, zerowidth
+from rbench.noise import fullwidth as compatibility
+from tests import tiny
+
+KINDS: dict[str, Any] = {name: find("noise", name).open() for name in Registry().names("noise")}
+CASE = ("lower", "upper", "title", "randomcase")
+ENGLISH = (
+    "The new film isn't their best, but I do not know 12 people who would leave.",
+    "We are on page 1,234 of 20000, it is 2026-11-27 or 5 May 1999; café prices were £3.50.",
+    "Anna's clear corner, which Will cannot see: modern!",
+)
+texts = st.one_of(st.sampled_from(ENGLISH), st.text(max_size=60), st.text("abcdefg ABC.,'1-é", max_size=60))
+degrees = st.one_of(st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.floats(0, 1))
+kinds = pytest.mark.parametrize("name", KINDS)
+
+
+def change(name: str, text: str, degree: float, seed: str = "0") -> Noised:
+    return noised(KINDS[name], text, degree, seed)
+
+
+@kinds
+def test_it_exports_what_is_asked_of_a_kind(name: str) -> None:
+    module: Any = checked(find("noise", name))
+    assert module.TITLE and module.UNIT
+
+
+@kinds
+@given(text=texts)
+def test_degree_0_is_the_identity(name: str, text: str) -> None:
+    assert change(name, text, 0.0).text == text
+
+
+@kinds
+@given(text=texts, degree=degrees)
+def test_the_degree_reached_is_the_one_asked_for_within_a_unit(name: str, text: str, degree: float) -> None:
+    made = change(name, text, degree)
+    assert 0 <= made.changed <= made.possible <= made.units
+    asked = min(degree * made.units, made.possible)
+    assert abs(made.changed - asked) < 1
+
+
+@kinds
+@given(text=texts)
+def test_what_is_put_differs_from_what_was_there_and_places_do_not_overlap(name: str, text: str) -> None:
+    places, end = sorted(KINDS[name].places(text)), 0
+    for start, stop in places:
+        assert end <= start <= stop <= len(text)
+        assert KINDS[name].put(text[start:stop], Random(0)) != text[start:stop]
+        end = stop
+
+
+@kinds
+@given(text=texts, degree=degrees)
+def test_units_counted_as_changed_are_changed(name: str, text: str, degree: float) -> None:
+    made = change(name, text, degree)
+    if made.changed == 0 or (made.changed == 1 and name != "numbers"):
+        assert (made.text != text) == bool(made.changed)
+
+
+@kinds
+def test_a_higher_degree_changes_what_a_lower_one_changes(name: str) -> None:
+    """Curves are of nested changes, so that they do not jitter."""
+    text = ENGLISH[0]
+
+    class Spy:
+        TITLE, UNIT = "", KINDS[name].UNIT
+
+        def __init__(self) -> None:
+            self.made: list[str] = []
+
+        def places(self, text: str) -> list[tuple[int, int]]:
+            return list(KINDS[name].places(text))
+
+        def put(self, found: str, rng: Random) -> str:
+            self.made.append(made := str(KINDS[name].put(found, rng)))
+            return made
+
+    low, high = Spy(), Spy()
+    noised(low, text, 0.3, "0")
+    noised(high, text, 0.9, "0")
+    assert high.made[: len(low.made)] == low.made and len(low.made) <= len(high.made)
+
+
+@kinds
+def test_a_text_without_letters_is_left_as_it_is_or_gets_what_needs_none(name: str) -> None:
+    made = change(name, "...", 1.0)
+    added = name in ("before", "after", "punctuation", "emoji")
+    assert (made.text == "...") or added
+    assert KINDS[name].UNIT not in ("letters", "words") or made == ("...", 0, 0, 0)
+
+
+def test_mean_degrees_are_exact_over_texts() -> None:
+    """A text of five words has no tenth of a word: one text in two has one changed."""
+    made = [change("markup", f"these are five short words{i}", 0.1) for i in range(2000)]
+    assert sum(one.changed for one in made) / sum(one.units for one in made) == pytest.approx(0.1, abs=0.01)
+
+
+def test_draws_are_the_same_in_another_process_and_order() -> None:
+    code = (
+        "from rbench.noise import noised, typos\n"
+        f"for text in {ENGLISH[::-1]!r}: print(ascii(noised(typos, text, 0.5, 'x').text))"
+    )
+    said = [
+        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True)
+        for seed in ("0", "1")
+    ]
+    here = [ascii(noised(typos, text, 0.5, "x").text) for text in ENGLISH]
+    assert said[0].stdout.splitlines()[::-1] == said[1].stdout.splitlines()[::-1] == here
+    assert noised(typos, ENGLISH[0], 0.5, "y").text != noised(typos, ENGLISH[0], 0.5, "x").text
+
+
+@pytest.mark.parametrize("degree", [-0.1, 1.1, float("nan")])
+def test_degrees_outside_0_to_1_are_refused(degree: float) -> None:
+    with pytest.raises(ValueError, match="expected a number from 0 to 1"):
+        change("typos", "a", degree)
+
+
+@pytest.mark.parametrize("name", CASE)
+@given(text=st.one_of(st.sampled_from(ENGLISH), st.text(st.characters(max_codepoint=127), max_size=60)))
+def test_case_of_ascii_is_invisible_to_who_lowers_it(name: str, text: str) -> None:
+    assume(text.isascii())
+    assert change(name, text, 0.7).text.lower() == text.lower()
+
+
+def test_case_of_ascii_is_invisible_to_an_uncased_tokenizer(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny.write_bert(tmp_path / "bert", 0))
+    assert tokenizer.do_lower_case
+    text = " ".join(tiny.WORDS[:6])
+    assert len(set(tokenizer(text)["input_ids"])) > 6
+    for name in CASE:
+        assert tokenizer(change(name, text, 1.0).text)["input_ids"] == tokenizer(text)["input_ids"]
+
+
+@given(text=st.text(st.characters(max_codepoint=127)), degree=degrees)
+def test_nfkc_undoes_compatibility_forms(text: str, degree: float) -> None:
+    assert unicodedata.normalize("NFKC", change("fullwidth", text, degree).text) == text
+    assert len(change("fullwidth", text, 1.0).text) == len(text)
+    assert compatibility.UNIT == "letters"
+
+
+@pytest.mark.parametrize("name", ["lookalikes", "zerowidth", "bidi"])
+def test_nfkc_does_not_undo_look_alikes_or_invisible_characters(name: str) -> None:
+    made = change(name, ENGLISH[0], 1.0).text
+    assert unicodedata.normalize("NFKC", made) == made != ENGLISH[0]
+
+
+def test_every_look_alike_is_a_letter_of_another_script_that_nfkc_keeps() -> None:
+    every = "".join(lookalikes.LIKE.values())
+    assert len(set(every)) == len(every)
+    for one in every:
+        assert unicodedata.name(one).split()[0] in ("CYRILLIC", "GREEK") and unicodedata.normalize("NFKC", one) == one
+
+
+@given(text=st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), max_size=40), degree=degrees)
+@pytest.mark.parametrize("name", ["zerowidth", "bidi", "fullwidth"])
+def test_normalising_undoes_invisible_characters_overrides_and_forms(name: str, text: str, degree: float) -> None:
+    assert normalise(change(name, text, degree).text) == normalise(text)
+
+
+def test_normalising_leaves_look_alikes_and_ordinary_text() -> None:
+    made = change("lookalikes", ENGLISH[0], 1.0).text
+    assert normalise(made) == made
+    assert normalise(ENGLISH[0]) == ENGLISH[0] and normalise("a \t b\u00a0c") == "a b c"
+    assert all(unicodedata.category(one) == "Cf" for one in zerowidth.INVISIBLE) and bidi.TITLE
+
+
+def value(text: str) -> tuple[int, ...] | str:
+    """The number or date that a text states, by other means than the kind's own."""
+    from num2words import num2words
+
+    if found := re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", text):
+        return tuple(int(part) for part in found.groups())
+    if found := re.fullmatch(r"(\d+) ([A-Z][a-z]+) (\d{4})", text):
+        return int(found[3]), numbers.MONTHS.index(found[2]) + 1, int(found[1])
+    if re.fullmatch(r"[\d,]+", text):
+        return (int(text.replace(",", "")),)
+    return (next(n for n in range(10_000) if num2words(n) == text),)
+
+
+@pytest.mark.parametrize("text", ["0", "7", "21", "999", "20000", "1,234", "12,345,678", "2026-11-27", "5 May 1999"])
+def test_numbers_and_dates_keep_their_value(text: str) -> None:
+    ((start, end),) = numbers.places(f"It was {text}.")
+    assert (start, end) == (7, 7 + len(text))
+    made = numbers.put(text, Random(0))
+    assert value(made) == value(text) and made != text
+
+
+@pytest.mark.parametrize("text", ["1999", "3.50", "B2B", "10:30", "£5", "007", "1/2", "2026-13-01", "+1-202-555"])
+def test_years_decimals_and_digits_inside_words_are_left(text: str) -> None:
+    assert numbers.places(f"It was {text} there") == []
+
+
+def test_typos_are_on_neighbouring_keys() -> None:
+    assert set(typos.BESIDE["s"]) == set("adwezx") and set(typos.BESIDE["q"]) == set("wa")
+    assert all(one in typos.BESIDE[other] for one, own in typos.BESIDE.items() for other in own)
+    assert typos.put("S", Random(0)).isupper()
+
+
+def test_homophones_keep_their_case() -> None:
+    assert homophones.put("Which", Random(0)) == "Witch" and homophones.put("WEAK", Random(0)) == "WEEK"
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("I am here.", "I'm here."),
+        ("It is good.", "It's good."),
+        ("we can't go", "we cannot go"),
+        ("Anna WILL NOT go", "Anna WON'T go"),
+        ("Don't go", "Do not go"),
+        ("I’ve seen it", "I have seen it"),
+        ("what it is.", "what it is."),
+    ],
+)
+def test_contractions_are_made_and_taken_apart(text: str, made: str) -> None:
+    assert change("contractions", text, 1.0).text == made
+
+
+def test_unknown_kinds_and_modules_that_lack_an_export_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "noise").mkdir()
+    (tmp_path / "noise" / "mine.py").write_text("TITLE = UNIT = ''\ndef places(text, more): ...\ndef put(a, b): ...\n")
+    registry = Registry([tmp_path])
+    with pytest.raises(SuiteError, match=r'unknown kind of noise "typo"; did you mean typos\?'):
+        find("noise", "typo", registry)
+    with pytest.raises(
+        SuiteError, match=r"mine.py:2:1: rbench calls the `places` of a kind of noise as places\(text\)"
+    ):
+        checked(find("noise", "mine", registry))
