@@ -30,8 +30,8 @@ from rbench.noise import noised
 WORDS = (
     "the of and a to in is it that was for on are with as at be this have from or one had by but not what all were "
     "when we there can an your which their said if do will each about how up out them then she many some so these "
-    "would other into has more her two like him see time could no make than first been its who now people my made over did "
-    "down only way find use may water long little very after called just where most know"
+    "would other into has more her two like him see time could no make than first been its who now people my made over "
+    "did down only way find use may water long little very after called just where most know"
 )
 MORE = ("don't", "it's", "they are", "cannot", "12", "2026-11-27", "20,000", "café", "Anna", "film,", "great.")
 

@@ -81,7 +81,8 @@ def noised(kind: Kind, text: str, degree: float, seed: str) -> Noised:
         places[i], places[j] = places[j], places[i]
         start, end = places[i]
         put.append((start, end, i, kind.put(text[start:end], rng)))
-    pieces, at = [], 0
+    pieces: list[str] = []
+    at = 0
     for start, end, _, new in sorted(put):
         pieces += (text[at:start], new)
         at = end

@@ -16,8 +16,8 @@ TITLE = "a date or whole number, written in another way with the same value"
 UNIT = "numbers"
 VERSION = 1
 
-MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October")
-MONTHS += ("November", "December")
+_FIRST, _LAST = "January February March April May June", "July August September October November December"
+MONTHS = [*_FIRST.split(), *_LAST.split()]
 _ISO = r"(?:1[6-9]|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
 _NAMED = rf"(?:3[01]|[12]\d|[1-9]) (?:{'|'.join(MONTHS)}) (?:1[6-9]|20)\d\d"
 _COMMAS = r"[1-9]\d{0,2}(?:,\d{3}){1,3}"
