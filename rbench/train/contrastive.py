@@ -349,11 +349,6 @@ class TextModel(nn.Module):
         )
         return dict(encoded.to(self.encoder.device))
 
-    def check_whole(self, texts: Sequence[str], input_ids: Tensor, why: str) -> None:
-        """Raise JobError if the texts are not as many as the rows of a batch, because several GPUs share it."""
-        if len(texts) != len(input_ids):
-            raise JobError(f"{why} and trains on one GPU: set CUDA_VISIBLE_DEVICES to one.")
-
 
 class RunningSums(nn.Module):
     """Sums over a whole training by name, from 0. Checkpoints hold them, in the order of their names."""

@@ -449,7 +449,7 @@ def generate(
     single one for a small corpus (`FEW`).
     """
     count = min(workers or (shared_cores() if len(texts) > FEW else 1), -(-len(texts) // CHUNK))
-    with Pool(count, __name__, _begin, lexicon.folders) as pool:
+    with Pool(count, lexicon.folders) as pool:
         found: list[Tagged] = []
         for part in pool.map(partial(_tag, lexicon.tagger, lexicon.fingerprint), texts):
             found += part
@@ -493,13 +493,6 @@ def _opened(open_it: Callable[[str], T], kind: str, fingerprint: str) -> T:
     return open_it(kind)
 
 
-def _begin(folders: tuple[str, ...]) -> None:
-    if folders:
-        import nltk
-
-        nltk.data.path[:] = folders
-
-
 def _tag(kind: str, fingerprint: str, texts: Sequence[str]) -> list[Tagged]:
     tagger = _opened(open_tagger, kind, fingerprint)
     return [tagged(text, tagger) for text in texts]
@@ -520,20 +513,17 @@ class Pool:
 
     Args:
         count: number of processes.
-        module: the module that processes import first.
-        begin, arguments: each process calls begin(*arguments) once, at its start.
+        folders: where NLTK looks for its data in these processes; empty if NLTK is not used.
     """
 
-    def __init__(self, count: int, module: str, begin: Callable[..., None], *arguments: Any) -> None:
+    def __init__(self, count: int, folders: tuple[str, ...] = ()) -> None:
         self._executor: ProcessPoolExecutor | None = None
         if count < 2:
             return
         context = processes.context()
         if context.get_start_method() == "forkserver":
-            context.set_forkserver_preload([module])
-        self._executor = ProcessPoolExecutor(
-            count, mp_context=context, initializer=_begin_process, initargs=(begin, arguments)
-        )
+            context.set_forkserver_preload([__name__])
+        self._executor = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(folders,))
 
     def __enter__(self) -> Pool:
         return self
@@ -556,6 +546,9 @@ class Pool:
             raise JobError("a worker process died without an error; it may have run out of memory") from error
 
 
-def _begin_process(begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _begin(folders: tuple[str, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    begin(*arguments)
+    if folders:
+        import nltk
+
+        nltk.data.path[:] = folders

@@ -154,9 +154,13 @@ class _Run:
 
 
 def _fit(objective: objectives.Fitted, run: _Run) -> dict[str, float]:
-    """Compute an objective that takes no steps, and save it; returns its scores."""
-    if run.selection is not None:
-        raise JobError(f"Encoder {run.spec.name}: its objective takes no steps; leave out train.select_by.")
+    """Compute an objective that takes no steps, and save it; returns its scores.
+
+    JobError if `spec.train` asks for steps, epochs or a selected step.
+    """
+    if said := [key for key in ("steps", "epochs", "select_by") if getattr(run.train, key) is not None]:
+        title = getattr(objective, "TITLE", "its objective")
+        raise JobError(f"Encoder {run.spec.name}: {title} takes no steps; leave out train.{said[0]}.")
     scores = objective.fit(run.texts, run.device, run.progress)
     run.health(Health())
     objective.save(run.out)

@@ -196,11 +196,7 @@ class MoCo(TextModel):
         Args:
             input_ids, attention_mask: (n, length).
             texts: the same n texts as strings.
-
-        Raises:
-            JobError: `texts` are not as many as rows, because several GPUs share a batch.
         """
-        self.check_whole(texts, input_ids, "momentum contrast has one queue")
         self.momentum_update()
         with torch.no_grad():
             others, counted = self.positives(self, texts)

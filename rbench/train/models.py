@@ -52,7 +52,7 @@ def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
 
     if base is None:
         config, tokenizer = _architecture(spec)
-        return keep_layers(BertForMaskedLM(config), spec.layers), tokenizer
+        return _kept(BertForMaskedLM(config), spec), tokenizer
     if is_vectors(str(base)):
         raise JobError(f"Encoder {spec.name}: a masked LM cannot be trained from static word vectors.")
     folder = _folder(spec, base)
@@ -60,7 +60,7 @@ def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
         model, tokenizer, headless = _read_masked_lm(spec, folder)
     if headless:
         log.info("%s: its base has no masked-LM head; a new one is trained with it", spec.name)
-    return keep_layers(model, spec.layers), tokenizer
+    return _kept(model, spec), tokenizer
 
 
 def generator(spec: EncoderSpec, name: str | Path) -> tuple[Any, Any]:
@@ -103,7 +103,7 @@ def sentence_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEnco
     from rbench.encoders.sentence import SentenceEncoder
 
     config, tokenizer = _architecture(spec)
-    model = keep_layers(BertModel(config), spec.layers)
+    model = _kept(BertModel(config), spec)
     settings = Settings.of(spec, "unlabelled")
     return SentenceEncoder(model, tokenizer, spec.pooling, spec.max_length, spec.name, settings=settings)
 
@@ -166,15 +166,12 @@ def _architecture(spec: EncoderSpec) -> tuple[Any, Any]:
     return architecture.config_of(spec, tokenizer), tokenizer
 
 
-def keep_layers(model: Any, layers: int | None) -> Any:
-    """Cut the model to its first `layers` transformer layers and return it. JobError if it has fewer."""
-    if layers is None:
-        return model
-    stack = model.base_model.encoder
-    if layers > len(stack.layer):
-        raise JobError(f"Asked for {layers} layers of a model that has {len(stack.layer)}.")
-    stack.layer = stack.layer[:layers]
-    model.config.num_hidden_layers = layers
+def _kept(model: Any, spec: EncoderSpec) -> Any:
+    """Return the model with as many of its first layers as `spec` keeps. ResourceError if it has fewer."""
+    from rbench.encoders.sentence import keep_layers
+
+    if spec.layers is not None:
+        keep_layers(model, spec.layers, spec.name)
     return model
 
 

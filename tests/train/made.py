@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rbench.config.registry import Registry
 from rbench.train import objectives
 from rbench.train.contrastive import Batch, ContrastiveObjective
 from tests.train import bases
 
 OTHER = ("mlm", "cline", "whitening", "flow", "forget", "retrofit", "distillation", *bases.MOMENTUM)
-CONTRASTIVE = [name for name in objectives.names() if name not in OTHER]
+CONTRASTIVE = [name for name in Registry().names("objectives") if name not in OTHER]
 SENTENCES = ["the film was good", "a plot", "awful story and a dull film", "lovely the was"]
 
 

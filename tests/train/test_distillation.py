@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rbench.errors import JobError
 from rbench.train import objectives
 from rbench.train.loop import pretrain
 from rbench.train.substituted import Distillation, DistillationObjective, distance
@@ -133,10 +132,3 @@ def test_without_substitutions_and_dropout_there_is_nothing_to_learn(toy_base: P
     before = load_file(toy_base / "model.safetensors")
     assert all(torch.allclose(after[key], before[key], atol=1e-6) for key in after)
     assert scores["loss"] == pytest.approx(0, abs=1e-9) and scores["edited_unchanged"] == scores["edited"]
-
-
-def test_several_gpus_are_refused(toy_base: Path) -> None:
-    built = made(toy_base)
-    batch = built.collate([built.features(text) for text in TEXTS[:4]])
-    with pytest.raises(JobError, match="trains on one GPU"):
-        built.model(batch["input_ids"][:2], batch["attention_mask"][:2], batch["texts"])

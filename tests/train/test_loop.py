@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from rbench import encoders, mini
+from rbench.config.registry import Registry
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.schema import EncoderSpec, Health
@@ -27,7 +28,7 @@ from tests import tiny
 from tests.train import bases
 from tests.train.bases import TEXTS
 
-ENCODERS = [name for name in objectives.names() if name not in ("mlm", "cline", "flow", *bases.STEPLESS)]
+ENCODERS = [name for name in Registry().names("objectives") if name not in ("mlm", "cline", "flow", *bases.STEPLESS)]
 CONTRASTIVE = [name for name in ENCODERS if name not in ("distillation", *bases.MOMENTUM)]
 QUERIES = ["the film was good and the plot seemed dull", "a story", "awful"]
 

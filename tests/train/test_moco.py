@@ -228,14 +228,6 @@ def test_a_queue_smaller_than_the_batch_is_refused(base: Path, tmp_path: Path) -
     assert batches.problem("tiny", fits, 1000, objectives.find("btcl")) is None
 
 
-def test_several_gpus_would_each_have_a_part_of_the_batch(base: Path) -> None:
-    built = made(base)
-    inputs = built.collate([built.features(text) for text in TEXTS[:4]])
-    halved = {name: inputs[name][:2] for name in ("input_ids", "attention_mask")}
-    with pytest.raises(JobError, match="one GPU"):
-        built.model(**halved, texts=inputs["texts"])
-
-
 def test_mixed_precision_changes_little(base: Path) -> None:
     losses, slopes = [], []
     for enabled in (False, True):

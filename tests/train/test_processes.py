@@ -24,16 +24,16 @@ class Codes:
 @pytest.mark.parametrize("count", [1, 2])
 def test_chunks_come_back_in_order(count: int) -> None:
     items = [f"{number:09d}" for number in range(2 * CHUNK + 7)]
-    with Pool(count, "os", os.getpid) as pool:
+    with Pool(count) as pool:
         assert [item for part in pool.map(sorted, items) for item in part] == items
         assert list(pool.map(sorted, [])) == []
 
 
 def test_what_is_raised_there_is_raised_here_and_ends_them() -> None:
-    with pytest.raises(TypeError, match="interpreted as an integer"), Pool(2, "os", os.getpid) as pool:
+    with pytest.raises(TypeError, match="interpreted as an integer"), Pool(2) as pool:
         list(pool.map(time.sleep, [1] * CHUNK))  # type: ignore[arg-type]
 
 
 def test_a_process_that_ends_is_an_error() -> None:
-    with pytest.raises(JobError, match="died without an error"), Pool(2, "os", os.getpid) as pool:
+    with pytest.raises(JobError, match="died without an error"), Pool(2) as pool:
         list(pool.map(os._exit, Codes()))  # type: ignore[arg-type]

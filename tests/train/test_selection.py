@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from scipy.stats import spearmanr
 
 from rbench import encoders
+from rbench.config.registry import Registry
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec, Score
 from rbench.score import Pairs
@@ -248,7 +249,9 @@ def test_select_by_and_pairs_come_together(base: Path, tmp_path: Path) -> None:
         pretrain(bases.spec("simcse", base), base, TEXTS, tmp_path / "o", seed=0, selection=SELECTION)
 
 
-@pytest.mark.parametrize("name", [name for name in objectives.names() if name not in ("flow", *bases.STEPLESS)])
+@pytest.mark.parametrize(
+    "name", [name for name in Registry().names("objectives") if name not in ("flow", *bases.STEPLESS)]
+)
 def test_every_objective_encodes_as_it_is_saved(name: str, base: Path, tmp_path: Path) -> None:
     module = objectives.find(name)
     spec = bases.spec(name, base, "mean")

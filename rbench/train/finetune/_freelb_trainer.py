@@ -14,6 +14,7 @@ import transformers
 from torch import Tensor
 
 from rbench.train.finetune._options import FreeLBOptions
+from rbench.train.perturb import project_sentence, size
 
 VERSION = 1
 
@@ -90,30 +91,20 @@ def first(embeddings: Tensor, mask: Tensor, options: FreeLBOptions) -> Tensor:
     delta = torch.zeros_like(embeddings)
     if not options.adv_init_mag:
         return delta
-    size = torch.full_like(delta[:, :1, :1], options.adv_init_mag)
+    bound = torch.full_like(delta[:, :1, :1], options.adv_init_mag)
     if options.norm_type == "l2":
-        size = size / (mask.sum(dim=1).view(-1, 1, 1) * embeddings.shape[-1]).sqrt()
-    return projected(delta.uniform_(-1, 1) * size * mask.unsqueeze(-1), options)
+        bound = bound / (mask.sum(dim=1).view(-1, 1, 1) * embeddings.shape[-1]).sqrt()
+    return projected(delta.uniform_(-1, 1) * bound * mask.unsqueeze(-1), options)
 
 
 def uphill(delta: Tensor, gradient: Tensor, mask: Tensor, options: FreeLBOptions) -> Tensor:
     """`delta` after a step of length `adv_lr` along each example's gradient, projected into the ball."""
-    direction = gradient / _norm(gradient, options).clamp(min=1e-8)  # 1e-8 as in the authors' code
+    lengths = size(gradient.flatten(1), options.norm_type).unsqueeze(-1)  # (batch, 1, 1)
+    direction = gradient / lengths.clamp(min=1e-8)  # 1e-8 as in the authors' code
     return projected(delta + options.adv_lr * direction * mask.unsqueeze(-1), options)
 
 
 def projected(delta: Tensor, options: FreeLBOptions) -> Tensor:
     """For each example the point of the ball of radius `adv_max_norm` that is nearest to its `delta`."""
     most = options.adv_max_norm
-    if most is None:
-        return delta
-    if options.norm_type == "linf":
-        return delta.clamp(-most, most)
-    return delta * (most / _norm(delta, options).clamp(min=most))
-
-
-def _norm(x: Tensor, options: FreeLBOptions) -> Tensor:
-    """The norm of each example, over all its numbers: (batch, 1, 1)."""
-    order = 2 if options.norm_type == "l2" else math.inf
-    norms: Tensor = torch.linalg.vector_norm(x.flatten(1), order, dim=1).view(-1, 1, 1)
-    return norms
+    return delta if most is None else project_sentence(delta, most, options.norm_type)

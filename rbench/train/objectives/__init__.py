@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from pydantic import BaseModel
 
 from rbench.config import code
-from rbench.config.registry import Registry
 
 if TYPE_CHECKING:
     import numpy as np
@@ -165,11 +164,6 @@ class ObjectiveModule(Protocol):
 
     Options: type[BaseModel]
     build: Callable[..., Objective | Fitted]
-
-
-def names() -> list[str]:
-    """Return the names of all installed objectives."""
-    return Registry().names("objectives")
 
 
 def find(name: str) -> ObjectiveModule:

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.errors import JobError
 from rbench.schema import EncoderSpec
 from rbench.train import models
 from rbench.train.models import sentence_encoder
@@ -37,18 +36,13 @@ def built_with(losses: Callable[..., Any]) -> Callable[..., ContrastiveObjective
 
 
 class FittedEncoder:
-    """Implement `Fitted` but for `fit`, on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
-
-    JobError if `spec.train` asks for steps, epochs or a selected step.
-    """
+    """Implement `Fitted` but for `fit`, on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
 
     TITLE: str
     """What is done, for error messages."""
 
     def __init__(self, spec: EncoderSpec, base: str | Path | None) -> None:
         assert spec.train is not None
-        if said := [key for key in ("steps", "epochs", "select_by") if getattr(spec.train, key) is not None]:
-            raise JobError(f"Encoder {spec.name}: {self.TITLE} takes no steps; leave out train.{said[0]}.")
         self._name, self._train = spec.name, spec.train
         self.encoder = sentence_encoder(spec, base)
 
