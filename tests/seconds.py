@@ -98,7 +98,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     sums = config.pluginmanager.get_plugin("sums of seconds")
     assert isinstance(sums, Sums)
-    sums.tests += config.stash[SECONDS]
+    own = config.stash[SECONDS]
+    sums.tests += own
     Path(os.environ.get("RBENCH_TEST_SECONDS", "test-seconds.json")).write_text(
         json.dumps(sums.table(), indent=2) + "\n"
     )
