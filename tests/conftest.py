@@ -20,6 +20,11 @@ from tests.browser import browser as browser
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("NLTK_DATA", None)  # NLTK reads it when it is imported, which some tests do as they are collected
 
+# Where the environment forbids byte code, as that of some containers does, each run of the tests would compile all of
+# them again, and each process that they start all of rbench.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Before its first draw Hypothesis reads the constants in all local modules, for a minute. No test needs these.
 providers._get_local_constants = lambda: providers._local_constants
 

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -95,8 +95,7 @@ class Registry:
     @cached_property
     def roots(self) -> tuple[Root, ...]:
         """All folders except rbench's own, in order of precedence."""
-        offered = (_offered(point) for point in sorted(entry_points(group="rbench"), key=lambda p: p.name))
-        return (*self.include, *offered)
+        return (*self.include, *map(_offered, _points(tuple(sys.path))))
 
     def folders(self, kind: Kind) -> list[Root]:
         """Return the existing folders that are searched for `kind`, first to last."""
@@ -254,6 +253,16 @@ def _included(folder: Path) -> Root:
     if not any((folder / kind).is_dir() for kind in KINDS):
         raise SuiteError(f"--include {folder}: it has none of the sub-folders {', '.join(KINDS)}")
     return Root(folder, f"--include {folder}")
+
+
+@cache
+def _points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return the entry points of all packages on the search path, by name.
+
+    They are read once: `entry_points` opens the metadata of every installed package, which takes longer than all else
+    that a registry does.
+    """
+    return tuple(sorted(entry_points(group="rbench"), key=lambda point: point.name))
 
 
 def _offered(point: EntryPoint) -> Root:

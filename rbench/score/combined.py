@@ -119,12 +119,15 @@ def _sides(parts: Sequence[Part]) -> list[list[Part]]:
 
 def _spread(parts: Sequence[Part]) -> Spread:
     """Return the variance of the sum, by levels."""
-    tasks, encoders = ([getattr(part, name) for part in parts for _ in part.values] for name in ("task", "encoder"))
+    by_encoder, by_task = (
+        np.repeat(numbered(getattr(part, name) for part in parts), [len(part.values) for part in parts])
+        for name in ("encoder", "task")
+    )
+    encoders, tasks = by_encoder.tolist(), by_task.tolist()
     examples, seeds, trainings, rounds = (
         [one for part in parts for one in getattr(part, name)] for name in ("examples", "seeds", "trainings", "rounds")
     )
     added = np.concatenate([part.weight * (np.array(part.values) - part.mean) / len(part.values) for part in parts])
-    by_encoder, by_task = (numbered(names) for names in (encoders, tasks))
     units = (example.partition("/")[2] for example in examples)
     texts = numbered(zip(tasks, units, strict=True) if len(set(tasks)) > 1 else units)
     if len(set(rounds)) == len(set(seeds)) == 1:

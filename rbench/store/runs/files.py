@@ -199,10 +199,13 @@ def first_error(error: Exception) -> str:
     return str(error)
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+"""Writes the text that is hashed. `json.dumps` would make an encoder for each outcome."""
+
+
 def checksum(key: str, outcome: Any) -> str:
     """Hash the outcome as the JSON that was written, so that old lines stay valid when outcomes get a new field."""
-    text = json.dumps([key, outcome], sort_keys=True, separators=(",", ":"))
-    return sha256(text.encode()).hexdigest()[:16]
+    return sha256(_CANONICAL.encode([key, outcome]).encode()).hexdigest()[:16]
 
 
 def seal(text: str) -> bytes:
