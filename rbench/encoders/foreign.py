@@ -306,18 +306,20 @@ def _check_tokens(root: Path, rows: int) -> None:
 
 # --------------------------------------------------------------------- the modules of sentence-transformers
 
-_MOVED = {
-    "Transformer": "base.modules.transformer",
-    "Dense": "base.modules.dense",
-    "Pooling": "sentence_transformer.modules.pooling",
-    "Normalize": "sentence_transformer.modules.normalize",
-    "LayerNorm": "sentence_transformer.modules.layer_norm",
-    "Dropout": "sentence_transformer.modules.dropout",
-    "StaticEmbedding": "sentence_transformer.modules.static_embedding",
+_PLACES = {
+    "Transformer": ("base.modules.transformer",),
+    "Dense": ("base.modules.dense",),
+    "Pooling": ("sentence_transformer.modules.pooling",),
+    "Normalize": ("sentence_transformer.modules.normalize", "base.modules.normalize"),  # 5.4, 6.0
+    "LayerNorm": ("sentence_transformer.modules.layer_norm",),
+    "Dropout": ("sentence_transformer.modules.dropout",),
+    "StaticEmbedding": ("sentence_transformer.modules.static_embedding",),
 }
-"""The Python module of each kind of module since sentence-transformers 5.4."""
-KINDS = {f"sentence_transformers.{place}.{kind}": kind for kind, moved in _MOVED.items() for place in ("models", moved)}
-"""Maps a module's type to its kind, with the names that sentence-transformers 2 to 5 write."""
+"""The Python modules of each kind of module since sentence-transformers 5.4. Before it was `models` for all."""
+KINDS = {
+    f"sentence_transformers.{place}.{kind}": kind for kind, places in _PLACES.items() for place in ("models", *places)
+}
+"""Maps a module's type to its kind, with the names that sentence-transformers 2 to 6 write."""
 FIRST = ("Transformer", "StaticEmbedding")
 """The kinds that read texts. A StaticEmbedding pools too: it gives the mean of its tokens' vectors."""
 _ELEMENTWISE = ("ELU", "GELU", "LeakyReLU", "Mish", "ReLU", "ReLU6", "Sigmoid", "SiLU", "Softplus", "Tanh")

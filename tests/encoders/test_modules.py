@@ -23,6 +23,8 @@ SPELLINGS = [
     "sentence_transformers.base.modules.dense.Dense",
     "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
     "sentence_transformers.sentence_transformer.modules.normalize.Normalize",
+    # 6.0 and later
+    "sentence_transformers.base.modules.normalize.Normalize",
 ]
 FOREIGN = [
     "evilmod.Transformer",

@@ -473,7 +473,10 @@ def _vectors(folder: Path) -> tuple[int | None, bool]:
     normalized = False
     for module in _json(folder / "modules.json") or ():
         config = (_json(folder / module["path"] / "config.json") or {}) if module["path"] else {}
-        dim = config.get("out_features", config.get("word_embedding_dimension", dim))
+        named = (
+            config[key] for key in ("out_features", "word_embedding_dimension", "embedding_dimension") if key in config
+        )
+        dim = next(named, dim)
         normalized = normalized or module["type"].endswith(".Normalize")
     cut = (_json(folder / "config_sentence_transformers.json") or {}).get("truncate_dim")
     return (min(dim, cut) if dim is not None and cut else dim), normalized

@@ -128,6 +128,7 @@ def test_the_length_of_the_vectors_is_that_which_the_modules_make(tmp_path: Path
 
     pooling = ("Pooling", {"word_embedding_dimension": 384})
     assert "vectors of 384 numbers, not normalised" in said(pooling)
+    assert "vectors of 384 numbers, not normalised" in said(("Pooling", {"embedding_dimension": 384}))  # since 5.4
     assert "vectors of 100 numbers, normalised" in said(pooling, ("Dense", {"out_features": 100}), ("Normalize", {}))
     assert "vectors of 128 numbers, normalised" in said(pooling, ("Normalize", {}), truncate_dim=128)
 
