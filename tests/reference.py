@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
+
+import pytest
 
 from rbench.schema import Plan, Record
 from rbench.store.pack import unpack
@@ -12,6 +15,16 @@ from rbench.store.runs import Store
 
 REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
 NAMES = sorted(path.stem for path in REFERENCE.glob("*.zip"))
+
+
+def third(which: int) -> list[Any]:
+    """All RUNs as parameters of a test, of which every third runs on every push, and the others nightly.
+
+    Tests that read RUNs as a whole take different thirds, so that together they read each.
+    """
+    return [
+        pytest.param(name, id=name, marks=() if i % 3 == which else pytest.mark.nightly) for i, name in enumerate(NAMES)
+    ]
 
 
 def run(name: str) -> Path:

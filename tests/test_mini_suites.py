@@ -77,9 +77,15 @@ ALIKE = (
     ("robustsentembed-table4", "vadvcse-table2", "robustsentembed-figure3", "cline-table7"),
 )
 """Suites with the same victims, which one process fine-tunes once, and those of measures of encoders."""
+EVERYDAY = ("adcl-table4", "adcl-table3", "robustsentembed-table3", "vadvcse-table3")
+"""What begins the groups that run on every push: they have adversarial training, spaces, transfer, similarity, sets of
+pairs and figures. The others run nightly; on every push their files are read and planned (tests/config, tests/plan)."""
 
 
-@pytest.mark.parametrize("suites", ALIKE, ids=lambda suites: "-and-".join(suites))
+@pytest.mark.parametrize(
+    "suites",
+    [pytest.param(one, marks=() if one[0] in EVERYDAY else pytest.mark.nightly, id="-and-".join(one)) for one in ALIKE],
+)
 def test_they_run_from_their_files_to_their_tables_and_figures(suites: tuple[str, ...], tmp_path: Path) -> None:
     for suite in suites:
         check(suite, tmp_path / suite)

@@ -34,6 +34,7 @@ def ours(folder: Path) -> dict[str, float | None]:
     return {score.name: score.value for score in record.scores}
 
 
+@pytest.mark.nightly
 def test_an_exported_encoder_has_the_same_spearman_in_mteb(tmp_path: Path) -> None:
     mteb = pytest.importorskip("mteb", reason="the extra `mteb` is not installed")
     from datasets import Dataset

@@ -32,7 +32,7 @@ SUITE = """\
 name: small
 encoders: [toy]
 tasks: [mini-sentiment, mini-nli]
-attacks: [textfooler, textbugger, {pwws: {max_words: 3}}, random]
+attacks: [textfooler, {pwws: {max_words: 3}}, random]
 seeds: [0, 1]
 num_examples: {default: 8, mini-nli: 6}
 resources: {profile: mini, masked_lm: toy}
@@ -115,37 +115,41 @@ def outcome_lines(run: Path) -> int:
     return sum(len(file.read_bytes().splitlines()) for file in run.rglob("outcomes*.jsonl"))
 
 
-def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
+@pytest.mark.parametrize("kills", [("attacking",), pytest.param(("training", "attacking"), marks=pytest.mark.nightly)])
+def test_killed_runs_end_with_the_same_tables(kills: tuple[str, ...], place: Path, whole: Path) -> None:
+    out = f"killed-{len(kills)}"
+    cache = f"{out}-cache"
     rng = random.Random(7)  # random, and the same in every test run
     total = outcome_lines(whole)
     middle = rng.randrange(total // 4, total // 2)
 
     def training() -> bool:
-        return any((place / "other-cache").glob("checkpoints/*/run.json"))
+        return any((place / cache).glob("checkpoints/*/run.json"))
 
     def attacking() -> bool:
-        return outcome_lines(place / "killed") >= middle
+        return outcome_lines(place / out) >= middle
 
-    for workers, reached in ((1, training), (2, attacking)):
-        process = start(place, "killed", cache="other-cache", workers=workers)
+    for kill in kills:
+        workers, reached = {"training": (1, training), "attacking": (2, attacking)}[kill]
+        process = start(place, out, cache=cache, workers=workers)
         deadline = time.monotonic() + 300
         while not reached() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert reached()
-    before = {file: file.read_bytes() for file in (place / "killed").rglob("outcomes*.jsonl")}
+    before = {file: file.read_bytes() for file in (place / out).rglob("outcomes*.jsonl")}
     assert sum(map(len, before.values())), "there is something to keep"
-    run(place, "killed", cache="other-cache")
+    run(place, out, cache=cache)
     for file, content in before.items():  # nothing that was done is done again
         kept = content.split(b"\n")[:-1]
         assert {*kept} <= {*(file.parent / "outcomes.jsonl").read_bytes().split(b"\n")}
-    assert tables(place / "killed") == tables(whole)
+    assert tables(place / out) == tables(whole)
     plan = Store(whole).plan()
     assert plan is not None
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob):
-            assert outcomes(place / "killed", job) == outcomes(whole, job)
+            assert outcomes(place / out, job) == outcomes(whole, job)
 
 
 FEW = """\
@@ -215,7 +219,7 @@ encoders: [toy]
 tasks: [mini-sentiment]
 evaluate: [contrast]
 resources: mini
-training: {max_train: 200, max_validation: 50, epochs: 5, batch_size: 4, learning_rate: 1.0e-3}
+training: {max_train: 120, max_validation: 20, epochs: 4, batch_size: 4, learning_rate: 1.0e-3}
 """
 AT_ONCE = "import rbench.train.finetune._tuning as c; c.AFTER = 0"
 

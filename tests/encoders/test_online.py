@@ -41,18 +41,18 @@ def test_an_encoder_is_resolved_downloaded_and_loaded_again_offline(hub: Hub, be
     hub.repositories["model", "someone/toy"].commits[commit] |= {"onnx/model.onnx": b"x", "flax_model.msgpack": b"x"}
     spec = {"name": "toy", "base": "someone/toy", "pooling": "mean"}
     missing = {"name": "none", "base": "someone/none"}
-    first, none = loaded(hub.env(tmp_path), spec, missing)
+    first, none, again = loaded(hub.env(tmp_path), spec, missing, spec | {"revision": commit})
     assert (first["where"], first["fingerprint"], first["heavy"]) == (f"someone/toy@{commit}", commit, False)
     assert "has no model someone/none, or it is private" in none["error"] and "hf download" in none["error"]
     fetched = {request.rsplit("/", 1)[1] for request in hub.requests if request.startswith("GET /someone/toy/resolve/")}
     assert fetched >= {"config.json", "model.safetensors", "tokenizer.json"}
     assert not fetched & {"model.onnx", "flax_model.msgpack", "README.md"}
+    assert again["where"] == first["where"]
+    assert "someone/none" in hub.requests[-1], "nothing is asked for the commit, which is in the cache"
     hub.requests.clear()
     pinned, branch = loaded(hub.env(tmp_path, HF_HUB_OFFLINE="1"), spec | {"revision": commit}, spec)
     assert "error" not in pinned | branch, pinned | branch
     assert pinned["vector"] == branch["vector"] == first["vector"]
-    (again,) = loaded(hub.env(tmp_path), spec | {"revision": commit})
-    assert again["where"] == first["where"]
     assert hub.requests == []
 
 

@@ -5,11 +5,13 @@ What it imports and rbench does not use is imported when an attack of a user's o
 
 from __future__ import annotations
 
+import marshal
 import os
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import pytest
 
@@ -26,6 +28,14 @@ def refuse(*args, **kwargs):
 
 socket.socket.connect = refuse
 socket.getaddrinfo = refuse
+
+read = []
+
+def watch(event, about):
+    if event == "os.listdir" or (event == "open" and not about[2] & os.O_CREAT):
+        read.append(str(about[0]))
+
+sys.addaudithook(watch)
 mine = logging.getLogger("rbench.mine")
 mine.addHandler(logging.StreamHandler(sys.stdout))
 before = dict(os.environ)
@@ -46,6 +56,13 @@ try:
 except LookupError:
     print("stop words are as missing as before")
 assert not {"flair", "flair.data", "flair.models", "bert_score"} & set(sys.modules), "they wait for their first use"
+
+import tempfile
+from textattack.shared.utils import words_from_text
+
+print(words_from_text("\u6211\u7231\u5317\u4eac\u5929\u5b89\u95e8"))
+assert tempfile.gettempdir().endswith("shared")
+print("read:", sorted({path for path in read if path.startswith(tempfile.gettempdir())}))
 
 if int(version("transformers").partition(".")[0]) >= 5:  # flair 0.15, the newest, cannot be imported there
     try:
@@ -78,47 +95,42 @@ assert constraint.bert_score.BERTScorer.__module__ == "bert_score.scorer" and "b
 """
 
 
-def test_importing_textattack_needs_and_changes_nothing(tmp_path: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if k not in ("NLTK_DATA", "TA_CACHE_DIR", "HF_HOME")}
-    environment.pop("TOKENIZERS_PARALLELISM", None)
-    environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "still heard" in done.stdout and "stop words are as missing as before" in done.stdout
-    assert "textattack:" not in done.stderr
+class Imported(NamedTuple):
+    """What came of the import in a process of its own."""
+
+    code: int
+    lines: list[str]
+    errors: str
+    cache: Path
 
 
-PLANTED = """
-import os, sys, tempfile
-
-read = []
-
-def watch(event, about):
-    if event == "os.listdir" or (event == "open" and not about[2] & os.O_CREAT):
-        read.append(str(about[0]))
-
-sys.addaudithook(watch)
-import rbench.recipes
-from textattack.shared.utils import words_from_text
-
-print(words_from_text("\u6211\u7231\u5317\u4eac\u5929\u5b89\u95e8"))
-assert tempfile.gettempdir().endswith("shared")
-print("read:", sorted({path for path in read if path.startswith(tempfile.gettempdir())}))
-"""
-
-
-def test_nothing_is_read_from_the_shared_temporary_folder(tmp_path: Path) -> None:
-    """jieba's table of words would be: whoever shares the machine could divide Chinese texts at will, or worse."""
-    import marshal
-
-    shared, cache = tmp_path / "shared", tmp_path / "cache"
-    shared.mkdir()
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
+    """A process with an empty home that shares its temporary folder with somebody who put a table of words there."""
+    place = tmp_path_factory.mktemp("imported")
+    (place / "shared").mkdir()
     words = {"\u6211\u7231\u5317\u4eac\u5929\u5b89\u95e8"[:i]: 10**9 if i == 7 else 0 for i in range(1, 8)}
-    (shared / "jieba.cache").write_bytes(marshal.dumps((words, 10**9)))
-    around = {**os.environ, "TMPDIR": str(shared), "RBENCH_CACHE": str(cache)}
-    done = subprocess.run([sys.executable, "-c", PLANTED], env=around, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["['我', '爱', '北京', '天安门']", "read: []"], done.stderr
-    assert [item.kind for item in inventory.items(cache)] == ["words"]
+    (place / "shared" / "jieba.cache").write_bytes(marshal.dumps((words, 10**9)))
+    unset = ("NLTK_DATA", "TA_CACHE_DIR", "HF_HOME", "TOKENIZERS_PARALLELISM")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"HOME": str(place), "XDG_CACHE_HOME": str(place / ".cache"), "TMPDIR": str(place / "shared")}
+    environment["RBENCH_CACHE"] = str(place / "cache")
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False)
+    return Imported(done.returncode, done.stdout.splitlines(), done.stderr, place / "cache")
+
+
+def test_importing_textattack_needs_and_changes_nothing(imported: Imported) -> None:
+    assert imported.code == 0, imported.errors
+    assert imported.lines[:2] == ["still heard", "stop words are as missing as before"]
+    assert "textattack:" not in imported.errors
+
+
+def test_nothing_is_read_from_the_shared_temporary_folder(imported: Imported) -> None:
+    """jieba's table of words would be: whoever shares the machine could divide Chinese texts at will, or worse."""
+    assert imported.lines[2:4] == ["['\u6211', '\u7231', '\u5317\u4eac', '\u5929\u5b89\u95e8']", "read: []"], (
+        imported.errors
+    )
+    assert [item.kind for item in inventory.items(imported.cache)] == ["words"]
 
 
 def test_a_library_that_was_imported_before_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

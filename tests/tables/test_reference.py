@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import pytest
 
 from rbench import api
+from rbench.api import runs
 from tests import reference
 
 FORMATS = {"md": "markdown", "tex": "latex", "csv": "csv", "json": "json"}
@@ -53,12 +55,19 @@ def test_every_kind_of_table_of_every_run_is_rendered_on_every_push() -> None:
     assert {run for run, _ in EVERYDAY} == {run for run, _ in COMMITTED}
 
 
+READ = functools.lru_cache(maxsize=1)(runs.results_of)
+"""Reads a RUN once for all its tables, which come one after the other."""
+
+
 @pytest.mark.parametrize(
     ("run", "name"),
     [pytest.param(*one, marks=() if one in EVERYDAY else pytest.mark.nightly) for one in COMMITTED],
     ids=lambda one: one,
 )
-def test_a_committed_table_is_what_rbench_makes_of_its_run(run: str, name: str) -> None:
+def test_a_committed_table_is_what_rbench_makes_of_its_run(
+    run: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "results_of", READ)
     metric, layout, ending = kind(name)
     assert layout in ("", *LAYOUTS)
     text = api.table(

@@ -160,7 +160,11 @@ def stop_at(step: int) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "stop"),
-    [("mlm", 14), ("simcse", 5), ("robustsentembed", 14), ("consert", 20), ("adcl", 14), ("btcl", 5), ("cline", 14)],
+    [
+        *(("mlm", 14), ("simcse", 5), ("consert", 20), ("btcl", 5), ("cline", 14)),
+        pytest.param("robustsentembed", 14, marks=pytest.mark.nightly),  # its series in test_health is an everyday test
+        pytest.param("adcl", 14, marks=pytest.mark.nightly),
+    ],
 )
 def test_a_run_interrupted_and_resumed_ends_with_the_same_weights(
     name: str, stop: int, base: Path, tmp_path: Path
@@ -183,7 +187,7 @@ def test_a_run_interrupted_and_resumed_ends_with_the_same_weights(
     assert checkpoints.last_good(folder) is not None, "they are there until the result is in a safe place"
 
 
-@pytest.mark.parametrize("name", ["simcse", "robustsentembed", "adcl"])
+@pytest.mark.parametrize("name", ["simcse", pytest.param("robustsentembed", marks=pytest.mark.nightly), "adcl"])
 def test_a_run_whose_result_was_lost_goes_on_after_its_last_step(name: str, base: Path, tmp_path: Path) -> None:
     spec, texts = bases.spec(name, base, steps=20), bases.texts_for(name)
     found: list[Health] = []

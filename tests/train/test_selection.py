@@ -177,7 +177,9 @@ def test_the_progress_text_has_the_last_score_and_the_best(base: Path, tmp_path:
 # ---------------------------------------------------------------------------------------------------------- resuming
 
 
-@pytest.mark.parametrize(("name", "stop"), [("mlm", 15), ("simcse", 5), ("robustsentembed", 22)])
+@pytest.mark.parametrize(
+    ("name", "stop"), [("mlm", 15), ("simcse", 5), pytest.param("robustsentembed", 22, marks=pytest.mark.nightly)]
+)
 def test_a_run_interrupted_and_resumed_selects_the_same(name: str, stop: int, base: Path, tmp_path: Path) -> None:
     spec = selecting(name, base, select_every=3)
     whole = pretrain(spec, base, TEXTS, tmp_path / "whole", seed=3, selection=SELECTION)
