@@ -72,6 +72,10 @@ def of_suite(
         module = entries.modules.found["measures", one.what.name].open()
         of = getattr(module, "WAYS", one.tasks) if len(one.tasks) == 1 else one.tasks
         own = [CellOf(encoder, task) for encoder in suite.encoders for task in of] if one.tasks else attacked
+        if one.of == "victims" and hasattr(module, "spoken"):
+            own = [
+                CellOf(e, name, None, f) for e, t, f in victims for name in module.spoken(one.what.options, t, suite)
+            ]
         cells[one.what.name] = list(dict.fromkeys((*cells.get(one.what.name, ()), *own)))
     cells = dict.fromkeys((table.metric for table in suite.tables), attacked) | cells
     return ground_of(attacked, oracles, cells, trained, Metrics(entries.modules.registry))

@@ -181,6 +181,7 @@ def _measured(choice: Chosen, entries: Entries) -> MeasureNeeds | None:
         add(f"the measure {name} {said}{name}}}]")
         return None
     needs = needs_of(module, Choice(name=name, options=made.model_dump(mode="json")))
+    needs = needs.model_copy(update={"files": tuple(_files(choice, module, made, entries))})
     if needs.of == "trainings":
         add(f"{name} is made of trainings. Write it under `build`: [{name}]")
     if needs.of == "attacks" and not suite.attacks:
@@ -199,6 +200,15 @@ def _measured(choice: Chosen, entries: Entries) -> MeasureNeeds | None:
         add(f"the measure {name} has OF = 'encoders' and {exports}; see docs/guide-add-a-measure.md")
         return needs
     return _of_encoders(choice, module, made, needs, entries)
+
+
+def _files(choice: Chosen, module: Any, made: BaseModel, entries: Entries) -> Iterator[str]:
+    """Find the files that options of a measure name, and yield `kind/name` of each. A problem has the name's place."""
+    for option, kind in getattr(module, "FILES", {}).items():
+        for i, name in enumerate(getattr(made, option)):
+            place = choice.options.at((option, i)) if option in choice.options.data else choice.place
+            if entries.modules.open(kind, name, place) is not None:
+                yield f"{kind}/{name}"
 
 
 def _of_encoders(choice: Chosen, module: Any, made: BaseModel, needs: MeasureNeeds, entries: Entries) -> MeasureNeeds:

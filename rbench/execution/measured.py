@@ -111,6 +111,7 @@ def _victim(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Giv
         rows=data.split,
         splits=tuple(data.sizes),
         progress=context.progress.update,
+        file=lambda kind, name: context.modules[kind, name].open(),
     )
 
     def evidence() -> dict[str, Any]:

@@ -100,6 +100,8 @@ class VictimContext:
     splits: tuple[str, ...]
     progress: Callable[[int, int, str], None]
     """Called with what is done, what there is to do, and a message."""
+    file: Callable[[str, str], Any]
+    """Returns the module of a kind and name, of those that the measure's FILES say."""
 
 
 @dataclass(frozen=True)

@@ -400,7 +400,8 @@ class _Planner:
     ) -> Job:
         """Return a job of a measure. `further`: VERSIONs of code that it uses besides the measure's own."""
         what, inputs = asked.what, self.inputs
-        code = self._code("measured", "asked" if asked.of in ("attacks", "victims") else None, f"measures/{what.name}")
+        asking = "asked" if asked.of in ("attacks", "victims") else None
+        code = self._code("measured", asking, f"measures/{what.name}", *asked.files)
         split = split_of(what)
         fields = {"data_fingerprint": inputs.data[task] if split is None else inputs.splits[task, split]}
         job = MeasureJob(

@@ -102,6 +102,8 @@ class MeasureNeeds(Strict):
     """By task, the splits without which the measure cannot be computed."""
     resources: tuple[ResourceKind, ...] = ()
     """Of a measure of encoders: the kinds of resources that it needs."""
+    files: tuple[str, ...] = ()
+    """Kind and name of each file that its options name, such as `noise/typos`."""
 
 
 def _label(value: Any) -> Any:

@@ -1,0 +1,424 @@
+"""Noise: accuracy on texts that are changed as ordinary or hostile typing changes them, by kind and degree.
+
+A sample of test texts is changed by each kind of noise (`rbench/noise`), at each degree, in several seeded draws. All
+victims read the same changed texts, whatever their seed. Three numbers are means over texts: the expected accuracy, the
+share of texts that are right in every draw, and the accuracy lost. A curve over degrees has a mean height, its area
+over the range of degrees. Whether the kinds keep the label is not checked: small degrees nearly always do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from rbench.errors import JobError
+from rbench.measures._context import Measured, VictimContext
+from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, WORST, Stored, degree, labels, share
+from rbench.measures._noise import METRICS as METRICS
+from rbench.measures._noise import spoken as _spoken
+from rbench.measures._predicted import asked
+from rbench.measures._stored import jobs, read_rows
+from rbench.noise import noised, normalise
+from rbench.schema import Job, Meaning, MeasuredRow, Record, Score, Strict, Suite, TableSpec
+from rbench.schema.common import Count, Positive
+from rbench.score.packed import packed
+from rbench.store.verify import unequal
+from rbench.tables import Results, Table
+from rbench.tables.cells import Grid, Reading, by_place, gathered, mean_of
+from rbench.tables.cells import Measured as Cell
+from rbench.tables.columns import best_of
+from rbench.tables.draws import notes as draw_notes
+from rbench.tables.nested_means import Values
+from rbench.tables.notes import missing, seeds, spanned
+from rbench.tables.results import Run
+from rbench.tables.table import Entry, Layout, Number
+
+if TYPE_CHECKING:
+    from rbench.encoders.classify import Classified
+    from rbench.tasks import Example
+
+TITLE = "Accuracy on texts with typing errors, look-alike letters and other noise, by degree"
+VERSION = 1
+OF = "victims"
+USES = ("encoders.classify", "noise._changes", "noise._normalise", "score.packed")
+FILES = {"kinds": "noise"}
+TOLD = "to classify: {:,} texts with and without noise"
+
+
+class Options(Strict):
+    """Which texts are changed, how, and how often."""
+
+    kinds: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        *("typos", "swaps", "ocr", "upper", "whitespace", "lookalikes", "zerowidth", "after"),
+    )
+    """Kinds of noise, by the names of their files; `rbench list noise` shows all."""
+    degrees: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)] = (0.05, 0.1, 0.2, 0.4)
+    """Shares of units to change, in 0..1. Degree 0, the texts as they are, is always there."""
+    draws: Annotated[int, Field(ge=1, le=100)] = 3
+    """How often each text is changed anew at each degree."""
+    num_examples: Positive | None = 300
+    """How many test texts, drawn by `seed`; None: all."""
+    seed: Count = 0
+    """Draws the texts and the noise. It is not the seed of fine-tuning: all victims read the same texts."""
+    protect: tuple[str, ...] = ()
+    """Columns of the task that are left as they are."""
+    defence: Literal["normalise"] | None = None
+    """`normalise`: texts are also read after `rbench.noise.normalise`, those without noise included."""
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        object.__setattr__(self, "kinds", tuple(dict.fromkeys(self.kinds)))
+        object.__setattr__(self, "degrees", tuple(sorted({*self.degrees} - {0.0})))
+        if not self.degrees:
+            raise ValueError("`degrees` needs one above 0")
+        return self
+
+
+def check(options: Options, suite: Suite) -> str | None:
+    """Refuse a suite that asks for noise twice: its labels would stand for two numbers."""
+    twice = sum(one.name == NAME for one in suite.evaluate) > 1
+    return "a suite asks for noise once; put all kinds and degrees into one entry" if twice else None
+
+
+def spoken(options: Mapping[str, Any], task: str, suite: Suite) -> list[str]:
+    """Return what claims name as the task of each number; see `_noise.spoken`."""
+    return _spoken(options, task, suite.tasks)
+
+
+class Changed(NamedTuple):
+    """The sampled texts, changed in one draw."""
+
+    names: dict[str, str]
+    """`kind`, `degree` and `draw`."""
+    rows: list[tuple[str, ...]]
+    touched: list[bool]
+    """Whether the noise changed each of them."""
+    units: dict[str, float | None]
+    """How many units were `changed`, how many could be (`possible`), and how many there are (`units`)."""
+
+
+def run(options: Options, context: VictimContext) -> Measured:
+    """Change the texts, classify each distinct one once, and return a row for each kind, degree, draw and defence.
+
+    A row has the hits, packed, and counts: of texts (`n`), of those that the noise changed (`texts`), of these, those
+    of which the victim's tokenizer makes the same as of the text without noise (`undone`), of tokens with and without
+    noise (`tokens` and `plain`; 0 where a victim does not show them), and of units changed, changeable and all.
+
+    Raises JobError where a protected column is unknown or there is no text.
+    """
+    if absent := [column for column in options.protect if column not in context.task.columns]:
+        columns = ", ".join(context.task.columns)
+        raise JobError(f"noise: protect names the column {absent[0]}; {context.task.name} has the columns {columns}")
+    examples = _sample(context.rows("test"), options) if "test" in context.splits else []
+    if not examples:
+        raise JobError(f"{context.task.name} has no test text, so there is nothing to change")
+    sets = list(_changed(options, context, examples))
+    defences = {"": lambda text: text, **({"normalise": normalise} if options.defence else {})}
+    index: dict[tuple[str, ...], int] = {}
+    read: list[tuple[str, Changed, list[int]]] = []
+    for name, defend in defences.items():
+        defended = cache(defend)
+        for one in sets:
+            texts = [tuple(defended(text) for text in row) for row in one.rows]
+            read.append((name, one, [index.setdefault(row, len(index)) for row in texts]))
+    found = asked(context, [*index])
+    rows = list(_rows(examples, read, found, shown=not hasattr(context.victim, "classified")))
+    counts = {
+        "n": len(examples),
+        "texts_without_letters": sum(not any(map(str.isalpha, "".join(one.texts))) for one in examples),
+        "texts_cut": int(found.cut[read[0][2]].sum()),
+    }
+    return Measured(rows, _scores(rows, options.model_dump()), counts)
+
+
+def _sample(rows: Sequence[Example], options: Options) -> list[Example]:
+    n = min(options.num_examples or len(rows), len(rows))
+    return [rows[i] for i in sorted(random.Random(options.seed).sample(range(len(rows)), n))]
+
+
+def _changed(options: Options, context: VictimContext, examples: Sequence[Example]) -> Iterator[Changed]:
+    """Yield the texts as they are, and then each draw of each kind and degree."""
+    plain = [one.texts for one in examples]
+    none = dict.fromkeys(("changed", "possible", "units"), 0.0)
+    yield Changed({"kind": NONE, "degree": "0", "draw": "0"}, plain, [False] * len(plain), {**none})
+    free = [(i, column) for i, column in enumerate(context.task.columns) if column not in options.protect]
+    for kind in options.kinds:
+        module = context.file("noise", kind)
+        for at in options.degrees:
+            for draw in range(options.draws):
+                named = {"kind": kind, "degree": degree(at), "draw": str(draw)}
+                made, units = [], Counter[str]()
+                for texts in plain:
+                    new = list(texts)
+                    for i, column in free:
+                        one = noised(module, texts[i], at, f"{options.seed}/{draw}/{kind}/{column}")
+                        new[i] = one.text
+                        units.update(changed=one.changed, possible=one.possible, units=one.units)
+                    made.append(tuple(new))
+                touched = [row != before for row, before in zip(made, plain, strict=True)]
+                yield Changed(named, made, touched, {name: float(units[name]) for name in none})
+
+
+def _rows(
+    examples: Sequence[Example], read: Sequence[tuple[str, Changed, list[int]]], found: Classified, *, shown: bool
+) -> Iterator[MeasuredRow]:
+    """Yield what is stored of each set.
+
+    Args:
+        read: the defence, the set, and the places of its texts in `found`.
+        shown: whether the victim shows its tokens.
+    """
+    plain = {defence: at for defence, one, at in read if one.names["kind"] == NONE}
+    for defence, one, at in read:
+        hits = [int(found.labels[i]) == example.label for i, example in zip(at, examples, strict=True)]
+        before = plain[defence]
+        alike = [i == j or (shown and found.read[i] == found.read[j]) for i, j in zip(at, before, strict=True)]
+        numbers = {
+            "n": len(hits),
+            "right": sum(hits),
+            "texts": sum(one.touched),
+            "undone": sum(same and touched for same, touched in zip(alike, one.touched, strict=True)),
+            "tokens": sum(len(found.read[i]) for i in at) if shown else 0,
+            "plain": sum(len(found.read[i]) for i in before) if shown else 0,
+        }
+        names = {**one.names, "defence": defence, "hits": packed(hits)}
+        yield MeasuredRow(names=names, numbers={**numbers, **one.units})
+
+
+def _scores(rows: Sequence[MeasuredRow], options: Mapping[str, Any]) -> tuple[Score, ...]:
+    """Return the expected accuracy of each label, under the label's name."""
+    stored, found = Stored(tuple(rows)), []
+    for label in labels(options):
+        if (score := stored.score(label, NAME)) is not None:
+            found.append(score.model_copy(update={"name": label}))
+    return tuple(found)
+
+
+def examples(prepared: Any, job: Any) -> int:
+    """Return how many texts a job classifies."""
+    options = Options.model_validate(job.spec.what.options)
+    n = prepared.data[job.spec.task.name].sizes.get("test", 0)
+    sets = 1 + len(options.kinds) * len(options.degrees) * options.draws
+    return int(min(options.num_examples or n, n) * sets * (2 if options.defence else 1))
+
+
+def unlike(record: Record, lines: Sequence[MeasuredRow]) -> Iterator[str]:
+    """Say which numbers of a record are not those of its rows."""
+    assert record.job.measuring is not None
+    n = int(lines[0].numbers["n"] or 0) if lines else 0
+    yield from unequal(record, _scores(lines, record.job.measuring.what.options), {"n": n})
+
+
+# ------------------------------------------------------------------------------------------------- cells and tables
+
+
+@dataclass(frozen=True)
+class NoiseCell(Cell):
+    """A label of one victim, over its seeds. All seeds read the same texts."""
+
+    stored: Callable[[Run], Stored] = field(kw_only=True, compare=False, repr=False)
+
+    def meaning(self, name: str) -> Meaning:
+        return METRICS[name]
+
+    def known_as(self, name: str) -> Hashable:
+        return self.label, super().known_as(name)
+
+    def share(self, part: str, whole: str) -> float | None:
+        """Return the sum of one number of the rows over that of another, at the label's highest degree."""
+        rows = [row for run in self.done for row in self.stored(run).of(self.label)]
+        highest = max((float(row.names["degree"]) for row in rows), default=0.0)
+        return share((row for row in rows if float(row.names["degree"]) == highest), part, whole)
+
+
+def cells(results: Results) -> Grid[NoiseCell]:
+    """Return what victims did, by task, strategy, label and encoder, in the suite's order.
+
+    Raises StoreError where the suite does not ask for noise.
+    """
+    plan, suite = results.plan, results.plan.suite
+    named: list[tuple[Job, dict[str, str]]] = []
+    order: dict[str, None] = {}
+    for job in jobs(results, NAME):
+        encoder, task, finetune, _ = job.parts
+        assert job.measuring is not None
+        for label in labels(job.measuring.what.options):
+            order[label] = None
+            names = {"encoder": plan.draw(encoder).encoder, "task": task, "finetune": finetune, "label": label}
+            named.append((job, names))
+
+    @cache
+    def stored(key: str) -> Stored:
+        return Stored(read_rows(results, plan.job(key)).rows)
+
+    def of(run: Run) -> Stored:
+        return stored(run.job.key)
+
+    def make(**names: Any) -> NoiseCell:
+        def score(run: Run, name: str) -> Score | None:
+            return of(run).score(names["label"], name)
+
+        def values(run: Run, name: str) -> Values | None:
+            return by_place(results, run.job, lambda: of(run).values(names["label"], name))
+
+        return NoiseCell(**names, stored=of, read=Reading(METRICS[NAME], score, mean_of, values))
+
+    def said(cell: NoiseCell) -> list[tuple[str, str | None]]:
+        return [(cell.label if len(suite.tasks) == 1 else f"{cell.task}/{cell.label}", None)]
+
+    tuned = dict.fromkeys(names["finetune"] for _, names in named)
+    orders = {"task": suite.tasks, "finetune": tuned, "label": order, "encoder": suite.lineup}
+    found, axes = gathered(results, named, orders, make)
+    return Grid(results, found, **axes, spoken=said)
+
+
+def paper(results: Results) -> Table:
+    """Return a row for each kind: of each encoder the mean height of its curve, its worst draws, and its tokens."""
+    of = cells(results)
+    rows: list[tuple[Entry, ...]] = []
+    starts, shown = set[int](), [label for label in of.labels if "@" not in label]
+    for task, finetune in dict.fromkeys((cell.task, cell.finetune) for cell in of.cells.values()):
+        starts.add(len(rows))
+        for label in shown:
+            own = [of.cells.get((task, finetune, label, encoder)) for encoder in of.encoders]
+            heights, worst = (
+                best_of([cell.number(name) if cell else None for cell in own], "highest") for name in (NAME, WORST)
+            )
+            tokens = [_more(cell) for cell in own]
+            rows.append((*_places(of, task, finetune), label, *heights, *worst, *tokens))
+    columns = [*of.encoders, *(f"{one}, worst" for one in of.encoders), *(f"{one}, tokens" for one in of.encoders)]
+    return _table(of, "paper", (*_headings(of), "Noise", *columns), rows, starts, shown)
+
+
+def full(results: Results) -> Table:
+    """Return a row for each kind, degree and encoder, with all numbers."""
+    of = cells(results)
+    rows: list[tuple[Entry, ...]] = []
+    starts, shown = set[int](), [label for label in of.labels if "@" in label or label.startswith(NONE)]
+    last = None
+    for (task, finetune, label, encoder), cell in of.cells.items():
+        if label not in shown:
+            continue
+        if (task, finetune, label) != last:
+            starts.add(len(rows))
+        last = (task, finetune, label)
+        numbers = [cell.number(name) for name in METRICS]
+        reached, possible, undone = (
+            _percent(cell.share(*parts)) for parts in (("changed", "units"), ("possible", "units"), ("undone", "texts"))
+        )
+        rows.append((*_places(of, task, finetune), label, encoder, *numbers, reached, possible, _more(cell), undone))
+    names = ("Accuracy", "Worst draw", "Lost", "Changed", "Changeable", "Tokens", "Read as before")
+    return _table(of, "full", (*_headings(of), "Noise", "Encoder", *names), rows, starts, shown)
+
+
+def _percent(value: float | None) -> Number:
+    return Number(value, percent=True)
+
+
+def _more(cell: NoiseCell | None) -> Number | None:
+    """Return how many more tokens the changed texts have at the highest degree, as a share."""
+    if cell is None or not cell.present:
+        return None
+    ratio = cell.share("tokens", "plain")
+    return _percent(None if ratio is None else ratio - 1)
+
+
+def _headings(of: Grid[NoiseCell]) -> list[str]:
+    return [name for name, own in (("Task", of.tasks), ("Fine-tuning", of.finetunes)) if len(own) > 1]
+
+
+def _places(of: Grid[NoiseCell], task: str, finetune: str) -> list[str]:
+    return [name for name, own in ((task, of.tasks), (finetune, of.finetunes)) if len(own) > 1]
+
+
+def _table(
+    of: Grid[NoiseCell],
+    layout: Layout,
+    header: tuple[str, ...],
+    rows: list[tuple[Entry, ...]],
+    starts: set[int],
+    shown: Sequence[str],
+) -> Table:
+    asked_of = jobs(of.results, NAME)
+    return Table(
+        metric=NAME,
+        layout=layout,
+        header=header,
+        rows=tuple(rows),
+        groups=frozenset(starts - {0}),
+        cells=tuple(_told(cell) for cell in of.cells.values() if cell.label in shown),
+        notes=(
+            *_notes(of, layout, asked_of),
+            *of.plan.suite.notes,
+            *(draw_notes(of.plan, asked_of) or [seeds(asked_of)]),
+            *of.flags.notes(asked_of),
+            *missing("measurements under noise", asked_of, of.standing),
+        ),
+        interval="Of shares Wilson's 95% intervals, of other means Student's. They cover the choice of texts and, with "
+        "several seeds, differences between seeds.",
+        flags=of.flags.listed(asked_of),
+        about=METRICS[NAME],
+        caption="Every degree of noise; shares in %" if layout == "full" else "",
+    )
+
+
+def _told(cell: NoiseCell) -> dict[str, Any]:
+    """Return a cell for programs: `value` is the accuracy under noise."""
+    return {
+        "encoder": cell.encoder,
+        "finetune": cell.finetune,
+        "task": cell.task,
+        "noise": cell.label,
+        **cell.told(NAME, "seed_sd"),
+        "worst": cell.told(WORST),
+        "lost": cell.told(DROP),
+        "tokens": None if (more := _more(cell)) is None else more.value,
+        "undone": cell.share("undone", "texts"),
+        "changed": cell.share("changed", "units"),
+        "changeable": cell.share("possible", "units"),
+        "flags": cell.results.flags.told(cell.jobs),
+    }
+
+
+def _notes(of: Grid[NoiseCell], layout: Layout, asked_of: Sequence[Job]) -> list[str]:
+    """Return what a reader must know of the numbers."""
+    records = [record for cell in of.cells.values() for record in cell.records]
+    specs = [job.measuring.what.options for job in asked_of if job.measuring is not None]
+    options = specs[0]
+    degrees, draws = ", ".join(map(degree, options["degrees"])), options["draws"]
+    sizes, bare = ({record.counts.get(name, 0) for record in records} for name in ("n", "texts_without_letters"))
+    read = f" (n {spanned(sizes)})" if sizes else ""
+    said = [
+        f"{METRICS[NAME].title}: {METRICS[NAME].definition}. {draws} draws at each of the degrees {degrees}; all "
+        f"encoders read the same texts{read}. {NONE}: the texts as they are."
+    ]
+    if layout == "paper":
+        said.append(
+            "Of a kind, the mean height of the curve from degree 0 to the highest; worst: that of the share of texts "
+            "that are right in every draw. Tokens: how many more the changed texts have at the highest degree."
+        )
+    else:
+        said.append(
+            "Worst draw: right in every draw. Lost: accuracy without noise or defence, minus this one. Changed, "
+            "changeable: shares of units. Tokens: how many more the changed texts have. Read as before: changed texts "
+            "of which the tokenizer makes what it makes of the unchanged ones."
+        )
+    if options["defence"]:
+        said.append(f"{NORMALISED}: texts are normalised before they are read (rbench.noise.normalise).")
+    if protected := ", ".join(options["protect"]):
+        said.append(f"Left as they are: {protected}.")
+    if any(bare):
+        said.append(f"Texts without letters, in which no letter can be changed: {spanned(bare)}.")
+    return said
+
+
+LAYOUTS: dict[str, Callable[[Results, TableSpec], Table]] = {
+    "paper": lambda results, wanted: paper(results),
+    "full": lambda results, wanted: full(results),
+}

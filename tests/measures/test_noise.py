@@ -1,0 +1,239 @@
+"""Accuracy under noise: rows against an independent count, numbers of texts, tables, claims, and mistakes in suites."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rbench import api
+from rbench.config.code import find
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.errors import JobError, SuiteError
+from rbench.measures import VictimContext, _predicted
+from rbench.measures._noise import Stored, labels, spoken
+from rbench.measures.noise import Options, run, unlike
+from rbench.noise import noised, normalise
+from rbench.schema import MeasuredRow
+from rbench.score.packed import packed, unpacked
+from rbench.store.runs import Store
+from rbench.store.verify import verify
+from tests import tiny
+from tests.measures.conftest import MEMBERS, said
+
+OPTIONS = Options(kinds=("typos", "upper"), degrees=(0.2, 0.1), draws=2, num_examples=20)
+
+
+def opened(kind: str, name: str) -> Any:
+    return find(kind, name).open()
+
+
+@pytest.fixture
+def given(victims: dict[Any, EncoderClassifier]) -> VictimContext:
+    data = tiny.data(2, 2, 30)
+    return VictimContext(
+        task=data.spec,
+        seed=0,
+        victim=victims[MEMBERS[0]],
+        set=None,
+        rows=data.split,
+        splits=("train", "validation", "test"),
+        progress=lambda done, total, text: None,
+        file=opened,
+    )
+
+
+def of(rows: Any, **names: str) -> list[MeasuredRow]:
+    return [row for row in rows if names.items() <= row.names.items()]
+
+
+def test_hits_are_those_of_texts_that_are_changed_one_by_one(given: VictimContext) -> None:
+    made = run(OPTIONS, given)
+    assert made.counts == {"n": 20, "texts_without_letters": 0, "texts_cut": 0}
+    assert len(made.lines) == 1 + 2 * 2 * 2
+    (none,) = of(made.lines, kind="none")
+    chosen = list(given.rows("test"))
+    by_hits = unpacked(str(none.names["hits"]), 20)
+    plain = [said(given.victim, one.texts[0]) == one.label for one in chosen]
+    assert by_hits.sum() <= sum(plain)
+    options = OPTIONS.model_copy(update={"num_examples": None})
+    rows = run(options, given).lines
+    for kind, degree, draw in (("typos", 0.1, 0), ("typos", 0.2, 1), ("upper", 0.2, 0)):
+        (row,) = of(rows, kind=kind, degree=f"{degree:g}", draw=str(draw))
+        assert isinstance(row, MeasuredRow)
+        seed = f"0/{draw}/{kind}/text"
+        texts = [noised(opened("noise", kind), one.texts[0], degree, seed) for one in chosen]
+        right = [said(given.victim, text.text) == one.label for text, one in zip(texts, chosen, strict=True)]
+        assert unpacked(row.names["hits"], 30).tolist() == right
+        tokens = sum(len(given.victim.tokenizer(text.text)["input_ids"]) for text in texts)
+        assert row.numbers["tokens"] == tokens and row.numbers["changed"] == sum(text.changed for text in texts)
+    for row in of(rows, kind="upper"):
+        assert row.numbers["undone"] == row.numbers["texts"] and row.numbers["tokens"] == row.numbers["plain"]
+
+
+def test_all_victims_read_the_same_texts_whatever_their_seed(
+    given: VictimContext, victims: dict[Any, EncoderClassifier], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[tuple[str, ...]]] = []
+
+    def spy(context: VictimContext, texts: list[tuple[str, ...]]) -> Any:
+        seen.append(list(texts))
+        return _predicted.asked(context, texts)
+
+    monkeypatch.setattr("rbench.measures.noise.asked", spy)
+    run(OPTIONS, given)
+    run(OPTIONS, replace(given, victim=victims[MEMBERS[1]], seed=7))
+    assert seen[0] == seen[1] and len(set(seen[0])) == len(seen[0])
+
+
+def test_protected_columns_are_left_as_they_are(given: VictimContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, seen = tiny.data(2, 2, 6, pairs=True), list[tuple[str, ...]]()
+
+    def spy(context: VictimContext, texts: list[tuple[str, ...]]) -> Any:
+        seen.extend(texts)
+        return _predicted.asked(context, texts)
+
+    monkeypatch.setattr("rbench.measures.noise.asked", spy)
+    pairs = replace(given, task=data.spec, rows=data.split)
+    run(Options(kinds=("drops",), degrees=(1.0,), protect=("premise",)), pairs)
+    assert {premise for premise, _ in seen} == {"the film was a film"} and any(not other.strip() for _, other in seen)
+    with pytest.raises(JobError, match="protect names the column text; tiny has the columns premise, hypothesis"):
+        run(Options(protect=("text",)), pairs)
+
+
+def test_a_defence_reads_normalised_texts_and_its_price_is_known(given: VictimContext) -> None:
+    options = Options(kinds=("fullwidth",), degrees=(0.5,), num_examples=None, defence="normalise")
+    rows = run(options, given).lines
+    plain, after = of(rows, kind="fullwidth", defence=""), of(rows, kind="fullwidth", defence="normalise")
+    assert all(row.numbers["undone"] == 0 for row in plain)
+    assert all(row.numbers["undone"] == row.numbers["texts"] == 30 for row in after)
+    assert {row.names["hits"] for row in after} == {of(rows, kind="none")[0].names["hits"]}
+    assert normalise("ｆｉｌｍ") == "film"
+
+
+def row(kind: str, degree: str, draw: int, hits: list[int], defence: str = "") -> MeasuredRow:
+    names = {"kind": kind, "degree": degree, "draw": str(draw), "defence": defence, "hits": packed(hits)}  # type: ignore[arg-type]
+    return MeasuredRow(names=names, numbers={"n": len(hits)})
+
+
+ROWS = Stored(
+    (
+        row("none", "0", 0, [1, 1, 1, 0]),
+        row("typos", "0.1", 0, [1, 1, 0, 0]),
+        row("typos", "0.1", 1, [1, 0, 0, 0]),
+        row("typos", "0.4", 0, [1, 0, 0, 0]),
+        row("typos", "0.4", 1, [0, 0, 0, 1]),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("label", "name", "values"),
+    [
+        ("none", "noise", [1, 1, 1, 0]),
+        ("typos@0.1", "noise", [1, 0.5, 0, 0]),
+        ("typos@0.1", "noise_worst", [1, 0, 0, 0]),
+        ("typos@0.4", "noise_worst", [0, 0, 0, 0]),
+        ("typos@0.1", "noise_drop", [0, 0.5, 1, 0]),
+        # trapezoids from 0 to 0.1 and from 0.1 to 0.4, over 0.4
+        ("typos", "noise", [(0.1 * 1 + 0.3 * 0.75) / 0.4, (0.1 * 0.75 + 0.3 * 0.25) / 0.4, 0.1 * 0.5 / 0.4, 0.1875]),
+        ("typos", "noise_worst", [(0.1 * 1 + 0.3 * 0.5) / 0.4, 0.1 * 0.5 / 0.4, 0.1 * 0.5 / 0.4, 0]),
+    ],
+)
+def test_values_of_texts(label: str, name: str, values: list[float]) -> None:
+    found = ROWS.values(label, name)
+    assert found is not None and found.tolist() == pytest.approx(values)
+    score = ROWS.score(label, name)
+    assert score is not None and score.value == pytest.approx(np.mean(values)) and score.n == 4
+    assert score.low is not None and score.high is not None and score.low <= (score.value or 0.0) <= score.high
+
+
+def test_labels_and_what_claims_call_them() -> None:
+    options = {"kinds": ("typos",), "degrees": (0.1, 0.25), "defence": None}
+    assert labels(options) == ["none", "typos", "typos@0.1", "typos@0.25"]
+    assert labels(options | {"defence": "normalise"})[4:] == [f"{one}+normalise" for one in labels(options)]
+    assert spoken(options, "mr", ["mr", "sst2"])[1] == "mr/typos" and spoken(options, "mr", ["mr"])[1] == "typos"
+    assert ROWS.values("ocr", "noise") is None
+
+
+LEET = '''
+"""Digits."""
+from rbench.noise import matches
+TITLE, UNIT = "digits", "letters"
+places = matches("[aeio]")
+def put(found, rng):
+    return "0"
+'''
+SUITE = """
+name: s
+encoders: [mini-bert-packaged, simcse-mini-packaged]
+tasks: [mini-sentiment]
+finetune: probe
+seeds: [0, 1]
+training: {max_train: 60, epochs: 1}
+resources: mini
+figures: [noise]
+evaluate: [{noise: {kinds: [leet, upper], degrees: [0.1, 0.5], draws: 2, num_examples: 12, defence: normalise}}]
+claims:
+  - {id: lost, metric: noise_drop, lower: {task: upper}, than: {task: leet}, for_each: encoder}
+  - {id: first, metric: noise, higher: simcse-mini-packaged, than: mini-bert-packaged, where: {task: leet@0.5}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "DIR" / "noise").mkdir(parents=True)
+    (tmp_path / "DIR" / "noise" / "leet.py").write_text(LEET, encoding="utf-8")
+    (tmp_path / "suite.yaml").write_text(SUITE, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_suite_with_a_kind_of_ones_own(folder: Path) -> None:
+    """Planned, estimated, run, verified, shown, drawn, claimed; and its jobs run again once the kind is edited."""
+    options = api.Options(include=(folder / "DIR",), out=folder / "RUN")
+    planned = api.plan("suite.yaml", options)
+    measuring = [job for job in planned.jobs if job.what == "noise"]
+    assert len(measuring) == 4 and all(job.measuring and job.measuring.source for job in measuring)
+    assert {planned.estimates[job.key].examples for job in measuring} == {12 * (1 + 2 * 2 * 2) * 2}
+    result = api.run("suite.yaml", options)
+    assert not result.failed
+    assert not verify(folder / "RUN").damaged
+    store = Store(folder / "RUN")
+    record = store.record(measuring[0])
+    assert record is not None and [one.name for one in record.scores][:4] == ["none", "leet", "leet@0.1", "leet@0.5"]
+    lines = list(store.rows(measuring[0]))
+    assert not list(unlike(record, lines))
+    other = lines[1].model_copy(update={"names": lines[1].names | {"hits": "f" * 3}})
+    assert list(unlike(record, [lines[0], other, *lines[2:]]))
+    table = api.table(folder / "RUN", metric="noise", include=[folder / "DIR"])
+    assert "leet+normalise" in table and "Accuracy under noise" in table
+    full = api.table(folder / "RUN", metric="noise", layout="full", include=[folder / "DIR"])
+    assert "leet@0.5" in full and "Read as before" in full
+    assert (folder / "RUN" / "figures" / "noise.svg").exists() and "noise" in (folder / "RUN/report.html").read_text()
+    said = api.claims(folder / "RUN", include=[folder / "DIR"])
+    assert {one.claim.id for one in said} == {"lost", "first"}
+    (folder / "DIR" / "noise" / "leet.py").write_text(LEET + "\n# edited\n", encoding="utf-8")
+    again = api.plan("suite.yaml", options)
+    assert not {job.key for job in again.jobs if job.what == "noise"} & {job.key for job in measuring}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("0.5]", "1.5]", r"suite.yaml:10:58: `degrees\[1\]`: expected a number of at most 1.0, found 1.5"),
+        ("[0.1", "[-0.1", r"suite.yaml:10:53: `degrees\[0\]`: expected a number of at least 0"),
+        ("[0.1, 0.5]", "[0.0]", r"suite.yaml:10:\d+: .*needs one above 0"),
+        ("leet, upper", "upper, typo", r'suite.yaml:10:\d+: unknown kind of noise "typo"; did you mean typos\?'),
+        ("}}]", "}}, noise]", "a suite asks for noise once"),
+        ("task: leet@0.5", "task: leet@0.7", r"leet@0.7"),
+    ],
+)
+def test_mistakes_in_a_suite_are_refused_with_their_place(folder: Path, old: str, new: str, message: str) -> None:
+    (folder / "suite.yaml").write_text(SUITE.replace(old, new), encoding="utf-8")
+    with pytest.raises(SuiteError, match=message):
+        api.plan("suite.yaml", api.Options(include=(folder / "DIR",), out=folder / "RUN"))
