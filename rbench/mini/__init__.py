@@ -28,13 +28,20 @@ from rbench.mini.contrast import EDITED
 from rbench.mini.contrast import contrast_rows as _contrast
 from rbench.mini.generators import SIZES, Row, generate
 from rbench.mini.oracle import oracle
+from rbench.mini.ranking import SPLITS, still_found
+from rbench.mini.ranking import generate as _ranking
 from rbench.system.below import Below
 from rbench.system.scratch import default_cache
 
-__all__ = ["EDITED", "GENERATORS", "Row", "contrast_rows", "fingerprint", "oracle", "rows", "splits"]
+__all__ = [
+    *("EDITED", "GENERATORS", "RANKING", "Row", "contrast_rows", "fingerprint", "oracle", "rows", "splits"),
+    "still_relevant",
+]
 
 GENERATORS = tuple(SIZES)
 """Names of the generators, the values of `generator:` in a task file."""
+RANKING = "mini-ranking"
+"""The generator of the ranking task. Its rows have the columns of BEIR's files (`rbench.tasks.ranking`)."""
 Rows = TypeVar("Rows")
 
 log = logging.getLogger("rbench")
@@ -42,8 +49,11 @@ log = logging.getLogger("rbench")
 
 def splits(generator: str) -> tuple[str, ...]:
     """Return the names of a generator's splits. ResourceError for an unknown generator."""
+    if generator == RANKING:
+        return SPLITS
     if generator not in SIZES:
-        raise ResourceError(f"The embedded world has no generator {generator!r}; it has {', '.join(GENERATORS)}.")
+        known = ", ".join((*GENERATORS, RANKING))
+        raise ResourceError(f"The embedded world has no generator {generator!r}; it has {known}.")
     return tuple(SIZES[generator])
 
 
@@ -53,7 +63,7 @@ def rows(generator: str, split: str) -> list[Row]:
     The rows are the same on every machine. ResourceError for an unknown generator or split.
     """
     if split not in splits(generator):
-        raise ResourceError(f"{generator} has no split {split!r}; it has {', '.join(SIZES[generator])}.")
+        raise ResourceError(f"{generator} has no split {split!r}; it has {', '.join(splits(generator))}.")
     return [dict(row) for row in _generated(generator)[split]]
 
 
@@ -67,6 +77,19 @@ def contrast_rows(generator: str) -> list[Row]:
     return [dict(row) for row in _edited(generator)]
 
 
+def still_relevant(changed: str, original: str) -> int | None:
+    """Return whether the documents of mini-ranking that are relevant to a query are so to a changed one, 1 or 0.
+
+    None where the changed query is not of the language.
+    """
+    return still_found(changed, original, _documents())
+
+
+@cache
+def _documents() -> tuple[str, ...]:
+    return tuple(str(row["text"]) for row in rows(RANKING, "corpus"))
+
+
 @cache
 def _edited(generator: str) -> list[Row]:
     return keep(f"{generator}-contrast", lambda: _contrast(generator, _generated(generator)))
@@ -74,7 +97,7 @@ def _edited(generator: str) -> list[Row]:
 
 @cache
 def _generated(generator: str) -> dict[str, list[Row]]:
-    return keep(generator, lambda: generate(generator))
+    return keep(generator, _ranking if generator == RANKING else lambda: generate(generator))
 
 
 @cache

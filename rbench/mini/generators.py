@@ -132,7 +132,7 @@ def _nli(world: World, writer: Writer) -> Row:
     label = world.rng.randrange(3)
     # Pairs are made until one fits the label, so that a label that is harder to make is not rarer.
     while True:
-        premise = _scene(world)
+        premise = scene(world)
         hypothesis = claim(world, premise, label)
         if hypothesis is None:
             continue
@@ -141,7 +141,7 @@ def _nli(world: World, writer: Writer) -> Row:
             return {"premise": first, "hypothesis": second, "label": label}
 
 
-def _scene(world: World) -> Sentence:
+def scene(world: World) -> Sentence:
     """Make a sentence of one or two events, of which some are negated."""
     past = world.past()
     events = [world.event(past=past) for _ in range(2)]
@@ -157,7 +157,7 @@ def _sts(world: World, writer: Writer) -> Row | None:
     if form == "judging":
         first = _judging(world, world.rng.choice((1, -1)))
     else:
-        first = _about(world, world.rng.choice(TOPICS)) if form == "topic" else _scene(world)
+        first = _about(world, world.rng.choice(TOPICS)) if form == "topic" else scene(world)
     second, score = similar(world, first)
     texts = writer.text(first), writer.text(second)
     if not all(_fits(text) for text in texts):
@@ -179,7 +179,7 @@ def _corpus(world: World, writer: Writer) -> Row | None:
         more = [world.topical(topic) for _ in range(count)]
     else:
         scene = World(world.rng, BREADTH["mini-nli"]) if world.chance(0.6) else world
-        sentence = _scene(scene)
+        sentence = scene(scene)
         more = [again for _ in range(count) if (again := claim(scene, sentence, 0))]
     return {"text": writer.text(sentence, *(Sentence((clause,)) for clause in more))}
 

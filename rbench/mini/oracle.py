@@ -20,7 +20,8 @@ VERSION = 1
 LABELLED = ("mini-sentiment", "mini-topic", "mini-nli", "mini-sts")
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 _STRENGTH = {"very": 6, None: 4, "slightly": 2}
-_meaning = lru_cache(maxsize=65536)(read)
+meaning = lru_cache(maxsize=65536)(read)
+"""Returns the meaning of a text; None if it is not of the language."""
 
 
 def oracle(generator: str, texts: Sequence[str]) -> int | float | None:
@@ -34,7 +35,7 @@ def oracle(generator: str, texts: Sequence[str]) -> int | float | None:
     """
     if generator not in LABELLED:
         raise KeyError(generator)
-    meanings = [_meaning(text) for text in texts]
+    meanings = [meaning(text) for text in texts]
     if len(meanings) != (1 if generator in ("mini-sentiment", "mini-topic") else 2):
         raise ValueError(f"{generator} takes another number of texts than {len(meanings)}")
     found = [meaning for meaning in meanings if meaning is not None]

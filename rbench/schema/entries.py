@@ -149,6 +149,45 @@ class LocalData(Checked):
             yield "`split` goes with `file`"
 
 
+class RankingPairs(Strict):
+    """A file of pairs below a data folder. The document of each pair is relevant to its query, and no other is."""
+
+    source: str
+    """`<folder>/<file stem>`."""
+    query: str
+    document: str
+    """The columns of the two texts. Equal texts are one query or one document."""
+
+
+class RankingHub(Strict):
+    """Queries, documents and relevance on the hub, each written `CONFIG/SPLIT`, or `CONFIG` for its only split; or as a
+    `.jsonl` file of the repository."""
+
+    id: str
+    revision: str
+    corpus: str = "corpus"
+    queries: str = "queries"
+    qrels: str = "default/test"
+
+
+class RankingData(Checked):
+    """Where the queries, documents and relevance of a ranking task are. A local copy comes before the hub's."""
+
+    folder: str | None = None
+    """A folder in BEIR's layout: a path, or a name below a data folder. It has `corpus.jsonl` (`_id`, `title`, `text`),
+    `queries.jsonl` (`_id`, `text`) and `qrels/SPLIT.tsv` (`query-id`, `corpus-id`, `score`)."""
+    split: str = "test"
+    """The file of `qrels` in the folder."""
+    pairs: RankingPairs | None = None
+    hub: RankingHub | None = None
+    without_own: bool = False
+    """Whether the document with a query's own id is left out of the query's ranking."""
+
+    def wrong(self) -> Iterator[str]:
+        if self.pairs is not None and (self.folder is not None or self.hub is not None):
+            yield "`pairs` stand alone; leave `folder` and `hub` out"
+
+
 class Named(Strict):
     """Keys that every registry file has. Those in COSMETIC do not enter a job's key: a new title makes no new job."""
 
@@ -194,7 +233,7 @@ class Training(Strict):
 class TaskSpec(Named, Checked):
     """A data set with a prediction target. `columns` names the text columns, in the order in which they are encoded."""
 
-    COSMETIC = Named.COSMETIC | {*("hub", "local", "sizes", "subsets", "training", "contrast", "parts")}
+    COSMETIC = Named.COSMETIC | {*("hub", "local", "sizes", "subsets", "training", "contrast", "parts", "ranking")}
     # A job's key holds the hash of the rows, so it does not need to hold where they came from or how many there are.
     # The ids of rows name the part that they came from.
     OPTIONAL = frozenset({"scale"})
@@ -219,6 +258,8 @@ class TaskSpec(Named, Checked):
     training: Training = Training()
     contrast: str | None = None
     """The contrast set of this task that `evaluate: [contrast]` means."""
+    ranking: RankingData | None = None
+    """Where the queries and documents of a task of the kind `ranking` are, if they are not generated."""
     parts: tuple[Part, ...] = ()
     """The sources of a task that is made of several, in place of `hub`, `local` and `generator`. Victims are scored on
     each part of the test split by itself."""
@@ -248,6 +289,12 @@ class TaskSpec(Named, Checked):
             yield "`parts` say where the rows are; leave `hub`, `local` and `generator` out"
         if self.parts and self.kind in ("sts", "unlabelled"):
             yield f"only tasks with classes have `parts`, and this one is of the kind {self.kind}"
+        if self.kind == "ranking" and (self.ranking is None) == (self.generator is None):
+            yield "a task of the kind ranking has either a `generator`, or says under `ranking` where its documents are"
+        if self.ranking is not None and (self.kind != "ranking" or self.hub is not None or self.local is not None):
+            yield "`ranking` is for tasks of this kind alone, and takes the place of `hub` and `local`"
+        if self.kind == "ranking" and (len(self.columns) != 1 or self.labels):
+            yield "a task of the kind ranking has one column, the query's, and no labels"
         if self.subsets and self.kind != "sts":
             yield f"`subsets` are parts of similarity tasks, and a task of the kind {self.kind} has none"
 
@@ -371,7 +418,7 @@ class EncoderSpec(Named, Checked):
     """Whether vectors have unit length, after pooling and all that follows it."""
     truncate_dim: Positive | None = None
     """Keep only the first numbers of a vector, after normalisation, as sentence-transformers does; None: all."""
-    prompt: str | dict[TaskKind, str] = ""
+    prompt: str | dict[TaskKind | Literal["document"], str] = ""
     """What the encoder reads before every text, such as "query: ". A mapping has a prompt for each kind of task, and
     none for the kinds that it leaves out. Attacks do not see it, so they never change it."""
     include_prompt: bool = True
@@ -413,8 +460,11 @@ class EncoderSpec(Named, Checked):
         if self.train is not None and self.dtype != "float32":
             yield f"an encoder is trained in float32: leave out `dtype: {self.dtype}`"
 
-    def prompt_for(self, kind: TaskKind | None) -> str:
-        """Return the prompt before texts of a kind of task; None: of no task. Empty: there is none."""
+    def prompt_for(self, kind: TaskKind | Literal["document"] | None) -> str:
+        """Return the prompt before texts of a kind of task; None: of no task. Empty: there is none.
+
+        That of the kind `ranking` is the queries'; `document` gives that of the documents which are ranked.
+        """
         if isinstance(self.prompt, str):
             return self.prompt
         return "" if kind is None else self.prompt.get(kind, "")
@@ -441,11 +491,18 @@ class SimilarityGoalSpec(Strict):
     """Which of the two sentences may change."""
 
 
+class RankingGoalSpec(Strict):
+    """When an attack on a query has succeeded."""
+
+    k: Positive = 10
+    """The attack pushes every relevant document out of the first `k`."""
+
+
 class AttackSpec(Named):
     """An attack: a TextAttack recipe (a class name with parameters) or a Python file with options."""
 
     COSMETIC = Named.COSMETIC | {"queries_per_word"}
-    OPTIONAL = frozenset({"similarity"})
+    OPTIONAL = frozenset({"similarity", "ranking"})
 
     recipe: str | None = None
     """Class name in textattack.attack_recipes; None: the attack is a Python file."""
@@ -461,6 +518,8 @@ class AttackSpec(Named):
     """Rough number of model queries per word of an attacked text, for the cost estimate of `rbench plan`."""
     similarity: SimilarityGoalSpec = SimilarityGoalSpec()
     """The goal on STS tasks. It has no effect on other tasks."""
+    ranking: RankingGoalSpec = RankingGoalSpec()
+    """The goal on tasks of the kind ranking. It has no effect on other tasks."""
     source: str = ""
     """Content hash of the Python file, for a user's own attack. Editing the file makes new jobs."""
     variant_source: str | None = None

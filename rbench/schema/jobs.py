@@ -18,6 +18,7 @@ from rbench.schema.entries import (
     ContrastSpec,
     EncoderSpec,
     ResourceProfile,
+    RankingGoalSpec,
     SimilarityGoalSpec,
     TaskSpec,
     Training,
@@ -111,11 +112,12 @@ class AttackJob(Strict):
     @field_validator("attack")
     @classmethod
     def _drop_goal(cls, attack: AttackSpec, others: ValidationInfo) -> AttackSpec:
-        """Drop the goal on STS tasks from attacks on other tasks, which do not depend on it."""
+        """Drop the goals on STS tasks and on rankings from attacks on other tasks, which do not depend on them."""
         task = others.data.get("task")
-        if task is None or task.kind == "sts":
+        if task is None:
             return attack
-        return attack.model_copy(update={"similarity": SimilarityGoalSpec()})
+        goals = {"sts": ("similarity", SimilarityGoalSpec()), "ranking": ("ranking", RankingGoalSpec())}
+        return attack.model_copy(update=dict(goal for kind, goal in goals.items() if kind != task.kind))
 
     @property
     def name_parts(self) -> Collection[int]:

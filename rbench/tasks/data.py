@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from rbench.config.tabular import files_of
 from rbench.errors import ResourceError
 from rbench.schema import HubData, TaskSpec
-from rbench.tasks import lines, local, online, parts, tables
+from rbench.tasks import lines, local, online, parts, ranking, tables
 from rbench.tasks.clean import Columns, Example, Reserved, Row, SplitColumns, clean
 
 logger = logging.getLogger("rbench")
@@ -41,6 +41,8 @@ class TaskData:
     read: Mapping[str, int] = field(default_factory=dict)
     subsets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     """For each split whose rows name their subsets (`TaskSpec.subsets`), the subset of each example by its id."""
+    collection: ranking.Collection | None = field(default=None, repr=False)
+    """The documents of a ranking task, whose examples are its queries."""
     _hashes: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     """A cache of `split_fingerprint`, by split."""
 
@@ -95,6 +97,8 @@ class TaskData:
 
     def split_fingerprint(self, name: str) -> str:
         """Return the hash of the examples of one split. Raises ResourceError as `split` does."""
+        if self.collection is not None and name in self.examples:
+            return self.fingerprint  # the documents decide what is measured of the queries
         if name not in self._hashes:
             self._hashes[name] = content_hash({name: self.split(name)})
         return self._hashes[name]
@@ -108,6 +112,8 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
     Raises:
         ResourceError: there is no data (says where it looked and how to get it), or it is unreadable (says where).
     """
+    if spec.kind == "ranking":
+        return _ranked(spec, data_path)
     origin, columns, rows = _source(spec, data_path).read()
     examples, dropped = clean(spec, columns, rows, reserved)
     for reason, count in dropped.counts.items():
@@ -125,13 +131,25 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
     )
 
 
+def _ranked(spec: TaskSpec, data_path: Sequence[Path]) -> TaskData:
+    """Open a task of the kind ranking. All its queries are of the split `test`."""
+    read = ranking.source(spec, data_path).read()
+    examples, dropped = {"test": read.queries}, read.dropped
+    for reason, count in dropped.counts.items():
+        logger.info("task %s: %d queries left out, %s", spec.name, count, reason)
+    whole = hashlib.sha256(f"{content_hash(examples)} {read.collection.digest}".encode()).hexdigest()
+    sizes = {"test": read.read}
+    of = read.collection
+    return TaskData(spec, read.origin, whole, dict(dropped.counts), dropped.places, {}, examples, sizes, collection=of)
+
+
 def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
     """Describe where `open_task` would take the data from, for people. Nothing is read or downloaded.
 
     Raises:
         ResourceError: there is no data (says where it looked and how to get it).
     """
-    return _source(spec, data_path).locate()
+    return (ranking.source if spec.kind == "ranking" else _source)(spec, data_path).locate()
 
 
 def files_of_task(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
@@ -140,7 +158,7 @@ def files_of_task(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
     Raises:
         ResourceError: the task is a corpus file or a table, and it is not there.
     """
-    return _source(spec, data_path).files()
+    return (ranking.source if spec.kind == "ranking" else _source)(spec, data_path).files()
 
 
 _Read = tuple[str, SplitColumns, Mapping[str, Sequence[Row]]]

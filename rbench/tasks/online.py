@@ -15,6 +15,9 @@ from rbench.system import hub
 from rbench.tasks import lines, split
 from rbench.tasks.clean import Row
 
+ONLY = "*"
+"""Stands for the only split of a data set."""
+
 
 def read(source: HubData) -> tuple[str, dict[str, list[Row]]]:
     """Return the origin of the data (a description) and the rows of each split, with ids `<hub split>:<row>`.
@@ -184,7 +187,7 @@ def _rows(builder: Any, source: HubData) -> dict[str, list[Row]]:
     tables: dict[str, list[dict[str, Any]]] = {}
     rows = {}
     for part, name in source.splits.items():
-        wanted = split.source_of(name)[0]
+        wanted = there[0] if name == ONLY and len(there) == 1 else split.source_of(name)[0]
         if wanted not in there:
             raise ResourceError(f"{source.id}@{builder.hash} has no split {wanted!r}; it has {', '.join(there)}")
         if wanted not in tables:
