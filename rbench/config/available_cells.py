@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel
 
@@ -21,6 +21,7 @@ from rbench.schema import (
     MeasureNeeds,
     Plan,
     Suite,
+    TaskSpec,
     TrainSpec,
     bases,
 )
@@ -51,7 +52,6 @@ def of_suite(
     ] + [(name, task, AS_IS) for name in suite.victims for task in suite.tasks]
     attacked = [CellOf(e, task, attack.label, f) for e, task, f in victims for attack in suite.attacks]
     tasks = {name: task for name in suite.tasks if (task := entries.tasks.found.get(name)) is not None}
-    oracles = {name for name, task in tasks.items() if task.has_oracle}
     sets = {(task, one.set.name) for task, own in asked.items() for one in own if one.needs.what.name == CONTRAST}
     named = {choice.name for choice in suite.evaluate}
     trained = {}
@@ -78,12 +78,12 @@ def of_suite(
             ]
         cells[one.what.name] = list(dict.fromkeys((*cells.get(one.what.name, ()), *own)))
     cells = dict.fromkeys((table.metric for table in suite.tables), attacked) | cells
-    return ground_of(attacked, oracles, cells, trained, Metrics(entries.modules.registry))
+    return ground_of(attacked, tasks, cells, trained, Metrics(entries.modules.registry))
 
 
 def ground_of(
     attacked: Cells,
-    oracles: Collection[str],
+    tasks: Mapping[str, TaskSpec],
     measured: Mapping[str, Cells],
     trained: Mapping[str, Trained],
     metrics: Metrics,
@@ -92,12 +92,14 @@ def ground_of(
 
     Args:
         attacked: the cells of attacks.
-        oracles: the tasks with an oracle.
+        tasks: those that are attacked.
         measured: the cells of each measure.
         trained: how encoders are trained.
     """
-    valid = [cell for cell in attacked if cell.task in oracles]
-    cells = {one.name: _where(one, valid if one.oracle else attacked) for one in metrics.all()}
+    having = {one.name: {name for name, task in tasks.items() if one.is_of(task)} for one in metrics.all()}
+    cells = {
+        one.name: _where(one, [cell for cell in attacked if cell.task in having[one.name]]) for one in metrics.all()
+    }
     cells |= {name: measured.get(one.measure, ()) for name, one in metrics.measured.items()}
     return Ground(
         {metric: tuple(own) for metric, own in cells.items() if own},
@@ -164,4 +166,6 @@ def _where(metric: Metric, attacked: Cells) -> Cells:
 def _needed(metric: Metric) -> str:
     """Return what a suite needs so that it has a metric, in words."""
     attacks = "two or more `attacks`" if metric.of == "all attacks" else "`attacks`"
+    if metric.kind is not None:
+        return f"{attacks} and a task of the kind {metric.kind}"
     return f"{attacks} and a task with an oracle, such as mini-sentiment" if metric.oracle else attacks

@@ -30,6 +30,7 @@ from rbench.schema import (
     Evaluation,
     Serves,
     Suite,
+    TaskKind,
     TaskSpec,
     Training,
 )
@@ -149,9 +150,15 @@ def check_suite(merged: Positioned, problems: Problems) -> Suite | None:
     return suite
 
 
-DEFAULTS: Mapping[Serves, str] = {"classification": CLEAN, "similarity": COSINE}
+DEFAULTS: Mapping[Serves, str] = {"classification": CLEAN, "similarity": COSINE, "ranking": "retriever"}
 """The strategy of a suite that names none, by what it serves."""
-_TASKS: Mapping[Serves, str] = {"classification": "tasks with classes", "similarity": "tasks with similarity scores"}
+_TASKS: Mapping[Serves, str] = {
+    "classification": "tasks with classes",
+    "similarity": "tasks with similarity scores",
+    "ranking": "rankings",
+}
+_SERVED: Mapping[TaskKind, Serves] = {"sts": "similarity", "ranking": "ranking"}
+"""By kind of task what a strategy must serve; all others have classes."""
 
 
 def serves(module: ModuleType) -> tuple[Serves, ...]:
@@ -173,10 +180,11 @@ def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Choice, .
         if task.kind == "sts" and task.scale is None:
             message = f"task {task.name} does not say which its lowest and highest scores are; write them into its file"
             problems.add(place, f"{message}, for instance `scale: [0, 5]`")
-        elif task.kind != "sts" and not task.labels:
+        elif task.kind not in _SERVED and not task.labels:
             message = f"task {task.name} has no labels (its kind is {task.kind}): there is nothing to classify"
             problems.add(place, message)
-    _check_scored(dict.fromkeys(task.name for _, task in tasks if task.kind == "sts"), entries)
+    for served in _SERVED.values():
+        _check_served(served, dict.fromkeys(task.name for _, task in tasks if _kind(task) == served), entries)
     if "finetune" not in merged.data:
         defaults = {task.name: DEFAULTS[_kind(task)] for _, task in tasks}
         for name in defaults.values():
@@ -185,8 +193,8 @@ def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Choice, .
     chosen = [(choice, _serves(entries, "finetune", choice)) for choice in choices(merged, "finetune")]
     if any(of is None for _, of in chosen):
         return {}  # loading that strategy has added a problem
-    with_scores = set(entries.tasks.names_with_scores())
-    there: set[Serves] = {"similarity" if name in with_scores else "classification" for name in known}
+    others = {name: what for kind, what in _SERVED.items() for name in entries.tasks.names_of_kind(kind)}
+    there: set[Serves] = {others.get(name, "classification") for name in known}
     for choice, of in chosen:
         if there and there.isdisjoint(of or ()):
             meant = " and ".join(_TASKS[what] for what in of or ())
@@ -225,7 +233,7 @@ def able_to(kind: Kind, what: Serves, registry: Registry) -> list[str]:
 
 
 def _kind(task: TaskSpec) -> Serves:
-    return "similarity" if task.kind == "sts" else "classification"
+    return _SERVED.get(task.kind, "classification")
 
 
 def _serves(entries: Entries, kind: Kind, choice: Chosen) -> tuple[Serves, ...] | None:
@@ -234,22 +242,28 @@ def _serves(entries: Entries, kind: Kind, choice: Chosen) -> tuple[Serves, ...] 
     return serves(found.open()) if found is not None else None
 
 
-def _check_scored(scored: Collection[str], entries: Entries) -> None:
-    """Add a problem for each attack and each thing to build that needs classes, if there are tasks with scores."""
-    names = ", ".join(scored)
+def _check_served(what: Serves, scored: Collection[str], entries: Entries) -> None:
+    """Add a problem for each attack and each thing to build that needs classes, if there are tasks without."""
+    names, has = ", ".join(scored), "similarity scores" if what == "similarity" else "a ranking"
     for choice in choices(entries.merged, "attacks") if scored else ():
-        spec = entries.attacks.found.get(choice.label)
-        if spec is None or spec.recipe is not None:
+        spec, module = entries.attacks.found.get(choice.label), entries.modules.found.get(("attacks", choice.name))
+        if spec is None:
             continue
-        if "similarity" not in (_serves(entries, "attacks", choice) or ()):
-            able = ", ".join(able_to("attacks", "similarity", entries.modules.registry))
+        if what == "ranking" and asks_for_gradients(spec, module):
             entries.problems.add(
                 choice.place,
-                f"attack {choice.name} needs classes, and {names} has similarity scores; take it out, or "
-                f"take the task out. Attacks for {_TASKS['similarity']}: {able}",
+                f"attack {choice.name} needs gradients, which attacks on rankings do not have; take an attack without "
+                "gradients, such as textfooler",
+            )
+        elif spec.recipe is None and what not in (_serves(entries, "attacks", choice) or ()):
+            able = ", ".join(able_to("attacks", what, entries.modules.registry))
+            entries.problems.add(
+                choice.place,
+                f"attack {choice.name} needs classes, and {names} has {has}; take it out, or "
+                f"take the task out. Attacks for {_TASKS[what]}: {able}",
             )
     for choice in choices(entries.merged, "build") if scored else ():
-        message = f"`build: {choice.name}` needs {_TASKS['classification']}, and {names} has similarity scores"
+        message = f"`build: {choice.name}` needs {_TASKS['classification']}, and {names} has {has}"
         entries.problems.add(choice.place, message)
 
 
@@ -259,10 +273,11 @@ def check_victims(entries: Entries) -> None:
     if not (victims := entries.victims):
         return
     for place, task in entries.tasks.of(merged):
-        if task.kind == "sts":
+        if task.kind in _SERVED:
+            has = "similarity scores" if task.kind == "sts" else "a ranking"
             problems.add(
                 place,
-                f"{task.name} has similarity scores, and classifiers that exist have classes: {', '.join(victims)}. "
+                f"{task.name} has {has}, and classifiers that exist have classes: {', '.join(victims)}. "
                 "Put the task and its encoders into a suite of their own",
             )
     for choice in choices(merged, "build"):

@@ -17,7 +17,7 @@ from rbench.config.code import Module, checked, find
 from rbench.config.positions import shown
 from rbench.config.registry import KINDS, Registry, unknown
 from rbench.errors import SuiteError
-from rbench.schema import Meaning
+from rbench.schema import Meaning, TaskKind, TaskSpec
 
 HEADLINE = "asr"
 """The metric of a command that names none."""
@@ -49,12 +49,18 @@ class Metric:
     that of the attack that did it the most harm."""
     oracle: bool = False
     """Whether only tasks with an oracle have it."""
+    kind: TaskKind | None = None
+    """The only kind of task that has it; None: every kind."""
     counts: str = "the examples that have a value with both victims"
     """The examples over which two victims are compared, in words."""
     gate: int = 0
     """Its place among the rows that a check judges if it is not told which; 0: it is judged only when it is named."""
     place: int = 100
     """Where it stands among other metrics. Those of the same place are in the order of their names."""
+
+    def is_of(self, task: TaskSpec) -> bool:
+        """Return whether attacks on a task have it."""
+        return (task.has_oracle or not self.oracle) and self.kind in (None, task.kind)
 
     @property
     def falls(self) -> bool:
@@ -141,7 +147,7 @@ def _metric(name: str, registry: Registry) -> Metric:
         raise SuiteError(f"{place}: OF: {unknown('condition', module.OF, get_args(Condition))}")
     if not isinstance(module.SHARE, bool):
         raise SuiteError(f"{place}: `SHARE` must be True or False")
-    names = ("bounds", "together", "oracle", "counts", "gate", "place")
+    names = ("bounds", "together", "oracle", "kind", "counts", "gate", "place")
     more = {name: getattr(module, name.upper()) for name in names if hasattr(module, name.upper())}
     if module.SHARE:
         more.setdefault("bounds", (0.0, 1.0))

@@ -425,7 +425,11 @@ class Tasks:
 
         Files with errors are skipped: they fail where they are used.
         """
-        return self._names_where(lambda data: data.get("kind") == "sts")
+        return self.names_of_kind("sts")
+
+    def names_of_kind(self, kind: TaskKind) -> list[str]:
+        """Return the names of tasks of a kind. Files with errors are skipped."""
+        return self._names_where(lambda data: data.get("kind") == kind)
 
     def _names_where(self, asked: Callable[[Mapping[str, Any]], bool]) -> list[str]:
         quiet = Files(self.files.registry, Problems())

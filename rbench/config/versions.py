@@ -28,6 +28,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "masked recipe": ("recipes.masked_lm",),
     "oracle": ("mini.oracle",),
     "similarity": ("recipes.similarity_goal", "encoders.scorer"),
+    "ranking": ("recipes.ranking_goal", "encoders.retriever", "encoders.index"),
     "measured": ("execution.measured",),
     "asked": ("encoders.classifier",),
     "static encoder": ("encoders.static",),

@@ -34,6 +34,8 @@ class Settings(Strict):
     normalize: bool = False
     truncate_dim: Positive | None = None
     prompt: str = ""
+    document: str = ""
+    """The prompt before documents that are ranked, where it is another one than that before queries."""
     include_prompt: bool = True
     lowercase: bool = False
     dtype: Dtype = "float32"
@@ -42,8 +44,13 @@ class Settings(Strict):
     @classmethod
     def of(cls, spec: EncoderSpec, kind: TaskKind | None = None) -> Self:
         """Return the settings of `spec` for texts of a kind of task; None: of no task."""
-        same = {name: getattr(spec, name) for name in cls.model_fields if name != "prompt"}
-        return cls(prompt=spec.prompt_for(kind), **same)
+        same = {name: getattr(spec, name) for name in cls.model_fields if name not in ("prompt", "document")}
+        document = spec.prompt_for("document") if kind == "ranking" else ""
+        return cls(prompt=spec.prompt_for(kind), document=document, **same)
+
+    def for_documents(self) -> Self:
+        """Return the settings with the prompt of documents in place of that of queries."""
+        return self.model_copy(update={"prompt": self.document, "document": ""})
 
     def before_transform(self) -> Self:
         """Return the settings of the vectors on which a transform is fitted: without what follows a transform."""

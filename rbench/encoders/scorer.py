@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rbench.encoders.classifier import ABOUT, EncoderClassifier, OnEncoder
+from rbench.encoders.retriever import Retriever
 from rbench.encoders.sentence import SentenceEncoder
 
 VERSION = 1
@@ -201,7 +202,10 @@ def _head(kind: str, state: dict[str, Tensor], dim: int) -> CosineHead | Regress
     return head
 
 
-def load_victim(folder: Path, device: str = "cpu") -> tuple[EncoderClassifier | EncoderScorer, dict[str, Any]]:
+AnyVictim = EncoderClassifier | EncoderScorer | Retriever
+
+
+def load_victim(folder: Path, device: str = "cpu") -> tuple[AnyVictim, dict[str, Any]]:
     """Read the victim that a fine-tuning saved. Return it, in eval mode on `device`, with its meta.
 
     Raises:
@@ -211,4 +215,5 @@ def load_victim(folder: Path, device: str = "cpu") -> tuple[EncoderClassifier | 
         kind = json.loads((folder / ABOUT).read_text(encoding="utf-8")).get("kind")
     except (OSError, ValueError, AttributeError):
         kind = None  # `EncoderClassifier.load` says what is wrong
-    return (EncoderScorer if kind == EncoderScorer.KIND else EncoderClassifier).load(folder, device)
+    others: dict[Any, type[EncoderScorer | Retriever]] = {one.KIND: one for one in (EncoderScorer, Retriever)}
+    return others.get(kind, EncoderClassifier).load(folder, device)

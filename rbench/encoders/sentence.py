@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +67,7 @@ class SentenceEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.settings = settings or Settings()
-        self._uncounted = int(getattr(model, "UNCOUNTED", 0))
+        self._uncounted = self._special = int(getattr(model, "UNCOUNTED", 0))
         if self._uncounted and pooling != "mean":
             raise ResourceError(f"encoder `{name}`: static word vectors have pooling mean, not {pooling}")
         if pooling == "cls+mlp" and getattr(model, "pooler", None) is None:
@@ -164,6 +165,15 @@ class SentenceEncoder(nn.Module):
         self.tokenizer.save_pretrained(folder)
         if self.transform is not None and transform:
             self.transform.save(folder / TRANSFORM, self.pooling)
+
+    def for_documents(self) -> Self:
+        """Return an encoder with the same weights that reads documents to be ranked, with the prompt for these."""
+        other = copy.copy(self)
+        other.settings = self.settings.for_documents()
+        other.tokenizer = prepared(plain(self.tokenizer), other.settings)
+        prompt = prompt_tokens(other.tokenizer)
+        other._uncounted = self._special if self.settings.include_prompt else max(self._special, prompt)
+        return other
 
     @property
     def dim(self) -> int:

@@ -80,11 +80,11 @@ def victim_health(job: Job, scores: Collection[Score], context: Context) -> Heal
     """Return the health of a victim, from its validation accuracy and the rows on which rbench's strategies compute it.
 
     A strategy of a user's own may have looked at other rows; the accuracy is then compared with the most frequent label
-    of these all the same. A scorer of similarity has no accuracy, so its health has neither values nor flags. None for
-    other jobs.
+    of these all the same. A scorer of similarity and a retriever have no accuracy, so their health has neither values
+    nor flags. None for other jobs.
     """
     spec = job.tuning
-    if spec is not None and spec.task.kind == "sts":
+    if spec is not None and spec.task.kind in ("sts", "ranking"):
         return Health()
     accuracy = next((one for one in scores if one.name == "validation_accuracy"), None)
     if spec is None or accuracy is None:
@@ -245,7 +245,7 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
         made: Finetuned | tuple[Any, dict[str, float]] = module.run(module.Options(**options), given)
         _check_again(inputs, kept)
     victim, scores = made
-    quality = "validation_spearman" if spec.task.kind == "sts" else "validation_accuracy"
+    quality = {"sts": "validation_spearman", "ranking": "ndcg@10"}.get(spec.task.kind, "validation_accuracy")
     if quality not in scores:
         raise JobError(f"{code.path}: run returned no score {quality}; see docs/guide-add-a-strategy.md")
     context.progress.note(f"{job.name}: {quality.replace('_', ' ')} {scores[quality]:.3f}")
@@ -259,7 +259,8 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
         },
     )
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
-    n = min(data.sizes["validation"], spec.training.max_validation or 10**9)
+    n = data.sizes["test" if spec.task.kind == "ranking" else "validation"]
+    n = n if spec.task.kind == "ranking" else min(n, spec.training.max_validation or n)
     found = _scores(scores, {}, n, getattr(module, "COUNTED", {}))
     if spec.task.parts:
         found = (*found, *by_part(victim, data, context.progress.update))

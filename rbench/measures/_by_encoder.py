@@ -94,6 +94,7 @@ def by_encoder(
     tasks: Sequence[str] = (),
     *,
     hits: Callable[[MeasuredJob, str], MeasuredRow | None] | None = None,
+    units: Callable[[MeasuredJob, str], Iterable[float] | None] | None = None,
     spoken: Callable[[Measured], Iterable[tuple[str, str | None]]] = lambda cell: [(cell.task, None)],
     planned: bool = False,
 ) -> ByEncoder:
@@ -105,6 +106,7 @@ def by_encoder(
             limits of their mean are means, too.
         tasks: the tasks in the order in which they are shown; others come after them, as the plan has them.
         hits: returns the row that says of each text whether it is a hit, for numbers that are shares of hits.
+        units: returns the values of which a number is the mean, for numbers that are no such shares.
         spoken: as in `Grid`.
         planned: whether no job need be done.
 
@@ -118,6 +120,8 @@ def by_encoder(
         return stored.get(job.key) or stored.setdefault(job.key, read_rows(results, job))
 
     def values(run: Run, number: str) -> Values | None:
+        if units is not None:
+            return by_place(results, run.job, lambda: units(of(run.job), number))
         return by_place(results, run.job, lambda: _hits(hits(of(run.job), number))) if hits is not None else None
 
     reading = Reading(

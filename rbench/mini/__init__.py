@@ -34,7 +34,15 @@ from rbench.system.below import Below
 from rbench.system.scratch import default_cache
 
 __all__ = [
-    *("EDITED", "GENERATORS", "RANKING", "Row", "contrast_rows", "fingerprint", "oracle", "rows", "splits"),
+    "EDITED",
+    "GENERATORS",
+    "RANKING",
+    "Row",
+    "contrast_rows",
+    "fingerprint",
+    "oracle",
+    "rows",
+    "splits",
     "still_relevant",
 ]
 

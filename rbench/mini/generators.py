@@ -178,9 +178,9 @@ def _corpus(world: World, writer: Writer) -> Row | None:
         sentence = _about(world, topic)
         more = [world.topical(topic) for _ in range(count)]
     else:
-        scene = World(world.rng, BREADTH["mini-nli"]) if world.chance(0.6) else world
-        sentence = scene(scene)
-        more = [again for _ in range(count) if (again := claim(scene, sentence, 0))]
+        narrow = World(world.rng, BREADTH["mini-nli"]) if world.chance(0.6) else world
+        sentence = scene(narrow)
+        more = [again for _ in range(count) if (again := claim(narrow, sentence, 0))]
     return {"text": writer.text(sentence, *(Sentence((clause,)) for clause in more))}
 
 

@@ -302,11 +302,12 @@ class _Planner:
         """
         spec, inputs = self.inputs.attacks[attack], self.inputs
         wanted = self.suite.examples_for(task)
-        profile, graded = inputs.resources.only(spec.needs), inputs.tasks[task].kind == "sts"
+        profile, kind = inputs.resources.only(spec.needs), inputs.tasks[task].kind
         n = inputs.sizes[task]["test"] if wanted == "all" else wanted
         masked = "masked recipe" if "masked_lm" in spec.needs else None
         ways = (f"attacks/{spec.name}",) if spec.recipe is None else ("recipe", masked)
-        oracle, similar = "oracle" if inputs.tasks[task].has_oracle else None, "similarity" if graded else None
+        oracle = "oracle" if inputs.tasks[task].has_oracle else None
+        similar = {"sts": "similarity", "ranking": "ranking"}.get(kind)
         job = AttackJob(
             encoder=self._keyed(encoder),
             strategy=strategy,

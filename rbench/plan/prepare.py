@@ -108,7 +108,12 @@ def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
         loaded = _with_concurrency(loaded, options.concurrency)
     problems: list[str] = []
     rows, sets, data = _open_rows(loaded, options, problems)
-    problems += [*_too_small(loaded, data), *_without_pairs(loaded, data), *_without_training(loaded, data)]
+    problems += [
+        *_too_small(loaded, data),
+        *_without_pairs(loaded, data),
+        *_without_training(loaded, data),
+        *_beyond_corpus(loaded, data),
+    ]
     splits = _splits(loaded, data, problems)
     weights = _locate_weights(loaded, options, problems)
     loaded, encoder_notes = complete(loaded, weights, problems)
@@ -334,7 +339,7 @@ def _without_training(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]
     """
     wrong = []
     for name in loaded.tuning if loaded.suite.encoders else ():
-        if name not in data or loaded.tasks[name].kind == "sts" or "train" in data[name].sizes:
+        if name not in data or loaded.tasks[name].kind in ("sts", "ranking") or "train" in data[name].sizes:
             continue
         local = loaded.tasks[name].local
         whole = local is not None and local.split is not None
@@ -344,6 +349,23 @@ def _without_training(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]
             "classifier that exists is attacked without one"
         )
     return wrong
+
+
+def _beyond_corpus(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
+    """Return a problem for each attack and measure whose first `k` documents are more than a ranking task has."""
+    asked = [
+        (f"attack {name}", task, spec.ranking.k) for name, spec in loaded.attacks.items() for task in loaded.tuning
+    ]
+    for label, needs in loaded.measures.items():
+        asked += [
+            (f"evaluate: {label}", task, int(what.options.get("k", 0))) for task, what in (needs.tasks or {}).items()
+        ]
+    corpora = {name: one.collection for name, one in data.items() if one.collection is not None}
+    return [
+        f"{user}: `k` is {k}, and the corpus of {task} has {len(corpora[task].ids)} documents; give a smaller k"
+        for user, task, k in asked
+        if task in corpora and k >= len(corpora[task].ids)
+    ]
 
 
 def _splits(loaded: Loaded, data: Mapping[str, TaskData], problems: list[str]) -> dict[tuple[str, str], str]:

@@ -20,6 +20,7 @@ from rbench.recipes._textattack import use_device
 from rbench.recipes.binding import arguments, binding, dry_build
 from rbench.recipes.cached import EnoughWordsChanged, cached, columns_of, foreseen
 from rbench.recipes.observed import listen, watch
+from rbench.recipes.ranking_goal import aim_at_ranking
 from rbench.recipes.similarity_goal import aim_at_similarity, remember_allowed
 from rbench.schema import AttackSpec, ResourceKind, TaskSpec
 from rbench.system.changes import words_changed
@@ -91,8 +92,9 @@ def build(
 ) -> Attack:
     """Build the attack of `spec` on `victim` with `resources`, for examples of `task`.
 
-    The victim is a `ScorerVictim` where the task has similarity scores, and a `Victim` elsewhere. On such a task the
-    attack's goal is replaced by `SimilarityGoal`; its search, transformation and constraints stay.
+    The victim is a `ScorerVictim` where the task has similarity scores, a `RetrieverVictim` where it is a ranking, and
+    a `Victim` elsewhere. On the former two the attack's goal is replaced by `SimilarityGoal` or `RankingGoal`; its
+    search, transformation and constraints stay.
 
     Args:
         path: the Python file of the attack; None for a recipe.
@@ -113,6 +115,8 @@ def build(
         made = _recipe(spec, victim, resources)
     if task.kind == "sts":
         made = aim_at_similarity(made, victim, task, spec.similarity)
+    if task.kind == "ranking":
+        made = aim_at_ranking(made, victim, spec.ranking)
     attack = cached(made)
     if hasattr(attack.search_method, "attack"):  # a search that counts words asks the attack that is run
         attack.search_method.attack = attack

@@ -206,10 +206,10 @@ class Heard:
         for given in way:
             texts: Texts = (given,) if isinstance(given, str) else tuple(given)
             raw, output = self._answers[given]
-            score = float(output if truth.graded else raw[truth.given])
+            score, prediction = truth.step(raw, output)
             yield Step(
                 score=round(score, DIGITS),
-                prediction=None if truth.graded else int(output),
+                prediction=prediction,
                 changes=() if before is None else changed(before, texts),
             )
             before = texts

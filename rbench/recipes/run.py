@@ -47,12 +47,16 @@ class Truth:
     """The class, or the gold score; None for a gold score that is missing or no number."""
     graded: bool
     """Whether it is a gold score."""
+    query: str | None = None
+    """The id of a query, which stands for the documents that are relevant to it; None: it is no ranking task."""
     skip: SkipReason | None = None
     """Why the example cannot be attacked; None if it can be."""
 
     @property
     def given(self) -> int | str:
         """The value in the form that `Attack.attack` accepts: it refuses floats."""
+        if self.query is not None:
+            return self.query
         return repr(float(self.value or 0.0)) if self.graded else int(self.value or 0)
 
     @property
@@ -62,7 +66,15 @@ class Truth:
 
     def answer(self, when: str, output: Any) -> dict[str, Any]:
         """Return the field of an outcome for a victim's answer. `when` is `original` or `perturbed`."""
+        if self.query is not None:
+            return {f"{when}_prediction": int(output.found), f"{when}_score": output.ndcg}
         return {f"{when}_score": float(output)} if self.graded else {f"{when}_prediction": int(output)}
+
+    def step(self, raw: Any, output: Any) -> tuple[float, int | None]:
+        """Return the score and the prediction of a step of an attack, from what the goal function gives."""
+        if self.query is not None:
+            return 1 / output.rank, int(output.found)
+        return (float(output), None) if self.graded else (float(raw[self.given]), int(output))
 
 
 def truth(example: Example, task: TaskSpec) -> Truth:
@@ -72,6 +84,8 @@ def truth(example: Example, task: TaskSpec) -> Truth:
         JobError: a label is not a class of the task. (A bad gold score only makes the pair be skipped.)
     """
     label = example.label
+    if task.kind == "ranking":
+        return Truth(1, graded=False, query=example.id)
     if task.kind == "sts":
         assert task.scale is not None  # `build` has checked it
         score = float(label) if label is not None and math.isfinite(label) else None
@@ -211,7 +225,7 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
         words_asked=words_asked,
         words_without_candidate=without,
         similarity=None if similarity is None else float(similarity),
-        oracle_label=None if oracle is None else oracle(perturbed),
+        oracle_label=None if oracle is None else oracle((*perturbed, *example.texts) if known.query else perturbed),
         steps=None if heard is None else heard.steps(before, after, known),
     )
 

@@ -30,6 +30,7 @@ from rbench.encoders.inference import (
     steady,
 )
 from rbench.encoders.reading import tokens_of
+from rbench.encoders.retriever import encoded
 from rbench.errors import JobError
 
 VERSION = 1
@@ -200,6 +201,36 @@ class Victim(NetworkVictim):
     def _tokenize(self, inputs: Sequence[Text]) -> list[list[str]]:
         encoded = self.tokenizer(list(inputs), truncation=True, max_length=self.max_length)
         return [tokens_of(self.tokenizer, ids) for ids in encoded["input_ids"]]
+
+
+class RetrieverVictim(NetworkVictim):
+    """A retriever under attack: an `rbench.encoders.retriever.Retriever`. `max_length` is that of a query."""
+
+    def _opened(self, **options: Any) -> Network:
+        self.retriever = self.model
+        return Network(self.retriever, encoded, tokenizer=self.tokenizer, **options)
+
+    def __call__(self, text_input_list: Sequence[str], **kwargs: Any) -> Tensor:
+        """Return the vectors (n, dim) of queries, float32, of length 1, on the CPU.
+
+        Raises:
+            JobError: the encoder gave NaN or infinity; names the victim and the query.
+        """
+        return torch.stack(self.by_text.filled(text_input_list, self._vectors))
+
+    def _vectors(self, queries: list[str]) -> Iterator[Tensor]:
+        rows = rows_of(self.tokenizer(queries, truncation=True, max_length=self.max_length))
+        for query, vector in zip(queries, self.by_ids(rows), strict=True):
+            if not torch.isfinite(vector).all():
+                raise JobError(f"victim {self.name} gave a vector that is not finite for {query[:200]!r}")
+            yield vector
+
+    def is_truncated(self, text: str) -> bool:
+        """Return whether a query is longer than `max_length` tokens, so that its end is cut off."""
+        return len(self.tokenizer([text], truncation=False, verbose=False)["input_ids"][0]) > self.max_length
+
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        return list(torch.stack(self.network(rows)).float().cpu())
 
 
 class Towards(NamedTuple):

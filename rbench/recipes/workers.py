@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from rbench.encoders.inference import backends
+from rbench.encoders.retriever import Retriever
 from rbench.encoders.scorer import EncoderScorer, load_victim
 from rbench.errors import JobError, RbenchError
 from rbench.recipes.answering import AnsweringVictim, open_answering
 from rbench.recipes.build import build
 from rbench.recipes.run import Oracle, run, truth
-from rbench.recipes.victim import ScorerVictim, Victim
+from rbench.recipes.victim import RetrieverVictim, ScorerVictim, Victim
 from rbench.schema import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec, VictimSpec
 from rbench.system import processes
 from rbench.system.capacity import cores, limit_threads, memory, shared_cores
@@ -39,7 +40,8 @@ from rbench.words.resources import Resources
 
 log = logging.getLogger("rbench")
 
-AnyVictim = Victim | ScorerVictim | AnsweringVictim
+AnyVictim = Victim | ScorerVictim | RetrieverVictim | AnsweringVictim
+_WRAPPERS: dict[type, type[ScorerVictim | RetrieverVictim]] = {EncoderScorer: ScorerVictim, Retriever: RetrieverVictim}
 
 POOLED = {"cpu": 4, "cuda": 64}
 """Examples that a process attacks at once, by device: enough to fill batches."""
@@ -182,7 +184,7 @@ def open_victim(given: VictimSpec | None, where: str, task: TaskSpec, name: str,
     """Open the victim at a place: a classifier that exists (`given`), or one that a job fine-tuned (None)."""
     if given is None:
         network, meta = load_victim(Path(where), config.device)
-        wrapper = ScorerVictim if isinstance(network, EncoderScorer) else Victim
+        wrapper = _WRAPPERS.get(type(network), Victim)
         longest = meta["max_length"]
         return wrapper(network, name, max_length=longest, device=config.device, backend=config.backend)
     if given.origin != "model":
@@ -194,13 +196,16 @@ def open_victim(given: VictimSpec | None, where: str, task: TaskSpec, name: str,
 def oracle(task: TaskSpec) -> Oracle | None:
     """Return the function that gives the true label of a text of the embedded world; None for other tasks.
 
-    None for STS tasks too: the embedded world's score of a perturbed pair is no label.
+    Of a ranking it is given the changed query and the original one, and returns 1 where the same documents are relevant
+    to both. None for STS tasks too: the embedded world's score of a perturbed pair is no label.
     """
     if task.generator is None or task.kind == "sts":
         return None
     from rbench import mini
 
     generator = task.generator
+    if task.kind == "ranking":
+        return lambda texts: mini.still_relevant(*texts)
 
     def read(texts: tuple[str, ...]) -> int | None:
         label = mini.oracle(generator, texts)

@@ -17,8 +17,8 @@ from rbench.schema.entries import (
     AttackSpec,
     ContrastSpec,
     EncoderSpec,
-    ResourceProfile,
     RankingGoalSpec,
+    ResourceProfile,
     SimilarityGoalSpec,
     TaskSpec,
     Training,
@@ -366,7 +366,7 @@ class Plan(Strict):
             draw.encoder in suite.lineup
             and draw.train_seed in (None, *suite.train_seeds)
             and task in suite.tasks
-            and (strategy in tuned or attack.attacking.task.kind == "sts")
+            and (strategy in tuned or attack.attacking.task.kind in ("sts", "ranking"))
             and name in {one.label for one in suite.attacks}
             and attack.seed in suite.seeds
         )

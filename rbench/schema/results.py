@@ -45,8 +45,8 @@ class Step(Strict):
     """A text on the way from the original to the final text, for which the attack asked the victim."""
 
     score: float
-    """The victim's probability of the true label, in 0..1; on STS tasks its score of the pair, on the task's scale.
-    Rounded to 4 decimals."""
+    """The victim's probability of the true label, in 0..1; on STS tasks its score of the pair, on the task's scale;
+    on rankings the reciprocal rank of the first relevant document. Rounded to 4 decimals."""
     prediction: int | None = None
     """The label that the victim predicts; None on STS tasks."""
     changes: tuple[Change, ...] = ()
@@ -68,15 +68,17 @@ class Outcome(Strict):
     perturbed: tuple[str, ...] | None = None
     """None if the RUN keeps no texts, or nothing was changed."""
     label: int | None = None
-    """The true class; None for a pair of an STS task, which has `gold` instead."""
+    """The true class; None for a pair of an STS task, which has `gold` instead. Of a query it is 1, and a prediction
+    says whether a relevant document is among the first k."""
     original_prediction: int | None = None
     perturbed_prediction: int | None = None
     gold: float | None = None
     """STS tasks: the gold score, on the task's scale."""
     original_score: float | None = None
-    """STS tasks: the victim's score of the original pair, on the task's scale."""
+    """STS tasks: the victim's score of the original pair, on the task's scale. Rankings: nDCG@k of the query."""
     perturbed_score: float | None = None
-    """STS tasks: the victim's score of the perturbed pair; None where nothing was attacked."""
+    """STS tasks: the victim's score of the perturbed pair; rankings: nDCG@k of the perturbed query. None where nothing
+    was attacked."""
     num_queries: Count = 0
     """Counted as TextAttack counts: before any cache, and with the query for the original text."""
     num_words: Count = 0

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.metrics import Sample, Share, Tally, pooled, pooled_values
+from rbench.metrics import Metric, Sample, Share, Tally, pooled, pooled_values
 from rbench.schema import CONTRAST, Meaning, Score
 from rbench.score import scored
 from rbench.tables import cells
@@ -160,6 +160,11 @@ class Grid(cells.Grid[Cell]):
         """Return a cell, or None where the plan has none. Without a strategy, it is that of the task's only one."""
         names = self.finetunes if finetune is None else (finetune,)
         return next((self.cells[key] for name in names if (key := (attack, encoder, name, task)) in self.cells), None)
+
+    def tasks_of(self, metric: Metric) -> tuple[str, ...]:
+        """Return the tasks that have a metric."""
+        having = {run.spec.task.name for run in self.runs if metric.is_of(run.spec.task)}
+        return tuple(task for task in self.tasks if task in having)
 
     def has_oracle(self, task: str) -> bool:
         """Whether an oracle computes the true label of any text of this task (only tasks of the embedded world)."""

@@ -84,8 +84,7 @@ def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
 def full(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     """Build the layout full: one row per job, with every metric. In cells for programs, `value` is `metric`."""
     whole = together.beside(grid)
-    oracle = any(map(grid.has_oracle, grid.tasks))
-    shown = [one for one in every(grid.metrics) if oracle or not one.oracle]
+    shown = [one for one in every(grid.metrics) if grid.tasks_of(one)]
     several = len(grid.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
     cells = []
@@ -141,11 +140,10 @@ def _served(grid: Grid) -> list[str]:
 
 
 def _tasks(grid: Grid, metric: Metric) -> tuple[str, ...]:
-    if not metric.oracle:
-        return grid.tasks
-    tasks = tuple(task for task in grid.tasks if grid.has_oracle(task))
+    tasks = grid.tasks_of(metric)
     if not tasks:
-        raise StoreError(f"no task of this suite has an oracle, so there is no {metric.about.words}.")
+        lacks = f"is of the kind {metric.kind}" if metric.kind is not None else "has an oracle"
+        raise StoreError(f"no task of this suite {lacks}, so there is no {metric.about.words}.")
     return tasks
 
 
@@ -248,7 +246,7 @@ def _full_cell(cell: Cell, run: Run, metric: str, grid: Grid) -> dict[str, Any]:
     tally = run.tally or Tally()
     rare = [name for name in ("timed_out", "wordless") if getattr(grid, name)]
     counts = ("total", "skipped", "errored", "truncated", *rare)
-    kinds = dict.fromkeys((*(of.name for of in every(grid.metrics)), metric))
+    kinds = dict.fromkeys((*(of.name for of in every(grid.metrics) if of.kind is None or grid.tasks_of(of)), metric))
     numbers = {kind: _number(cell, run, kind) for kind in kinds}
     scores = {kind: {each: getattr(number, each) for each in PLAIN} for kind, number in numbers.items()}
     return {

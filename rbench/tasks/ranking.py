@@ -55,7 +55,7 @@ class Collection:
     def digest(self) -> str:
         """A hash (64 hex digits) of documents and relevance."""
         digest = hashlib.sha256(f"{self.without_own}".encode())
-        grades = (part for query in sorted(self.relevance) for part in (query, *map(str, _sorted(self.relevance[query]))))
+        grades = (f"{query} {sorted(own.items())}" for query, own in sorted(self.relevance.items()))
         for part in (*self.ids, *self.texts, *grades):
             digest.update(f"{len(part)}:{part}".encode())
         return digest.hexdigest()
@@ -63,10 +63,6 @@ class Collection:
     def own(self, query: str) -> int | None:
         """Return the place of the document that is left out of a query's ranking; None where none is."""
         return self.place.get(query) if self.without_own else None
-
-
-def _sorted(grades: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(grades.items())
 
 
 @dataclass(frozen=True)
@@ -135,8 +131,13 @@ def _find(spec: TaskSpec, name: str, data_path: Sequence[Path], hub: RankingHub 
 
 
 def _of_folder(spec: TaskSpec, folder: Path, files: Sequence[Path]) -> RankingRows:
-    corpus, queries = (((f"{path}:{number}", values) for number, values in lines.read(path)) for path in files[:2])
+    corpus, queries = map(_placed, files[:2])
     return gathered(spec, f"folder {folder}", corpus, queries, _qrels(files[2]))
+
+
+def _placed(path: Path) -> Iterator[Place]:
+    for number, values in lines.read(path):
+        yield f"{path}:{number}", values
 
 
 def _qrels(path: Path) -> Iterator[Place]:
@@ -156,8 +157,8 @@ def _of_pairs(spec: TaskSpec, pairs: RankingPairs, path: Path) -> RankingRows:
     """Read pairs. Ids are numbers in the order in which texts first appear: `q0`, `d0`."""
     ids: dict[str, dict[str, str]] = {"q": {}, "d": {}}
     rows: dict[str, list[Place]] = {"q": [], "d": [], "qrels": []}
-    for number, values in lines.read(path):
-        where, named = f"{path}:{number}", []
+    for where, values in _placed(path):
+        named = []
         for kind, column in (("q", pairs.query), ("d", pairs.document)):
             text = _text(spec, (where, values), column)
             if text not in ids[kind]:
@@ -266,8 +267,7 @@ def _texts(spec: TaskSpec, rows: Iterable[Place], read: Callable[[Place], str]) 
         check_unicode(name, f"{where}: `_id`")
         if name in found:
             raise ResourceError(
-                f"{where}: task `{spec.name}`: the id {name!r} stands at {found[name][0]} too; give each row one of its "
-                "own"
+                f"{where}: task `{spec.name}`: the id {name!r} stands at {found[name][0]} too; give each row its own"
             )
         found[name] = (where, read(row))
     return found
@@ -299,4 +299,3 @@ def _grade(spec: TaskSpec, where: str, value: Any) -> int:
     raise ResourceError(
         f"{where}: task `{spec.name}`: the relevance {value!r} is no whole number; write 1 for relevant, 0 for not"
     )
-

@@ -36,9 +36,9 @@ class Cells:
         """Return what claims on the RUN may speak of, whatever is done."""
         plan = self.results.plan
         attacked = [cell for cell in self._attacked if cell.encoder in plan.suite.lineup]
-        oracles = {job.attacking.task.name for job in plan.attacks if job.attacking and job.attacking.task.has_oracle}
+        tasks = {job.attacking.task.name: job.attacking.task for job in plan.attacks if job.attacking is not None}
         measured = {one.measure: [*self._of_measure(name)] for name, one in self.results.metrics.measured.items()}
-        return ground_of(attacked, oracles, measured, trained_by(plan), self.results.metrics)
+        return ground_of(attacked, tasks, measured, trained_by(plan), self.results.metrics)
 
     @cached_property
     def _attacks(self) -> Grid:

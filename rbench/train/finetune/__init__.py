@@ -18,8 +18,7 @@ from rbench.schema import Health, Outcome, Training
 from rbench.train.finetune._data import sample_split
 
 if TYPE_CHECKING:
-    from rbench.encoders.classifier import EncoderClassifier
-    from rbench.encoders.scorer import EncoderScorer
+    from rbench.encoders.scorer import AnyVictim
     from rbench.encoders.sentence import SentenceEncoder
     from rbench.tasks import Example, TaskData
     from rbench.words.resources import Resources
@@ -70,11 +69,11 @@ class FinetuneContext:
 class Finetuned:
     """The result of a strategy. It unpacks into victim and scores, and a strategy may return these two as a tuple."""
 
-    victim: EncoderClassifier | EncoderScorer
-    """Encoder and head, in eval mode: a classifier, or for similarity a scorer of pairs."""
+    victim: AnyVictim
+    """Encoder and head, in eval mode: a classifier, for similarity a scorer of pairs, for rankings a retriever."""
     scores: dict[str, float]
-    """Numbers for the record, by name. Among them must be `validation_accuracy` (0..1), or for similarity
-    `validation_spearman` (-1..1)."""
+    """Numbers for the record, by name. Among them must be `validation_accuracy` (0..1), for similarity
+    `validation_spearman` (-1..1), for rankings `ndcg@10` (0..1)."""
     health: Health | None = None
     """What the strategy says of itself beside its scores, such as that its search found nothing to replace words by."""
 
@@ -89,9 +88,9 @@ class Strategy(Protocol):
     """What a strategy's module exports.
 
     Four more exports are optional. `SERVES` says which tasks the strategy makes victims for: `classification`, as if it
-    were left out, or `similarity`. `NEEDS` lists the kinds of resources that the strategy works with. `COUNTED` maps
-    the name of a score to the name of the score that holds its sample size; a score that is not listed is taken to be
-    of the validation split. `VERSION` is raised when results change.
+    were left out, `similarity` or `ranking`. `NEEDS` lists the kinds of resources that the strategy works with.
+    `COUNTED` maps the name of a score to the name of the score that holds its sample size; a score that is not listed
+    is taken to be of the validation split. `VERSION` is raised when results change.
     """
 
     Options: type[BaseModel]

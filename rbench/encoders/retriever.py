@@ -1,0 +1,103 @@
+"""A retriever: an encoder with the vectors of a corpus. It is the victim of attacks on rankings.
+
+FOLDER/corpus.npy      (documents, dim), float32, each of length 1
+FOLDER/ranking.json    ids of documents, relevance, and whether a query's own document is left out
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from torch import Tensor, nn
+
+from rbench.encoders.classifier import OnEncoder
+from rbench.encoders.index import Vectors
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import ResourceError
+
+VERSION = 1
+
+CORPUS, RELEVANCE = "corpus.npy", "ranking.json"
+
+
+class Retriever(OnEncoder):
+    """`encoder`, the vectors of documents, and what is relevant to which query.
+
+    Args:
+        encoder: reads queries; shared, not copied.
+        corpus: the vectors of all documents (documents, dim), of length 1.
+        ids: the documents, in the order of `corpus`.
+        relevance: by query, the grades of the documents that are relevant to it.
+        without_own: whether the document with a query's own id is left out.
+        max_length: longest query in tokens; None, or more than the encoder's: the encoder's.
+    """
+
+    KIND = "retriever"
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        corpus: Vectors,
+        ids: tuple[str, ...],
+        relevance: dict[str, dict[str, int]],
+        without_own: bool = False,
+        max_length: int | None = None,
+    ) -> None:
+        super().__init__(encoder, max_length)
+        self.corpus, self.ids, self.relevance, self.without_own = corpus, ids, relevance, without_own
+        self._places = {name: i for i, name in enumerate(ids)}
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        """Return the vectors (n, dim), float32, of length 1, of a tokenizer's output (n, length)."""
+        return nn.functional.normalize(self.encoder(**inputs).float(), dim=1)
+
+    def relevant(self, query: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Return the places (m,) of the documents that are relevant to a query, and their grades (m,)."""
+        grades = self.relevance[query]
+        return np.array([self._places[one] for one in grades]), np.array([*grades.values()], dtype=np.float64)
+
+    def own(self, query: str) -> int | None:
+        """Return the place of the document that is left out of a query's ranking; None where none is."""
+        return self._places.get(query) if self.without_own else None
+
+    def save(self, folder: Path, meta: dict[str, Any]) -> None:
+        """Write config, tokenizer, weights, vectors and `meta` (JSON values of the caller) to `folder`, for `load`."""
+        self.write(folder, nn.Linear(1, 1), {"kind": self.KIND, "meta": meta})
+        np.save(folder / CORPUS, self.corpus, allow_pickle=False)
+        said = {"ids": self.ids, "relevance": self.relevance, "without_own": self.without_own}
+        (folder / RELEVANCE).write_text(json.dumps(said, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "cpu") -> tuple[Self, dict[str, Any]]:
+        retriever, meta = super().load(folder, device)
+        try:
+            said = json.loads((folder / RELEVANCE).read_text(encoding="utf-8"))
+            corpus = np.load(folder / CORPUS, mmap_mode="r", allow_pickle=False)
+            if corpus.shape != (len(said["ids"]), retriever.encoder.dim):
+                raise ValueError(f"{CORPUS} has the shape {corpus.shape}")
+            made = cls(
+                retriever.encoder,
+                corpus,
+                tuple(said["ids"]),
+                said["relevance"],
+                said["without_own"],
+                retriever.max_length,
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ResourceError(f"{folder}: not a retriever that rbench saved ({error})") from error
+        return made.eval(), meta
+
+    @classmethod
+    def restored(cls, encoder: SentenceEncoder, about: dict[str, Any], head: dict[str, Tensor]) -> Self:
+        """Return a retriever without documents, which `load` adds."""
+        nothing = np.empty((0, encoder.dim), dtype=np.float32)
+        return cls(encoder, nothing, (), {}, max_length=about["max_length"])
+
+
+def encoded(retriever: Retriever, **inputs: Tensor) -> Tensor:
+    """Return the vectors of queries, for `rbench.encoders.inference.Network`."""
+    vectors: Tensor = retriever(**inputs)
+    return vectors
