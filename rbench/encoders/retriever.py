@@ -95,9 +95,3 @@ class Retriever(OnEncoder):
         """Return a retriever without documents, which `load` adds."""
         nothing = np.empty((0, encoder.dim), dtype=np.float32)
         return cls(encoder, nothing, (), {}, max_length=about["max_length"])
-
-
-def encoded(retriever: Retriever, **inputs: Tensor) -> Tensor:
-    """Return the vectors of queries, for `rbench.encoders.inference.Network`."""
-    vectors: Tensor = retriever(**inputs)
-    return vectors

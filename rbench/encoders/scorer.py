@@ -30,6 +30,8 @@ from rbench.encoders.retriever import Retriever
 from rbench.encoders.sentence import SentenceEncoder
 
 VERSION = 1
+USES = ("encoders.classifier", "encoders.sentence")
+"""A retriever is not listed, because only `load_victim` knows of it."""
 
 Scale = tuple[float, float]
 """The lowest and the highest gold score."""

@@ -30,7 +30,6 @@ from rbench.encoders.inference import (
     steady,
 )
 from rbench.encoders.reading import tokens_of
-from rbench.encoders.retriever import encoded
 from rbench.errors import JobError
 
 VERSION = 1
@@ -208,7 +207,7 @@ class RetrieverVictim(NetworkVictim):
 
     def _opened(self, **options: Any) -> Network:
         self.retriever = self.model
-        return Network(self.retriever, encoded, tokenizer=self.tokenizer, **options)
+        return Network(self.retriever, _vectors, tokenizer=self.tokenizer, **options)
 
     def __call__(self, text_input_list: Sequence[str], **kwargs: Any) -> Tensor:
         """Return the vectors (n, dim) of queries, float32, of length 1, on the CPU.

@@ -146,6 +146,8 @@ def test_the_mean_over_examples_is_the_metric_of_the_record(made: list[Outcome])
 
     tally, seen = Tally.of(made, oracle=True), Observations.of(made, has_oracle=True)
     for metric in METRICS.all("attacks", "victims"):
+        if metric.kind is not None:
+            continue  # of one kind of task: made of outcomes alone
         assert metric.counted is not None, "records have all that a built-in metric needs"
         found = values(metric, seen)
         mine, stored = pooled_values(metric, found[~np.isnan(found)]), metric.counted(tally)

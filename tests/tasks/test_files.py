@@ -8,13 +8,22 @@ import pytest
 import yaml
 
 import rbench.tasks
+from rbench.config.files import Files
+from rbench.config.positions import Problems
+from rbench.config.registry import Registry
+from rbench.config.tasks import Tasks
 from rbench.schema import TaskSpec
 from rbench.system.hub import COMMIT, is_repo_id
 from rbench.tasks import local, split
 
 FOLDER = Path(rbench.tasks.__file__).parent
 CORPORA = sorted(FOLDER / f"{name}.yaml" for name in ("corpus", "wiki1m"))
-FILES = sorted({path for path in FOLDER.glob("*.yaml") if not path.stem.startswith("mini-")} - {*CORPORA})
+RANKINGS = sorted(FOLDER / f"{name}.yaml" for name in (
+    *("scifact", "nfcorpus", "arguana", "fiqa", "scidocs", "quora", "boolq_ranking", "perspectrum_ranking"),
+    *(path.stem for path in FOLDER.glob("nano_*.yaml")),
+))  # fmt: skip
+OURS = {path for path in FOLDER.glob("*.yaml") if not path.stem.startswith(("mini-", "_"))}
+FILES = sorted(OURS - {*CORPORA, *RANKINGS})
 ASKED_FOR = {
     "imdb", "mr", "sst2", "yelp", "mrpc", "snli", "mnli_matched", "mnli_mismatched", "ag_news", "dbpedia", "cr", "subj",
     "mpqa", "trec", "perspectrum", "boolq",
@@ -134,6 +143,22 @@ def test_local_layout_stays_in_its_folder_and_never_trains_on_test(path: Path) -
             assert set(layout.splits) == {"train", "validation", "test"} or spec.kind == "sts"
             bare = {name: {split.source_of(s)[0] for s in sources} for name, sources in layout.splits.items()}
             assert not bare["test"] & (bare.get("train", set()) | bare.get("validation", set()))
+
+
+@pytest.mark.parametrize("path", RANKINGS, ids=lambda path: path.stem)
+def test_a_ranking_says_where_its_documents_are(path: Path) -> None:
+    spec = Tasks(Files(Registry(), problems := Problems())).load(path.stem, "here")
+    problems.raise_any()
+    assert spec is not None and spec.kind == "ranking" and spec.columns == ("query",)
+    assert spec.title and spec.reference and spec.licence and spec.ranking is not None
+    hub = spec.ranking.hub
+    assert (hub is None) == path.stem.endswith("_ranking")  # those are made of a local file of pairs
+    assert hub is None or (is_repo_id(hub.id) and COMMIT.fullmatch(hub.revision))
+    assert spec.ranking.without_own == path.stem.endswith(("arguana", "quora"))
+
+
+def test_there_are_thirteen_small_sets_of_beir() -> None:
+    assert len([path for path in RANKINGS if path.stem.startswith("nano_")]) == 13
 
 
 @pytest.mark.parametrize("path", CORPORA, ids=lambda path: path.stem)
