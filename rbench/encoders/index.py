@@ -13,6 +13,7 @@ equal scores the document that stands first in the corpus is ranked first (`rben
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -107,9 +108,10 @@ def _digest(encoder: SentenceEncoder, texts: Sequence[str]) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     words = plain(encoder.tokenizer)
-    digest.update(
-        (words.backend_tokenizer.to_str() if words.is_fast else repr(sorted(words.get_vocab().items()))).encode()
-    )
+    read = json.loads(words.backend_tokenizer.to_str()) if words.is_fast else words.get_vocab()
+    for last in ("truncation", "padding") if words.is_fast else ():
+        read.pop(last, None)  # what the last call asked for
+    digest.update(json.dumps(read, sort_keys=True).encode())
     for text in texts:
         digest.update(f"{len(text)}:{text}".encode())
     return digest.hexdigest()

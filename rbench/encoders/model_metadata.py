@@ -38,6 +38,8 @@ FLAGS = {
 """Maps the keys with which sentence-transformers before 5.4 says the modes to the modes."""
 ABOUT = "rbench.json"
 """The file in which `rbench.encoders.classifier` says what a victim's encoder is."""
+RANKED = {"corpus": "document", "passage": "document", "document": "document", "query": "ranking"}
+"""Names of prompts in a model's files, the better ones last, and the kinds of texts before which they are read."""
 OVERALL = "config_sentence_transformers.json"
 TASK = "feature-extraction"
 """What a Transformer module does that gives hidden states."""
@@ -104,7 +106,8 @@ def described(folder: Path) -> dict[str, Any]:
 
     Of a SentenceTransformer these are `pooling`, and `normalize`, `max_length`, `prompt`, `include_prompt`,
     `lowercase`, `truncate_dim`, `dtype` and `attention` where they are not the defaults. `prompt` is the default
-    prompt: sentence-transformers uses others only when asked to (`prompts` lists them all). Of a transformers folder it
+    prompt: sentence-transformers uses others only when asked to (`prompts` lists them all). Where there is none, those
+    of queries and documents are read before texts of rankings. Of a transformers folder it
     is only `pooling`: `last` for a causal language model, else `mean`, as in sentence-transformers. Of a victim that
     rbench saved it is all that the victim's encoder has.
 
@@ -204,8 +207,11 @@ def _of_vectors(folder: Path) -> dict[str, Any]:
     config = object_of(folder / OVERALL)
     kinds = [kind for kind, _ in modules(folder) if kind != "Dropout"]
     found: dict[str, Any] = {"normalize": True} if kinds[-1:] == ["Normalize"] else {}
-    prompt = prompts(folder).get(str(config.get("default_prompt_name")))
-    found |= {"prompt": prompt} if prompt else {}
+    listed = prompts(folder)
+    if prompt := listed.get(str(config.get("default_prompt_name"))):
+        found |= {"prompt": prompt}
+    elif of_rankings := {RANKED[name]: listed[name] for name in RANKED if name in listed}:
+        found |= {"prompt": of_rankings}
     return found | ({"truncate_dim": config["truncate_dim"]} if _counts(config.get("truncate_dim")) else {})
 
 

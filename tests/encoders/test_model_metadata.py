@@ -140,11 +140,18 @@ def test_a_damaged_file_is_named(file: str, content: str, saved: Any, tmp_path: 
         described(folder)
 
 
-def test_all_prompts_are_listed_and_only_the_default_one_is_the_encoders(saved: Any, tmp_path: Path) -> None:
+def test_all_prompts_are_listed_and_those_of_rankings_read_where_none_is_the_default(
+    saved: Any, tmp_path: Path
+) -> None:
     folder = saved("prompt that is not pooled")[0]
     assert prompts(folder) == {"query": "query: ", "nli": "the plot "}
     shutil.copytree(folder, tmp_path / "toy")
     change(tmp_path / "toy", "config_sentence_transformers.json", default_prompt_name=None)
+    ranked = {"pooling": "mean", "prompt": {"ranking": "query: "}, "include_prompt": False}
+    assert described(tmp_path / "toy") == ranked
+    change(tmp_path / "toy", "config_sentence_transformers.json", prompts={"passage": "p: ", "document": "d: "})
+    assert described(tmp_path / "toy") == ranked | {"prompt": {"document": "d: "}}
+    change(tmp_path / "toy", "config_sentence_transformers.json", prompts={"nli": "the plot "})
     assert described(tmp_path / "toy") == {"pooling": "mean"}
 
 

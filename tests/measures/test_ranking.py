@@ -1,0 +1,119 @@
+"""The measure `ranking` and attacks on rankings, from a suite to tables and claims."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rbench import api
+from rbench.errors import ResourceError, SuiteError
+from rbench.store.runs import Store
+
+SUITE: dict[str, Any] = {
+    "name": "found",
+    "encoders": ["mini-static", "mini-bert-random"],
+    "tasks": ["mini-ranking"],
+    "attacks": ["textbugger"],
+    "evaluate": [{"ranking": {"tasks": ["mini-ranking"]}}],
+    "num_examples": 12,
+    "resources": {"profile": "mini", "masked_lm": "mini-bert-packaged"},
+    "tables": ["ranking", "asr", "ndcg_drop"],
+    "claims": [
+        {"id": "trained", "metric": "ndcg", "higher": "mini-static", "than": "mini-bert-random", "about": "weights"},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("ranking") / "run"
+    api.run(SUITE, out=out)
+    return out
+
+
+def test_scores_are_those_of_ranking_by_hand(run: Path) -> None:
+    """mini-static's vectors are means of word vectors; ranks are counted here one by one."""
+    from rbench import encoders
+    from rbench.config import load_encoder
+    from rbench.config.registry import Registry
+    from rbench.encoders.locate import locate
+    from rbench.schema import TaskSpec
+    from rbench.tasks import open_task
+
+    data = open_task(TaskSpec(name="mini", kind="ranking", columns=("query",), generator="mini-ranking"))
+    of = data.collection
+    assert of is not None
+    spec = load_encoder("mini-static", Registry())
+    encoder = encoders.load(spec, locate(spec).where, kind="ranking")
+    queries = data.split("test")
+    documents, asked = (
+        vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        for vectors in (encoder.encode(list(of.texts)).astype(float), encoder.encode([q.texts[0] for q in queries]))
+    )
+    gains = []
+    for query, scores in zip(queries, (asked @ documents.T).astype(np.float32), strict=True):
+        order = sorted(of.ids, key=lambda name: (float(scores[of.place[name]]), name), reverse=True)[:10]
+        found = sum(1 / np.log2(i + 2) for i, name in enumerate(order) if name in of.relevance[query.id])
+        gains.append(found / sum(1 / np.log2(i + 2) for i in range(min(10, len(of.relevance[query.id])))))
+    cells = json.loads(api.table(run, metric="ranking", fmt="json"))["cells"]
+    mine = next(cell for cell in cells if cell["encoder"] == "mini-static")
+    assert mine["value"] == pytest.approx(np.mean(gains), abs=1e-6) and mine["n"] == 200
+    assert mine["low"] < mine["value"] < mine["high"]
+
+
+def test_a_claim_speaks_of_ndcg(run: Path) -> None:
+    (claim,) = api.claims(run)
+    (judged,) = claim.judged
+    assert claim.verdict == "supported" and judged.verdict == "supported"
+
+
+def test_outcomes_of_a_query_and_the_metrics_of_rankings(run: Path) -> None:
+    store = Store(run)
+    job = next(job for job in store.plan().attacks if job.parts[0] == "mini-static")
+    outcomes = store.outcomes(job)
+    assert len(outcomes) == 12 and not any(one.error for one in outcomes)
+    fell = [one for one in outcomes if one.status == "succeeded"]
+    assert fell and all(one.original_prediction == 1 and one.perturbed_prediction == 0 for one in fell)
+    assert all(one.perturbed_score == 0 for one in fell)  # no relevant document is among the first ten
+    drop = [
+        (one.original_score or 0) - (one.original_score if one.perturbed_score is None else one.perturbed_score or 0)
+        for one in outcomes
+    ]
+    cells = json.loads(api.table(run, metric="ndcg_drop", fmt="json"))["cells"]
+    mine = next(cell for cell in cells if cell["encoder"] == "mini-static")
+    assert mine["value"] == pytest.approx(np.mean(drop)) and mine["n"] == 12
+    asr = json.loads(api.table(run, metric="oracle_asr", fmt="json"))["cells"]
+    assert {cell["encoder"] for cell in asr} == {"mini-static", "mini-bert-random"}
+
+
+def test_a_run_is_verified(run: Path) -> None:
+    assert not api.verify(run).findings
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"evaluate": [{"ranking": {"tasks": ["mini-sts"]}}]}, "task mini-sts has no documents to rank"),
+        ({"attacks": ["geometry"]}, "needs gradients, which attacks on rankings do not have"),
+        ({"finetune": ["clean"]}, "no strategy here is for mini-ranking, one of the rankings; these are: retriever"),
+        (
+            {"tasks": ["mini-sentiment"], "finetune": ["retriever"]},
+            "retriever is for rankings, and this suite has none",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_place(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=said):
+        api.plan({**SUITE, "claims": [], "tables": ["asr"], **changed}, out=tmp_path / "run")
+
+
+def test_a_k_beyond_the_corpus_is_refused_before_any_work(tmp_path: Path) -> None:
+    asked = {"evaluate": [{"ranking": {"k": 1000}}], "attacks": [{"textbugger": {"ranking": {"k": 2000}}}]}
+    with pytest.raises(ResourceError) as error:
+        api.plan({**SUITE, **asked}, out=tmp_path / "run")
+    assert "`k` is 1000, and the corpus of mini-ranking has 1000 documents; give a smaller k" in str(error.value)
+    assert "attack textbugger" in str(error.value)
