@@ -12,7 +12,7 @@ import pytest
 
 from rbench import api
 from rbench.verdicts.papers import tables as printed
-from rbench.verdicts.papers.claims import VERDICTS, Judged, by, kind, sentences
+from rbench.verdicts.papers.claims import VERDICTS, Judged, gap, kind, sentences
 
 PAGE = (Path(__file__).parents[1] / "docs" / "claims.md").read_text(encoding="utf-8")
 ROWS = {
@@ -246,7 +246,7 @@ CHECKS: dict[str, Callable[[], str]] = {
 def shown(name: str) -> str:
     """What the page prints for a sentence, by the verdicts on its parts."""
     found = SENTENCES[name]
-    return f"{found.holding} of {found.of}" + (f", {by(parts(name)[0])}" if found.of == 1 else "")
+    return f"{found.holding} of {found.of}" + (f", {gap(parts(name)[0])}" if found.of == 1 else "")
 
 
 def parts(name: str) -> list[Judged]:

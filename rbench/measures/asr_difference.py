@@ -1,9 +1,10 @@
 """Differences of attack success rates, paired by text (ADCL's hypotheses H1 and H2).
 
-Each encoder is compared with the suite's first encoder under the same fine-tuning (H1 with clean fine-tuning, H2 with
-adversarial), and each fine-tuning with the suite's first one of the same encoder. A difference and its interval are
-those of `rbench claims` and `rbench compare`: over the texts that both victims classify correctly, with training seeds
-and fine-tuning seeds as levels (`rbench.score.paired`, of several attacks `rbench.score.combined`).
+Each encoder is compared with the suite's first encoder under the same fine-tuning strategy (H1 with clean fine-tuning,
+H2 with adversarial). Each strategy is compared with the suite's first strategy on the same encoder. Differences and
+intervals are computed as for `rbench claims` and `rbench compare`: over the texts that both victims classify correctly,
+with training seeds and fine-tuning seeds as levels of the interval (`rbench.score.paired` for one attack,
+`rbench.score.combined` for the mean over several).
 """
 
 from __future__ import annotations
@@ -25,46 +26,50 @@ from rbench.verdicts.claims import Bound, Found, estimate
 
 TITLE = "Differences of attack success rates, paired by text, with intervals"
 MEAN = "mean"
-"""Stands in place of an attack: the mean of the differences under all attacks."""
+"""Takes the place of an attack's name in the rows with the mean difference over all attacks."""
 
 Options = Plain
 
 
 class Victim(NamedTuple):
-    """Names a victim of a task: an encoder, fine-tuned with a strategy."""
+    """An encoder and the strategy with which it is fine-tuned on a task."""
 
     encoder: str
     finetune: str
 
 
 class Difference(NamedTuple):
-    """What one row says."""
+    """One row: the ASR of `one` less that of `other`."""
 
     task: str
     one: Victim
     other: Victim
     attack: str
+    """The attack's name, or MEAN."""
     found: Found
-    hiding: tuple[Flag, ...]
-    """The flags for which the suite withholds the numbers."""
+    hidden_by: tuple[Flag, ...]
+    """The health flags because of which the suite withholds the row's numbers (`require: healthy`)."""
 
 
 def table(options: Plain, results: Results) -> Table:
-    """Make one row for each task, comparison and attack.
+    """Make one row for each task, pair of victims and attack.
 
     Raises:
-        StoreError: no attack is finished on two victims that are compared.
+        StoreError: there is no pair of victims on both of which the same attack is finished.
     """
-    asked = grid(results)
+    cells_of_run = grid(results)
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
     groups = set()
-    for of_pair in _differences(asked, results):
+    for of_pair in _differences(cells_of_run, results):
         groups.add(len(rows))
         rows += [_row(one) for one in of_pair]
         cells += [_cell(one) for one in of_pair]
     if not rows:
-        raise StoreError(f"{results.root} has no two victims that were attacked on the same texts: nothing to compare")
+        raise StoreError(
+            f"{results.root} has no two victims to compare on which the same attack is finished. Run the suite to its "
+            "end; it needs two encoders or two strategies"
+        )
     unpaired = any(cell["paired"] is False for cell in cells)
     return Table(
         metric="asr_difference",
@@ -74,53 +79,55 @@ def table(options: Plain, results: Results) -> Table:
         groups=frozenset(groups - {0}),
         cells=tuple(cells),
         notes=(
-            "Differences in points, over the texts that both victims classify correctly; n counts these, once for each "
-            "training and fine-tuning seed. mean: over the attacks. Intervals cover the choice of texts, and training "
-            "and fine-tuning seeds where there are several. rbench claims and rbench compare have p and verdicts.",
-            *(["This RUN keeps no outcomes: judged unpaired, by counts."] if unpaired else []),
+            "Differences in percentage points, over the texts that both victims classify correctly; n is the number of "
+            "these texts, counted once for each training and fine-tuning seed. mean: the mean over the attacks. "
+            "Intervals cover the choice of texts and, where there are several, training and fine-tuning seeds. For p "
+            "and verdicts, see rbench claims and rbench compare.",
+            *(["This RUN keeps no outcomes, so victims are compared by counts, unpaired."] if unpaired else []),
             *results.plan.suite.notes,
-            *asked.flags.notes(run.job for run in asked.runs),
-            *missing("attack jobs", [run.job for run in asked.runs], results.standing),
+            *cells_of_run.flags.notes(run.job for run in cells_of_run.runs),
+            *missing("attack jobs", [run.job for run in cells_of_run.runs], results.standing),
         ),
         interval="",
-        flags=asked.flags.listed(run.job for run in asked.runs),
+        flags=cells_of_run.flags.listed(run.job for run in cells_of_run.runs),
         about=Meaning("Differences of attack success rates", "less is more robust", undefined="no text was attacked"),
     )
 
 
-def _differences(asked: Grid, results: Results) -> list[list[Difference]]:
-    """Return the rows of each pair of victims. Only cells whose jobs are all done are compared."""
-    done = {place for place, cell in asked.cells.items() if len(cell.tallies) == len(cell.runs)}
+def _differences(cells_of_run: Grid, results: Results) -> list[list[Difference]]:
+    """Return the rows of each pair of victims: one for each attack whose jobs are all done, then their mean."""
+    # If a seed were missing on one side, the means would be over other seeds.
+    done = {place for place, cell in cells_of_run.cells.items() if len(cell.tallies) == len(cell.runs)}
     numbers = Cells(results)
     found = []
-    for task in asked.tasks:
-        there = {Victim(encoder, finetune) for _, encoder, finetune, of in done if of == task}
-        for one, other in _comparisons(results, there):
-            attacks = [a for a in asked.attacks if {(a, *one, task), (a, *other, task)} <= done]
-            named = [*((a, [a]) for a in attacks), *([(MEAN, attacks)] if len(attacks) > 1 else [])]
+    for task in cells_of_run.tasks:
+        victims = {Victim(encoder, finetune) for _, encoder, finetune, on in done if on == task}
+        for one, other in _pairs(results, victims):
+            attacks = [a for a in cells_of_run.attacks if {(a, *one, task), (a, *other, task)} <= done]
+            averaged = [*((a, [a]) for a in attacks), *([(MEAN, attacks)] if len(attacks) > 1 else [])]
             rows = []
-            for name, chosen in named:
-                both = [[asked.cells[(attack, *victim, task)] for attack in chosen] for victim in (one, other)]
-                judged = estimate(_compared(*both), "asr", Bound(), numbers)
+            for name, chosen in averaged:
+                both = [[cells_of_run.cells[(attack, *victim, task)] for attack in chosen] for victim in (one, other)]
+                judged = estimate(_comparison(*both), "asr", Bound(), numbers)
                 if judged.difference is not None and judged.difference.value is not None:
-                    hiding = asked.flags.hiding(job for cells in both for cell in cells for job in cell.jobs)
-                    rows.append(Difference(task, one, other, name, judged, hiding))
+                    hidden_by = cells_of_run.flags.hiding(job for cells in both for cell in cells for job in cell.jobs)
+                    rows.append(Difference(task, one, other, name, judged, hidden_by))
             found += [rows] if rows else []
     return found
 
 
-def _comparisons(results: Results, there: set[Victim]) -> list[tuple[Victim, Victim]]:
-    """Return the pairs to compare: each encoder with the first, then each fine-tuning with the first."""
+def _pairs(results: Results, victims: set[Victim]) -> list[tuple[Victim, Victim]]:
+    """Return the pairs to compare among `victims`: each encoder with the first, then each strategy with the first."""
     suite = results.plan.suite
-    encoders = in_order(suite.lineup, (victim.encoder for victim in there))
-    finetunes = in_order((choice.label for choice in suite.finetune), (victim.finetune for victim in there))
+    encoders = in_order(suite.lineup, (victim.encoder for victim in victims))
+    finetunes = in_order((choice.label for choice in suite.finetune), (victim.finetune for victim in victims))
     pairs = [(Victim(e, f), Victim(encoders[0], f)) for f in finetunes for e in encoders[1:]]
     pairs += [(Victim(e, f), Victim(e, finetunes[0])) for e in encoders for f in finetunes[1:]]
-    return [(one, other) for one, other in pairs if {one, other} <= there]
+    return [(one, other) for one, other in pairs if {one, other} <= victims]
 
 
-def _compared(one: Sequence[Cell], other: Sequence[Cell]) -> Comparison:
-    """Return the comparison of two victims under the same attacks, as the mean over these."""
+def _comparison(one: Sequence[Cell], other: Sequence[Cell]) -> Comparison:
+    """Return the comparison of two victims by their means over the same attacks, one cell for each on either side."""
     sides = [[CellOf(cell.encoder, cell.task, cell.attack, cell.finetune) for cell in side] for side in (one, other)]
     groups = tuple(Group((mine,), (theirs,)) for mine, theirs in zip(*sides, strict=True))
     return Comparison((), one[0].encoder, other[0].encoder, "lower", groups)
@@ -131,14 +138,14 @@ def _row(row: Difference) -> tuple[Entry, ...]:
     assert d is not None
     rates = [Number(rate, percent=True) for rate in (row.found.one, row.found.other)]
     less = Number(d.value, percent=True, n=d.n, low=d.low, high=d.high)
-    known = d.low is not None and d.high is not None and not row.hiding
+    known = d.low is not None and d.high is not None and not row.hidden_by
     interval = f"{less.shown(d.low or 0.0)} to {less.shown(d.high or 0.0)}" if known else ""
-    shown = (number.hidden(row.hiding) for number in (*rates, less))
+    shown = (number.hidden(row.hidden_by) for number in (*rates, less))
     return (row.task, ", ".join(row.one), ", ".join(row.other), row.attack, d.n, *shown, interval)
 
 
 def _cell(row: Difference) -> dict[str, Any]:
-    """Return a row for programs. Where a flag hides it, it has n and no other number."""
+    """Return a row for CSV and JSON. If health flags hide its numbers, only n is left."""
     d = row.found.difference
     assert d is not None
     numbers = {"asr": row.found.one, "other_asr": row.found.other, "value": d.value, "low": d.low, "high": d.high}
@@ -150,7 +157,7 @@ def _cell(row: Difference) -> dict[str, Any]:
         "other_finetune": row.other.finetune,
         "attack": row.attack,
         "n": d.n,
-        **{name: None if row.hiding else number for name, number in numbers.items()},
+        **{name: None if row.hidden_by else number for name, number in numbers.items()},
         "seeds": d.seeds,
         "trainings": d.trainings[0],
         "other_trainings": d.trainings[1],

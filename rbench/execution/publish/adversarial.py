@@ -12,7 +12,7 @@ import yaml
 
 import rbench
 from rbench.errors import PlanError
-from rbench.execution.publish.encoder import cell, licensed, occupied, rendered
+from rbench.execution.publish.encoder import cell, licence_fields, occupied, rendered
 from rbench.schema import AttackJob, Job, Outcome, Record, SetFile, Source, TaskSpec
 from rbench.system.below import Below
 from rbench.tasks import adversarial
@@ -61,7 +61,7 @@ def render(made: Made, about: SetFile) -> str:
 def _front(task: TaskSpec) -> dict[str, Any]:
     """Return the metadata block; see the hub's documentation of data set cards."""
     licence = " ".join(task.licence.split())
-    front: dict[str, Any] = {**licensed("" if licence.lower().replace("-", " ") == "not stated" else licence)}
+    front: dict[str, Any] = {**licence_fields("" if licence.lower().replace("-", " ") == "not stated" else licence)}
     front["language"] = "en" if task.generator is None else "art"  # ISO 639: an artificial language
     front["task_categories"] = ["sentence-similarity" if task.kind == "sts" else "text-classification"]
     if task.hub is not None:

@@ -1,4 +1,7 @@
-"""Publish an encoder: a folder that `SentenceTransformer(path)` loads (safetensors, no pickle), with its model card."""
+"""Export an encoder to a folder that `SentenceTransformer(path)` loads, and write its model card.
+
+Weights are stored as safetensors; nothing in the folder is a pickle.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +31,27 @@ if TYPE_CHECKING:
 
 
 TOLERANCE = 1e-5
-"""Largest allowed difference between vectors of rbench and of sentence-transformers, relative to the largest number
-(or absolute, if that is below 1)."""
+"""Largest difference allowed between the embeddings of rbench and of sentence-transformers. It is relative to the
+largest absolute value in them, or absolute if that value is below 1."""
 
 PROBES = ("a", "The film was good, and its ending better.", "Zwölf Boxkämpfer? 3 + 4 = 7. " * 40)
-"""Texts for comparing the vectors: a short one, a usual one, and one that is cut."""
+"""The texts whose embeddings are compared: a very short one, an ordinary one, and one long enough to be truncated."""
 
-PARTS = (
+ENCODER_FILES = (
     *("config.json", "modules.json", "*_config.json", "config_sentence_transformers.json", "trained.json"),
     *("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "pytorch_model.bin.index.json"),
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),
     *("README.md", "LICENSE*", ".gitattributes", "training_args.bin", "transform", "[0-9]_*", "onnx", "openvino"),
 )
-"""Patterns of the names that files and folders of an encoder have, as transformers, sentence-transformers and rbench
-write them. `--force` removes no others."""
+"""Name patterns of the files and folders that transformers, sentence-transformers and rbench write when they save an
+encoder. `--force` does not remove anything else."""
 
 
 def occupied(folder: Path) -> bool:
-    """Whether a folder that shall be written has something in it.
+    """Return whether the output folder exists and is not empty, after checking that it can be written.
 
     Raises:
-        PlanError: `folder` is a file, or in a place that cannot be written.
+        PlanError: `folder` is a file, or its nearest existing parent is not writable.
     """
     above = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
@@ -62,33 +65,35 @@ def occupied(folder: Path) -> bool:
 
 
 def check_place(folder: Path, *, force: bool = False) -> None:
-    """Check that an encoder may be written to `folder`: it is new or empty, or, with `force`, has an encoder alone.
+    """Check that an encoder may be written to `folder`.
+
+    The folder must be new or empty. With `force` it may also hold an encoder, which is then replaced, but nothing else.
 
     Raises:
-        PlanError: `folder` is a file, is not empty, or is in a place that cannot be written. With `force`, it has files
-            in it but no encoder, or others beside one.
+        PlanError: `folder` is a file, cannot be written, or is not empty. With `force`: it is not empty and holds no
+            encoder, or it holds an encoder and other files.
     """
     if not occupied(folder):
         return
     if not force:
         raise PlanError(f"{folder} is not empty; name another folder, or add --force to replace the encoder in it")
     modules, config = _json(folder / "modules.json"), _json(folder / "config.json")
-    listed = isinstance(modules, list) and any(isinstance(one, dict) and "type" in one for one in modules)
-    if not listed and not (
-        isinstance(config, dict) and "model_type" in config
-    ):  # other programs have a config.json too
+    # Other programs write files with these names too, so the content decides.
+    has_modules = isinstance(modules, list) and any(isinstance(one, dict) and "type" in one for one in modules)
+    has_model = isinstance(config, dict) and "model_type" in config
+    if not has_modules and not has_model:
         raise PlanError(f"{folder} has files in it but no encoder; --force replaces encoders only")
-    others = sorted(one.name for one in folder.iterdir() if not any(fnmatch(one.name, part) for part in PARTS))
+    others = sorted(one.name for one in folder.iterdir() if not any(fnmatch(one.name, p) for p in ENCODER_FILES))
     if others:
         shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         raise PlanError(
             f"{folder} has more in it than an encoder ({shown}); --force replaces encoders only. Name another folder, "
-            "or move the rest away"
+            "or move the other files away"
         )
 
 
 def _json(path: Path) -> Any:
-    """Return the content of a file, or None where it cannot be read as JSON."""
+    """Return the parsed content of a JSON file, or None if there is no such file or it is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -96,10 +101,13 @@ def _json(path: Path) -> Any:
 
 
 def check_spec(spec: EncoderSpec) -> None:
-    """Check that sentence-transformers can express the encoder, given as `rbench.plan.lineage.effective` returns it.
+    """Check, before any weights are loaded, that the encoder can be saved as a SentenceTransformer.
+
+    Args:
+        spec: the encoder as `rbench.plan.lineage.effective` returns it.
 
     Raises:
-        PlanError: it cannot; gives the reason.
+        PlanError: it needs Python code of its own, or its pooling does not exist in sentence-transformers.
     """
     from rbench.train.models import EXPRESSIBLE
 
@@ -119,20 +127,21 @@ def check_spec(spec: EncoderSpec) -> None:
 def write(
     spec: EncoderSpec, where: Path | str, folder: Path, card: Callable[[Path], None], *, force: bool = False
 ) -> int:
-    """Write the encoder with the weights at `where` to `folder`, and return the length of its vectors.
+    """Write the encoder with the weights at `where` to `folder`, and return its embedding dimension.
 
-    Random weights are written as drawn with seed 0.
-
-    The encoder is first written to a temporary folder beside `folder`, loaded from there with sentence-transformers,
-    and its vectors are compared; then it is moved to `folder`.
+    The encoder is first written to a temporary folder beside `folder`. It is loaded from there with
+    sentence-transformers, which must give the same embeddings as rbench. Only then is it moved to `folder`. If the
+    encoder has random weights, those drawn with seed 0 are written.
 
     Args:
-        spec: the encoder as it is loaded.
-        where: the place of the weights, as `encoders.load` takes it.
+        spec: the encoder as `rbench.plan.lineage.effective` returns it.
+        where: the folder or hub id of the weights, as `encoders.load` takes it.
         card: a function that writes the model card into a given folder.
+        force: whether an encoder that is in `folder` is replaced.
 
     Raises:
-        PlanError: as `check_place` and `check_spec`, or sentence-transformers gives other vectors.
+        PlanError: `check_place` or `check_spec` refuses, the encoder cannot be saved as a SentenceTransformer
+            (`train.models.obstacle`), or sentence-transformers gives other embeddings.
         ResourceError: the weights cannot be read.
     """
     from rbench import encoders
@@ -147,12 +156,13 @@ def write(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".rbench-export-", dir=folder.parent) as name:
         staged = Path(name)
-        by_kind = {} if isinstance(spec.prompt, str) else spec.prompt
-        # transformers would write the place of the weights, a path on this machine, into the config.
+        prompts = {} if isinstance(spec.prompt, str) else {str(kind): text for kind, text in spec.prompt.items()}
+        # Otherwise transformers would write a path of this machine, that of the weights, into config.json.
         encoder.model.config._name_or_path = ""
-        models.save(staged, encoder, {str(kind): prompt for kind, prompt in by_kind.items()})
+        models.save(staged, encoder, prompts)
         card(staged)
         _compare(encoder, staged)
+        # The old encoder is removed last, so that it is still there if anything above fails.
         if folder.is_dir():
             for old in folder.iterdir():
                 shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
@@ -163,16 +173,18 @@ def write(
 
 
 def _compare(encoder: SentenceEncoder, folder: Path) -> None:
+    """Raise PlanError if sentence-transformers gives other embeddings of PROBES from `folder` than `encoder` gives."""
     import numpy as np
     from sentence_transformers import SentenceTransformer
 
     theirs = SentenceTransformer(str(folder), device="cpu").encode(list(PROBES), show_progress_bar=False)
     ours = encoder.encode(PROBES)
-    apart = float(np.abs(ours - theirs).max()) if ours.shape == theirs.shape else float("inf")
-    if not apart <= TOLERANCE * max(1.0, float(np.abs(ours).max())):
+    difference = float(np.abs(ours - theirs).max()) if ours.shape == theirs.shape else float("inf")
+    # `not <=` instead of `>`, so that a difference of NaN is an error too.
+    if not difference <= TOLERANCE * max(1.0, float(np.abs(ours).max())):
         raise PlanError(
-            f"sentence-transformers gives other vectors for the exported encoder (they differ by up to {apart:.2g}); "
-            "nothing was written"
+            f"sentence-transformers gives other vectors for the exported encoder (they differ by up to "
+            f"{difference:.2g}); nothing was written"
         )
 
 
@@ -181,33 +193,34 @@ LICENCES = (
     *("cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0"),
     *("cc-by-nc-3.0", "cc-by-nc-4.0", "cc-by-nc-sa-3.0", "cc-by-nc-sa-4.0"),
 )
-"""Licence identifiers of the hub. Any other licence is written as `other`, with its name as `license_name`."""
+"""The licences that a card names by the Hugging Face Hub's identifiers. Any other licence becomes `license: other`,
+with its name in `license_name`."""
 
 
 @dataclass(frozen=True)
 class About:
-    """The content of a card. Specs come from jobs or the registry, and have only the last part of each path."""
+    """What a model card is made from. Of each path the specs hold the last part only (`plan.lineage.portable`)."""
 
     encoder: EncoderSpec
-    """The encoder as it is loaded, with its name and pooling."""
+    """The encoder that is published, with its own name and pooling."""
     origin: EncoderSpec
-    """The entry whose weights the encoder has: trained by rbench, or from a folder or the hub."""
+    """The last encoder in its chain of bases, whose weights it has: trained by rbench, or from a folder or the hub."""
     base: EncoderSpec | None
-    """The registry entry that the training of `origin` started from; None if there is none."""
+    """The registered encoder from which the training of `origin` started; None if there is none."""
     hub_id: str | None
-    """The hub model that the weights descend from; None if there is none."""
+    """The hub id of the model from which the weights were derived; None if there is none."""
     data: TaskSpec | None
-    """The registry entry of the training corpus; None if there is none."""
+    """The task or corpus of the training data, if it is a registered one; otherwise None."""
     record: Record | None
     """The record of the training, if there is one."""
     version: str
     """The version of rbench that writes the card."""
     objective: ObjectiveModule | None = None
-    """The module of the training objective; None: the installed module of its name."""
+    """The module of the training objective; if None, it is found by the objective's name."""
     dim: int | None = None
-    """Length of the vectors, if known."""
+    """Embedding dimension, if known."""
     normalized: bool = False
-    """Whether the vectors are scaled to length 1."""
+    """Whether embeddings are scaled to length 1."""
     max_length: int | None = None
     """Longest input in tokens, if known."""
 
@@ -219,7 +232,8 @@ class About:
 
 
 def render_card(about: About) -> str:
-    """Return the card as markdown. Texts of the entries are escaped, so they cannot leave their YAML value or cell."""
+    """Return the card as markdown. Titles, notes and other free text are escaped, so they cannot break its tables or
+    its YAML."""
     encoder = about.encoder
     return rendered(
         "card.md.jinja",
@@ -237,9 +251,9 @@ def render_card(about: About) -> str:
 
 
 def _front(about: About) -> dict[str, Any]:
-    """Return the metadata block; see the hub's documentation of model cards."""
+    """Return the YAML front matter, as the Hugging Face Hub's documentation of model cards defines it."""
     front: dict[str, Any] = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
-    front |= licensed(_licence(about))
+    front |= licence_fields(_licence(about))
     if about.hub_id is not None:
         front["base_model"] = about.hub_id
     if about.data is not None and about.data.hub is not None:
@@ -249,8 +263,8 @@ def _front(about: About) -> dict[str, Any]:
     return front
 
 
-def licensed(licence: str) -> dict[str, str]:
-    """Return what the front matter says of a licence; empty: unknown."""
+def licence_fields(licence: str) -> dict[str, str]:
+    """Return the front matter's fields for a licence. An empty string means that the licence is unknown."""
     identifier = licence.lower().replace(" ", "-")
     if licence and identifier not in LICENCES:
         return {"license": "other", "license_name": licence}
@@ -258,7 +272,7 @@ def licensed(licence: str) -> dict[str, str]:
 
 
 def _licence(about: About) -> str:
-    """Return the licence of the encoder, or else of `origin`, or else of `base`."""
+    """Return the licence of the encoder; if its file states none, that of `origin`, and then that of `base`."""
     base = about.base.licence if about.base is not None else ""
     return " ".join((about.encoder.licence or about.origin.licence or base).split())
 
@@ -287,8 +301,8 @@ def _weights(origin: EncoderSpec) -> str:
 
 def _objective(about: About) -> str:
     assert about.origin.train is not None
-    said = inspect.getdoc(about.module) or ""
-    return f"{about.origin.train.objective}: {said.partition(chr(10))[0]}".removesuffix(": ")
+    first_line = (inspect.getdoc(about.module) or "").partition("\n")[0]
+    return f"{about.origin.train.objective}: {first_line}".removesuffix(": ")
 
 
 def _base(about: About) -> str:
@@ -298,11 +312,11 @@ def _base(about: About) -> str:
     if base is None:
         return _weights(origin)
     how = "trained by rbench" if base.train is not None else _weights(base)
-    return base.name + _said(base.title, base.licence, how)
+    return base.name + _in_brackets(base.title, base.licence, how)
 
 
 def _training(about: About) -> list[tuple[str, str]]:
-    """Return data, steps and settings of the training, from the record if there is one."""
+    """Return label and value of each fact about the training: data, steps and settings, and what the record adds."""
     train, record = about.origin.train, about.record
     assert train is not None
     job = record.job.pretraining if record is not None else None
@@ -333,7 +347,7 @@ def _training(about: About) -> list[tuple[str, str]]:
             ("precision", source.precision),
             ("weights hash", source.weights_hash or ""),
         ]
-    return [fact for fact in facts if fact[0] != "n"]
+    return [fact for fact in facts if fact[0] != "n"]  # `_data` has said n, the number of sentences
 
 
 def _batches(train: TrainSpec) -> str:
@@ -353,12 +367,12 @@ def _steps(about: About, n: int) -> str:
 def _data(about: About, n: int) -> str:
     train, data = about.origin.train, about.data
     assert train is not None
-    said = _said(data.title, data.licence) if data is not None else ""
-    return f"{train.data}{said}" + (f", {n:,} sentences" if n else "")
+    details = _in_brackets(data.title, data.licence) if data is not None else ""
+    return f"{train.data}{details}" + (f", {n:,} sentences" if n else "")
 
 
-def _said(title: str, licence: str, *more: str) -> str:
-    """Return title, licence and other facts of a base or corpus in brackets, or the empty string if there are none."""
+def _in_brackets(title: str, licence: str, *more: str) -> str:
+    """Return the title, licence and other facts that are known of a base or corpus, in brackets; empty if none is."""
     parts = (title, *more, f"licence: {licence}" if licence else "")
     known = "; ".join(part for part in parts if part)
     return f" ({known})" if known else ""
@@ -373,13 +387,13 @@ def _options(about: About) -> list[tuple[str, str, str]]:
     models: Sequence[str] = getattr(kind, "MODELS", ())
     rows = []
     for name, value in values.items():
-        shown = cell(_short(value) if name in models else value)
+        shown = cell(_model_name(value) if name in models else value)
         rows.append((name, f"**{shown}**" if value != defaults[name] else shown, cell(defaults[name])))
     return rows
 
 
-def _short(value: Any) -> Any:
-    """Return a model's name; for a path, its last part."""
+def _model_name(value: Any) -> Any:
+    """Return an option that names a model as a card shows it: of a path, only the last part."""
     text = str(value)
     return value if value is None or is_repo_id(text) else Path(text).name
 
@@ -401,7 +415,7 @@ def _flags(record: Record | None) -> list[tuple[str, str]]:
 
 
 def rendered(template: str, **values: Any) -> str:
-    """Return a card as markdown, from a template that is beside this module."""
+    """Return the card that a Jinja2 template in the folder of this module makes from `values`."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
@@ -414,7 +428,7 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a value as one line of markdown, with all characters escaped that could end a table cell or begin HTML."""
+    """Return a value as one line of markdown. Characters that could end a table cell or begin HTML are escaped."""
     text = " ".join(str(value).split())
     for mark in "\\|`*[]#":
         text = text.replace(mark, "\\" + mark)
@@ -432,16 +446,16 @@ def write_card(
     record: Record | None = None,
     objective: Any = None,
 ) -> None:
-    """Write the card of encoder `name` into its `folder`, and replace one that is there.
+    """Write the model card of encoder `name` to README.md in `folder`, over one that is there.
 
     Args:
-        folder: the encoder, in SentenceTransformer layout or as transformers saves it.
-        encoders, tasks: the registry entries that it depends on, by name.
+        folder: the saved encoder, as sentence-transformers or as transformers writes it.
+        encoders, tasks: by name, the encoders and tasks on which it depends, itself included.
         record: the record of the training, if rbench trained the weights.
-        objective: the module of the training objective; None: the installed module of its name.
+        objective: the module of the training objective; if None, it is found by the objective's name.
     """
     origin = chain(name, encoders)[-1]
-    base = base_of(origin, encoders)  # none where nothing was trained: `chain` ends at the last base
+    base = base_of(origin, encoders)  # None if `origin` was not trained: `chain` ends with it
     dim, normalized = _vectors(folder)
     about = About(
         encoder=portable(encoders[name]),
@@ -460,15 +474,15 @@ def write_card(
 
 
 def hub_id(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:
-    """Return the hub id (`owner/name`) of the model that an encoder's weights descend from; None if there is none."""
+    """Return the hub id (`owner/name`) of the model from which the weights were derived; None if there is none."""
     *_, first = bases(spec, encoders)
-    base = portable(first).base
+    base = portable(first).base  # differs from `first.base` if that is a path, such as `./models/minilm`
     return base if base is not None and base == first.base and "/" in base and is_repo_id(base) else None
 
 
 def _vectors(folder: Path) -> tuple[int | None, bool]:
-    """Return how long the vectors are that the modules of `folder` make (None: they do not say), and whether they are
-    scaled to length 1."""
+    """Read two facts from the SentenceTransformer modules in `folder`: the embedding dimension (None if no module
+    states it), and whether embeddings are scaled to length 1."""
     dim: int | None = None
     normalized = False
     for module in _json(folder / "modules.json") or ():
@@ -478,5 +492,5 @@ def _vectors(folder: Path) -> tuple[int | None, bool]:
         )
         dim = next(named, dim)
         normalized = normalized or module["type"].endswith(".Normalize")
-    cut = (_json(folder / "config_sentence_transformers.json") or {}).get("truncate_dim")
-    return (min(dim, cut) if dim is not None and cut else dim), normalized
+    kept = (_json(folder / "config_sentence_transformers.json") or {}).get("truncate_dim")
+    return (min(dim, kept) if dim is not None and kept else dim), normalized

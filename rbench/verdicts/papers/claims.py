@@ -1,9 +1,10 @@
 """Judge claims on the papers' own printed tables.
 
-A claim is taken apart as on a RUN (`schema.claimed`): `for_each` makes the combinations, and over what a claim leaves
-open the values are averaged, each cell with the same weight, over the cells that both sides have. Averages that a paper
-prints are left out and computed again from its other numbers; differences that it prints are numbers of their own
-metric. Arithmetic is exact, on the printed digits. A printed table has no spread, so a verdict says nothing of noise.
+As on a RUN, `schema.claimed` splits a claim into comparisons: `for_each` gives the combinations of tasks, attacks and
+so on that are judged separately. On axes that a claim neither fixes nor lists in `for_each`, values are averaged,
+unweighted, over what both sides have. The averages that a paper prints are not used; they are computed again from its
+other numbers. Differences that it prints are kept, as numbers of a metric of their own. Arithmetic is exact, on the
+printed digits. A printed table has no standard errors, so no verdict says whether a difference is more than noise.
 """
 
 from __future__ import annotations
@@ -32,35 +33,37 @@ Numbers = Mapping[str, Mapping[CellOf, Fraction]]
 """The numbers of a table by metric and cell."""
 
 
-class Weighed(NamedTuple):
-    """One comparison: the claim holds where `margin` is positive, and ties where it is 0."""
+class Evaluated(NamedTuple):
+    """One comparison with its numbers."""
 
     margin: Fraction
+    """By how much the claim holds, in the table's unit: negative if it fails, 0 exactly at its limit."""
     one: str
+    """The side that the claim is about."""
     other: str
-    """What it is compared with; empty for the claim's own limit."""
+    """The side that it is compared with; empty if that is a number in the claim (`at_most`, `at_least`)."""
     value: Fraction
-    """The number that the claim is about, in the table's unit."""
+    """The number of `one`, in the table's unit."""
     reference: Fraction
-    """The number that it is compared with."""
+    """The number of `other`, or the claim's limit, in the same unit."""
     n: int
-    """Number of cells that each side is averaged over."""
+    """Number of values that are averaged on each side."""
 
 
 @dataclass(frozen=True)
 class Combination:
-    """A claim's verdict on one combination of the axes in its `for_each`."""
+    """A claim's verdict for one combination of names on its `for_each` axes, such as one task under one attack."""
 
     at: dict[Axis, str]
     verdict: Verdict
     """A tie counts as a failure."""
-    weighed: Weighed
-    """The comparison that decides: where there are several, the one with the least margin."""
+    decisive: Evaluated
+    """The comparison with the smallest margin, which decides because all of them have to hold."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with its verdicts on a printed table. It holds in a combination if all of its comparisons do."""
+    """A claim with its verdicts on a printed table."""
 
     claim: Claim
     table: str
@@ -77,18 +80,18 @@ class Judged:
 
     @property
     def closest(self) -> Combination:
-        """The combination with the least margin: the worst failure, or what came nearest to one."""
-        return min(self.combinations, key=lambda one: one.weighed.margin)
+        """The combination with the smallest margin: the worst failure or, if none fails, the one nearest to failing."""
+        return min(self.combinations, key=lambda one: one.decisive.margin)
 
 
 def judge(claim: Claim, name: str, table: PrintedTable, place: str) -> Judged:
     """Judge a claim on a printed table.
 
     Args:
-        claim: the claim; its limits are in the table's unit (percent, or 100 times a correlation).
+        claim: the claim. The numbers in it are in the table's unit (percent, or 100 times a correlation).
         name: the table's name.
         table: the table.
-        place: where the claim stands, for messages.
+        place: where the claim stands (file and line, or its id), for error messages.
 
     Raises:
         SuiteError: the table lacks a metric, encoder, task, attack or strategy that the claim names, or nothing in it
@@ -97,23 +100,23 @@ def judge(claim: Claim, name: str, table: PrintedTable, place: str) -> Judged:
     found = numbers(table)
     ground = Ground({metric: tuple(cells) for metric, cells in found.items()}, _trained(found, claim))
     _check(claim, ground, place)
-    combinations: dict[tuple[tuple[Axis, str], ...], list[Weighed]] = {}
+    combinations: dict[tuple[tuple[Axis, str], ...], list[Evaluated]] = {}
     for comparison in comparisons(claim, ground):
-        weighed = _weigh(claim, comparison, found[claim.metric])
-        combinations.setdefault(comparison.combination, []).append(weighed)
+        evaluated = _evaluate(claim, comparison, found[claim.metric])
+        combinations.setdefault(comparison.combination, []).append(evaluated)
     if not combinations:
         raise SuiteError(f"{place}: nothing in {name} matches the claim {claim.id} ({claim})")
     judged = []
     for at, several in combinations.items():
-        decides = min(several, key=lambda one: one.margin)
-        judged.append(Combination(dict(at), _verdict(claim, decides.margin), decides))
+        decisive = min(several, key=lambda one: one.margin)
+        judged.append(Combination(dict(at), _verdict(claim, decisive.margin), decisive))
     return Judged(claim, name, tuple(judged))
 
 
 def numbers(table: PrintedTable) -> Numbers:
-    """Return all numbers of a table but the averages of others, exactly as printed.
+    """Return the numbers of a table exactly as printed, without those that are averages of its other numbers.
 
-    Raises ValueError where two numbers of one metric have the same place.
+    Raises ValueError if two numbers of one metric belong to the same cell.
     """
     means = {column.name for column in table.columns if column.computed is not None and column.computed.kind == "mean"}
     numbers: dict[str, dict[CellOf, Fraction]] = {}
@@ -122,16 +125,17 @@ def numbers(table: PrintedTable) -> Numbers:
             continue
         cells, cell = numbers.setdefault(found.metric, {}), cell_of(found)
         if cell in cells:
-            raise ValueError(f"{table.title}: two numbers of {found.metric} have the place {cell}")
+            raise ValueError(f"{table.title}: two numbers of {found.metric} belong to the cell {cell}")
         cells[cell] = Fraction(found.cell.printed)
     return numbers
 
 
 def cell_of(found: Found) -> CellOf:
-    """Return a number's place, with options as labels have them (`adcl-bert-base[queue=8192]`).
+    """Return the cell to which a printed number belongs. Options are part of a name: `adcl-bert-base[queue=8192]`.
 
-    An encoder without a name of rbench's has the paper's own; it is empty where the table has one alone and does not
-    name it. A number of no task is told apart by its `part`: a round of ANLI, or how vectors were compared.
+    An encoder that rbench does not have keeps the paper's name for it, which is empty if the table is about a single
+    encoder and does not name it. If a number has no task, its `part` replaces the task: a round of ANLI, or the way in
+    which vectors were compared.
     """
     where = found.where
     encoder, strategy = where.encoder, where.strategy
@@ -144,7 +148,7 @@ def cell_of(found: Found) -> CellOf:
 
 
 def _trained(found: Numbers, claim: Claim) -> dict[str, Trained]:
-    """Return objective and options of each encoder of the claim's metric, as far as the table says them."""
+    """Return objective and options of each encoder that has a number of the claim's metric, as far as known."""
     trained = {}
     for encoder in dict.fromkeys(cell.encoder for cell in found.get(claim.metric, ())):
         choice = of_label(encoder)
@@ -154,7 +158,7 @@ def _trained(found: Numbers, claim: Claim) -> dict[str, Trained]:
 
 
 def _objective(encoder: str) -> str:
-    """Return the objective of an encoder file; empty for the papers' own names and where rbench trains nothing."""
+    """Return the objective of an encoder; empty if rbench does not have the encoder or does not train it."""
     from rbench.config import load_encoder
 
     registry = Registry()
@@ -163,13 +167,14 @@ def _objective(encoder: str) -> str:
 
 
 def _check(claim: Claim, ground: Ground, place: str) -> None:
-    """Raise SuiteError where the claim names a metric, an axis, or a name on an axis that the table lacks."""
+    """Raise SuiteError if the claim names a metric, an axis, or an encoder, task and so on that the table lacks."""
     if claim.metric not in ground.cells:
         raise SuiteError(f"{place}: {unknown('metric of the table', claim.metric, ground.cells)}")
     named: list[tuple[Axis, str]] = [(axis, name) for axis, names in claim.where.items() for name in names]
     for _, subject in claim.subjects:
-        said = subject.model_dump(exclude_none=True, exclude={"objective"})
-        named += [(axis, name) for axis, name in said.items() if claim.option is None or axis != "encoder"]  # type: ignore[misc]
+        fixed = subject.model_dump(exclude_none=True, exclude={"objective"})
+        # A claim on an option names the encoder alone; the table may have it with values of that option only.
+        named += [(axis, name) for axis, name in fixed.items() if claim.option is None or axis != "encoder"]  # type: ignore[misc]
     for axis in claim.for_each:
         if not ground.names(axis, claim.metric):
             raise SuiteError(f"{place}: {claim.metric} has no {axis} in the table, so `for_each` cannot list it")
@@ -180,12 +185,14 @@ def _check(claim: Claim, ground: Ground, place: str) -> None:
 
 
 def _verdict(claim: Claim, margin: Fraction) -> Verdict:
-    if margin > 0 or (margin == 0 and claim.kind == "of"):  # at most and at least include their limit
+    if margin > 0 or (margin == 0 and claim.kind == "of"):  # `at_most` and `at_least` include the limit
         return "holds"
     return "tie" if margin == 0 else "fails"
 
 
-def _weigh(claim: Claim, comparison: Comparison, cells: Mapping[CellOf, Fraction]) -> Weighed:
+def _evaluate(claim: Claim, comparison: Comparison, cells: Mapping[CellOf, Fraction]) -> Evaluated:
+    # The mean of each group comes first: a side that leaves an axis open has several cells where the other has one, and
+    # without it groups with more cells would count for more on that side.
     value, reference = (
         _mean([_mean([cells[cell] for cell in group[side]]) for group in comparison.groups if group[side]])
         for side in (0, 1)
@@ -195,7 +202,7 @@ def _weigh(claim: Claim, comparison: Comparison, cells: Mapping[CellOf, Fraction
     times, by = _exact(claim.times, 1), _exact(claim.by, 0)
     sign = 1 if comparison.direction == "higher" else -1
     margin = sign * (value - times * reference) - by
-    return Weighed(margin, comparison.one, comparison.other, value, reference, len(comparison.groups))
+    return Evaluated(margin, comparison.one, comparison.other, value, reference, len(comparison.groups))
 
 
 def _mean(values: Sequence[Fraction]) -> Fraction:
@@ -203,7 +210,7 @@ def _mean(values: Sequence[Fraction]) -> Fraction:
 
 
 def _exact(number: float | None, default: int) -> Fraction:
-    """Return a number as it is written: 0.1 is a tenth."""
+    """Return a number of a claim by its decimal digits, so that 0.1 is exactly one tenth."""
     return Fraction(default) if number is None else Fraction(str(number))
 
 
@@ -219,14 +226,16 @@ _MEANING = Meaning(
 
 
 VERDICTS = ("in full", "in part", "not at all")
-"""What is said of a sentence."""
+"""To what extent a sentence holds."""
 
 
 class Sentence(NamedTuple):
-    """A sentence of a paper over all of its parts: `cline-above-roberta.ori`, `.rev` and `.con` are one."""
+    """A sentence of a paper, which may be split into several claims: `cline-above-roberta.ori`, `.rev` and `.con`."""
 
     holding: int
+    """Number of combinations in which it holds, over all of its claims."""
     of: int
+    """Number of combinations."""
 
     @property
     def verdict(self) -> str:
@@ -244,7 +253,7 @@ def kind(claim: Claim) -> str:
 
 
 def sentences(judged: Sequence[Judged]) -> dict[str, Sentence]:
-    """Count combinations by sentence. What follows a dot in an id names a part."""
+    """Count combinations by sentence. Claims that are parts of one sentence have its id with `.PART` behind it."""
     found: dict[str, Sentence] = {}
     for one in judged:
         name = one.claim.id.partition(".")[0]
@@ -254,7 +263,7 @@ def sentences(judged: Sequence[Judged]) -> dict[str, Sentence]:
 
 
 def table(judged: Sequence[Judged]) -> Table:
-    """Lay out verdicts, grouped by printed table."""
+    """Make the table of verdicts, one row for each claim, grouped by printed table."""
     rows = tuple(_row(one) for one in judged)
     return Table(
         metric="claims",
@@ -271,7 +280,7 @@ def table(judged: Sequence[Judged]) -> Table:
 
 def _row(one: Judged) -> tuple[Entry, ...]:
     ties = f" ({one.ties} tied)" if one.ties else ""
-    closest, weighed = one.closest, one.closest.weighed
+    closest, decisive = one.closest, one.closest.decisive
     return (
         one.table,
         one.claim.id,
@@ -279,18 +288,18 @@ def _row(one: Judged) -> tuple[Entry, ...]:
         one.claim.metric,
         f"{one.holding} of {len(one.combinations)}{ties}",
         ", ".join(closest.at.values()) or "all",
-        weighed.other or "its limit",
-        _number(weighed.value),
-        _number(weighed.reference),
-        by(one),
+        decisive.other or "its limit",
+        _number(decisive.value),
+        _number(decisive.reference),
+        gap(one),
     )
 
 
-def by(one: Judged) -> str:
-    """Format how far apart both sides of the closest combination are: `+1.59`, or `×0.514` for a ratio."""
-    weighed = one.closest.weighed
-    ratio = _ratio(weighed) if one.claim.times is not None else None
-    return f"{float(weighed.value - weighed.reference):+.2f}" if ratio is None else f"×{ratio:.3f}"
+def gap(one: Judged) -> str:
+    """Format the difference of the closest combination's two numbers, `+1.59`; for a claim on a ratio, `×0.514`."""
+    decisive = one.closest.decisive
+    ratio = _ratio(decisive) if one.claim.times is not None else None
+    return f"{float(decisive.value - decisive.reference):+.2f}" if ratio is None else f"×{ratio:.3f}"
 
 
 def _number(value: Fraction) -> Number:
@@ -298,7 +307,7 @@ def _number(value: Fraction) -> Number:
 
 
 def _cell(one: Judged, combination: Combination) -> dict[str, Any]:
-    claim, weighed = one.claim, combination.weighed
+    claim, decisive = one.claim, combination.decisive
     return {
         "table": one.table,
         "claim": claim.id,
@@ -306,61 +315,63 @@ def _cell(one: Judged, combination: Combination) -> dict[str, Any]:
         "metric": claim.metric,
         **{axis: combination.at.get(axis) for axis in ("encoder", "task", "attack", "finetune")},
         "verdict": combination.verdict,
-        "value": float(weighed.value),
-        "against": weighed.other or None,
-        "against_value": float(weighed.reference),
-        "difference": float(weighed.value - weighed.reference),
-        "ratio": _ratio(weighed),
-        "averaged_over": weighed.n,
+        "value": float(decisive.value),
+        "against": decisive.other or None,
+        "against_value": float(decisive.reference),
+        "difference": float(decisive.value - decisive.reference),
+        "ratio": _ratio(decisive),
+        "averaged_over": decisive.n,
         "source": claim.source,
         "note": claim.note or None,
     }
 
 
-def _ratio(weighed: Weighed) -> float | None:
-    return float(weighed.value / weighed.reference) if weighed.reference else None
+def _ratio(evaluated: Evaluated) -> float | None:
+    return float(evaluated.value / evaluated.reference) if evaluated.reference else None
 
 
 def _notes(judged: Sequence[Judged]) -> list[str]:
     found = sentences(judged)
     count = {verdict: sum(one.verdict == verdict for one in found.values()) for verdict in VERDICTS}
-    said = [
+    general = [
         f"Sentences: {len(found)}. They hold in full: {count['in full']}, in part: {count['in part']}, "
         f"not at all: {count['not at all']}.",
-        "A printed table has no spread: no verdict says whether a difference is more than noise. A tie does not hold.",
+        "Printed tables have no standard errors, so no verdict says whether a difference is more than noise. A tie "
+        "does not hold.",
         "Averages are computed from the printed numbers, not taken from the paper's own averages.",
-        "Closest: the combination with the least margin, which is the worst failure where one fails. The columns after "
-        "it are about this combination; By is the difference, or the ratio where the claim is one.",
+        "Closest: the combination with the smallest margin, that is the worst failure or, if none fails, the one "
+        "nearest to failing. The columns after it are about this combination. By: the difference, or the ratio if the "
+        "claim is about one.",
     ]
-    return said + [f"{one.claim.id}: {one.claim.note}" for one in judged if one.claim.note]
+    return general + [f"{one.claim.id}: {one.claim.note}" for one in judged if one.claim.note]
 
 
 # ------------------------------------------------------------------------------------------ claims of a RUN on a paper
 
 
 class OnPaper(NamedTuple):
-    """What printed numbers say of a claim of a RUN."""
+    """A claim of a RUN, judged on the printed table of a paper."""
 
     table: str
     sentence: str
-    """The claim with the names of the printed table."""
+    """The claim as a sentence, with the names of the printed table."""
     said: str
-    """In how many cases it holds, and the two numbers that come nearest to failing."""
+    """In how many combinations it holds, and both numbers of the closest one (`Judged.closest`)."""
 
 
 def printed_in(source: str) -> str | None:
-    """Return the printed table that a claim's source names: `adcl-table1` for `ADCL, section 4.5, H1, Table 1`."""
+    """Return the printed table that a claim's source names, if rbench has it: `adcl-table1` for `ADCL, H1, Table 1`."""
     number = re.search(r"\bTable (\d+)\b", source)
     name = f"{source.partition(',')[0].strip().lower()}-table{number[1]}" if number else ""
     return name if name in tables.names() else None
 
 
 def on_paper(claim: Claim, name: str, results: Results, ground: Ground) -> OnPaper | None:
-    """Say what the printed numbers say of a claim; None where the paper does not print what it is about.
+    """Judge a claim of a RUN on a paper's printed table; return None if the table does not have the numbers for it.
 
-    The names of the claim are put into the printed table's: an encoder becomes the printed one beside which it stands
-    (`papers.beside`), an attack or a strategy the one of the same name. It is then judged on the tasks, attacks,
-    strategies and encoders that both have.
+    The RUN's names in the claim are first replaced by the printed table's: an encoder by its printed partner
+    (`papers.beside.partners`), an attack or a strategy by the one of the same name. The claim is then judged on the
+    tasks, attacks, strategies and encoders that the RUN and the printed table have in common.
     """
     paper = tables.load(name)
     try:
@@ -368,9 +379,9 @@ def on_paper(claim: Claim, name: str, results: Results, ground: Ground) -> OnPap
         judged = judge_on_paper(claim, name, paper, theirs, ground.cells.get(claim.metric, ()))
     except SuiteError:
         return None
-    closest, weighed = judged.closest, judged.closest.weighed
-    value, limit = (number(_number(x)) for x in (weighed.value, weighed.reference))
-    said = f"{value} against {limit}, {by(judged)}"
+    closest, decisive = judged.closest, judged.closest.decisive
+    value, reference = (number(_number(x)) for x in (decisive.value, decisive.reference))
+    said = f"{value} against {reference}, {gap(judged)}"
     if len(judged.combinations) == 1:
         said = f"{'holds' if judged.holding else 'fails'}: {said}"
     else:
@@ -388,11 +399,11 @@ def judge_on_paper(
         claim: the claim, with the RUN's names.
         name: the printed table's name.
         table: the printed table.
-        partners: the RUN's encoder for each printed one.
+        partners: maps each printed encoder to the RUN's encoder that is set beside it.
         ours: the RUN's cells of the claim's metric.
 
     Raises:
-        SuiteError: the table has no such metric, or none of what the claim compares.
+        SuiteError: the table has no number of the metric, or nothing that the claim compares.
     """
     theirs = tuple(numbers(table).get(claim.metric, ()))
     if not theirs:
@@ -403,23 +414,24 @@ def judge_on_paper(
 
 @dataclass(frozen=True)
 class _Names:
-    """The printed name for each name of ours."""
+    """Translates names of the RUN into those of the printed table."""
 
     partners: Mapping[str, str]
+    """Maps a printed encoder to the RUN's."""
     ours: Ground
     printed: Ground
     metric: str
 
-    def of(self, axis: Axis, said: str) -> str:
-        """Return the printed name. Raises SuiteError where there is none."""
-        label = self.ours.named(axis, said, self.metric) or said
+    def printed_name(self, axis: Axis, name: str) -> str:
+        """Return the printed table's name for a name of the RUN. Raises SuiteError if it has none."""
+        label = self.ours.named(axis, name, self.metric) or name
         found = next((one for one in self.printed.names(axis, self.metric) if self._same(axis, label, one)), None)
         if found is None:
-            raise SuiteError(f"the printed table has nothing for {axis} {said}")
+            raise SuiteError(f"the printed table has no {axis} that corresponds to {name}")
         return found
 
     def common(self, axis: Axis, only: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the printed names of what both have, among `only` where it says any."""
+        """Return the printed names of what both have; unless `only` is empty, of the RUN's names in it alone."""
         wanted = [self.ours.named(axis, one, self.metric) for one in only]
         labels = [one for one in self.ours.names(axis, self.metric) if not only or one in wanted]
         there = self.printed.names(axis, self.metric)
@@ -429,11 +441,12 @@ class _Names:
         if axis == "encoder":
             return self.partners.get(printed) == ours
         one, other = of_label(ours), of_label(printed)
+        # The printed table may state fewer options than the RUN's label has, but none that differs.
         return one.name == other.name and other.options.items() <= one.options.items()
 
 
 def _translated(claim: Claim, names: _Names) -> Claim:
-    """Return the claim with the printed table's names, kept to what both have."""
+    """Return the claim with the printed table's names, limited to what the RUN and the table have in common."""
     changes = {}
     for (field, *_), _subject in claim.subjects:
         value = getattr(claim, str(field))
@@ -451,6 +464,6 @@ def _translated(claim: Claim, names: _Names) -> Claim:
 
 def _subject_of(subject: Subject, names: _Names) -> Subject:
     found: dict[str, str] = {
-        axis: names.of(axis, said) for axis in AXES if (said := getattr(subject, axis)) is not None
+        axis: names.printed_name(axis, name) for axis in AXES if (name := getattr(subject, axis)) is not None
     }
     return subject.model_copy(update=found)

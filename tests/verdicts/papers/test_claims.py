@@ -12,7 +12,7 @@ from rbench.schema.claimed import CellOf
 from rbench.schema.claims import Claim
 from rbench.tables.formats import render
 from rbench.verdicts.papers import tables as printed
-from rbench.verdicts.papers.claims import Judged, by, judge, kind, numbers, sentences, table
+from rbench.verdicts.papers.claims import Judged, gap, judge, kind, numbers, sentences, table
 from rbench.verdicts.papers.tables import PrintedTable
 
 
@@ -68,8 +68,8 @@ def test_each_combination_has_a_verdict_and_a_tie_does_not_hold() -> None:
 def test_averages_are_of_the_cells_and_not_the_printed_ones() -> None:
     found = on(higher="simcse-minilm", than="minilm")  # by the printed averages it would fail
     (one,) = found.combinations
-    assert (one.verdict, one.weighed.value, one.weighed.reference) == ("holds", Fraction("50.2"), Fraction("40.15"))
-    assert one.weighed.n == 2
+    assert (one.verdict, one.decisive.value, one.decisive.reference) == ("holds", Fraction("50.2"), Fraction("40.15"))
+    assert one.decisive.n == 2
 
 
 def test_printed_differences_are_numbers() -> None:
@@ -90,7 +90,7 @@ def test_times_is_a_ratio(times: float, verdict: str) -> None:
 
 def test_of_several_the_nearest_decides() -> None:
     found = on(lower="uscal-minilm", than=["simcse-minilm", "minilm"], for_each="task")
-    assert [(one.verdict, one.weighed.other) for one in found.combinations] == [
+    assert [(one.verdict, one.decisive.other) for one in found.combinations] == [
         ("fails", "minilm"),
         ("holds", "simcse-minilm"),
     ]
@@ -146,7 +146,7 @@ def test_no_two_numbers_of_a_printed_table_have_one_place() -> None:
     for name in printed.names():
         numbers(printed.load(name))
     twice = TABLE.model_copy(update={"rows": (*TABLE.rows, TABLE.rows[0])})
-    with pytest.raises(ValueError, match="two numbers of asr have the place simcse-minilm/mr/pwws"):
+    with pytest.raises(ValueError, match="two numbers of asr belong to the cell simcse-minilm/mr/pwws"):
         numbers(twice)
 
 
@@ -171,7 +171,7 @@ def test_parts_of_a_sentence_are_counted_together() -> None:
 def test_the_table_counts_and_its_cells_have_every_combination() -> None:
     found = on(lower="minilm", than="simcse-minilm", times=0.5, for_each="task", note="A note.")
     made = table([found])
-    assert made.rows[0][1:5] == ("one", "ratio", "asr", "1 of 2") and made.rows[0][-1] == by(found) == "×1.000"
+    assert made.rows[0][1:5] == ("one", "ratio", "asr", "1 of 2") and made.rows[0][-1] == gap(found) == "×1.000"
     assert [(cell["task"], cell["verdict"], cell["difference"]) for cell in made.cells] == [
         ("mr", "holds", pytest.approx(-20.1)),
         ("sst2", "fails", 0.0),

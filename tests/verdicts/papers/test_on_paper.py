@@ -51,14 +51,14 @@ def judged(said: dict[str, Any], ours: tuple[CellOf, ...]) -> Judged:
 
 
 def values(found: Judged) -> list[tuple[str, float, float]]:
-    return [(one.verdict, float(one.weighed.value), float(one.weighed.reference)) for one in found.combinations]
+    return [(one.verdict, float(one.decisive.value), float(one.decisive.reference)) for one in found.combinations]
 
 
 def test_names_become_the_papers_and_options_are_left_out() -> None:
     said = {"lower": "simcse-minilm", "than": "minilm", "for_each": "attack"}
     found = judged(said, cells("pwws[max_words=20]", "bae[max_words=20]"))
     assert values(found) == [("holds", 40.0, 45.0), ("fails", 50.0, 49.0)]
-    assert [one.weighed.other for one in found.combinations] == ["bert-base", "bert-base"]
+    assert [one.decisive.other for one in found.combinations] == ["bert-base", "bert-base"]
 
 
 def test_only_what_both_have_is_compared() -> None:
@@ -87,9 +87,13 @@ def test_an_encoder_without_a_partner_is_not_averaged_in() -> None:
     ("said", "attacks", "why"),
     [
         ({"metric": "sts", "of": "minilm", "at_least": 5}, ("pwws",), "prints no sts"),
-        ({"lower": "nobody", "than": "minilm"}, ("pwws",), "nothing for encoder nobody"),
-        ({"lower": {"finetune": "freelb[k=5]"}, "than": "minilm"}, ("bae",), "for finetune freelb"),
-        ({"lower": {"attack": "geometry"}, "than": {"attack": "pwws"}}, ("pwws", "geometry"), "for attack geometry"),
+        ({"lower": "nobody", "than": "minilm"}, ("pwws",), "no encoder that corresponds to nobody"),
+        ({"lower": {"finetune": "freelb[k=5]"}, "than": "minilm"}, ("bae",), "no finetune that corresponds to freelb"),
+        (
+            {"lower": {"attack": "geometry"}, "than": {"attack": "pwws"}},
+            ("pwws", "geometry"),
+            "no attack that corresponds to geometry",
+        ),
         ({"lower": "simcse-minilm", "than": "minilm"}, ("geometry",), "no attack in common"),
     ],
 )
