@@ -52,6 +52,7 @@ from rbench.system import processes
 from rbench.system.below import Below
 from rbench.system.capacity import shared_cores
 from rbench.system.located import Located
+from rbench.train.options import Progress
 from rbench.words.resources.lexical import open_tagger
 from rbench.words.resources.locate import loader
 from rbench.words.resources.thesaurus import TAGS, Related, check, open_thesaurus
@@ -66,7 +67,6 @@ FEW = 5000
 """Up to this number of texts, several processes are no faster than one, because each of them opens WordNet."""
 CHUNK = 250
 """Number of items that a process gets at a time."""
-Progress = Callable[[int, int, str], None]
 T = TypeVar("T")
 R = TypeVar("R")
 

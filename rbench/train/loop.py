@@ -33,6 +33,7 @@ from rbench.system import scratch
 from rbench.system.checkpoints import on_one_gpu
 from rbench.train import batches, objectives
 from rbench.train.health import Observer
+from rbench.train.options import Progress
 from rbench.train.selection import Selection, Selector
 from rbench.words.resources import Resources
 
@@ -42,8 +43,6 @@ USES = ()
 selecting a step where an encoder's file asks for it (`rbench.config.versions`)."""
 
 log = logging.getLogger("rbench")
-Progress = Callable[[int, int, str], None]
-"""Called with the number of steps done, the number of all steps, and a text with the loss and its parts."""
 _PACKAGES = {"azure_ml": "azureml-core", "comet_ml": "comet-ml", "dvclive": "dvclive"}
 """Packages of the trackers whose name differs from that of their package."""
 _NOT_PARTS = {"loss", "grad_norm", "learning_rate", "epoch", "step"}
@@ -512,7 +511,7 @@ class Report(transformers.TrainerCallback):  # type: ignore[misc]
 
     def __init__(
         self,
-        progress: Callable[[int, int, str], None] | None,
+        progress: Progress | None,
         selector: Selector | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> None:

@@ -6,6 +6,7 @@ checked when a suite is loaded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -13,6 +14,8 @@ from pydantic import Field
 from rbench.schema import Strict, TrainSpec
 from rbench.schema.common import Count, Positive, Rate, Share
 
+Progress = Callable[[int, int, str], None]
+"""Called with the number of steps done, the number of all steps, and a short text."""
 Norm = Literal["l1", "l2", "linf"]
 Scaling = Literal["gradient", "perturbation", "stepped"]
 Size = Annotated[float, Field(ge=0)]

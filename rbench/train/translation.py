@@ -25,11 +25,10 @@ from rbench.mini.writing import paraphrase
 from rbench.schema import EncoderSpec
 from rbench.system.below import Below
 from rbench.train.moco import MoCo, MoCoObjective
-from rbench.train.options import Momentum
+from rbench.train.options import Momentum, Progress
 
 VERSION = 1
 
-Progress = Callable[[int, int, str], None]
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 TOKENS = 4096
 """Largest number of tokens in a batch, padding included."""

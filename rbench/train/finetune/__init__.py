@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from rbench.config import code
 from rbench.schema import Health, Outcome, Training
 from rbench.train.finetune._data import sample_split
+from rbench.train.options import Progress
 
 if TYPE_CHECKING:
     from rbench.encoders.scorer import AnyVictim
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from rbench.words.resources import Resources
 
 __all__ = ["FinetuneContext", "Finetuned", "Progress", "Strategy", "sample_split", "strategy"]
-
-Progress = Callable[[int, int, str], None]
-"""Called with the number of steps done, the number of all steps, and a short text."""
 
 
 @dataclass(frozen=True)

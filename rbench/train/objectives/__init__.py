@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from pydantic import BaseModel
 
 from rbench.config import code
+from rbench.train.options import Progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,9 +61,7 @@ class Objective(Protocol):
 class Fitted(Protocol):
     """Replaces an `Objective` if the result is computed from the corpus directly, without training steps."""
 
-    def fit(
-        self, texts: Sequence[str], device: str, progress: Callable[[int, int, str], None] | None
-    ) -> dict[str, float]:
+    def fit(self, texts: Sequence[str], device: str, progress: Progress | None) -> dict[str, float]:
         """Compute the result from all of `texts` and return scores. JobError if these texts do not allow it."""
         ...
 
@@ -75,7 +74,7 @@ class Fitted(Protocol):
 class PreparedObjective(Protocol):
     """An `Objective` that derives data from its texts before the first step, such as translations."""
 
-    def prepare(self, texts: Sequence[str], folder: Path, progress: Callable[[int, int, str], None] | None) -> None:
+    def prepare(self, texts: Sequence[str], folder: Path, progress: Progress | None) -> None:
         """Derive the data, or read it from `folder`.
 
         Several runs share `folder`, so files are named by content and appear complete or not at all. `texts` are the

@@ -18,7 +18,6 @@ from rbench.train.models import sentence_encoder
 if TYPE_CHECKING:
     from rbench.train.contrastive import ContrastiveObjective
 
-Progress = Callable[[int, int, str], None] | None
 TEXTS = 500
 """The most texts whose vectors are compared."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -23,7 +23,7 @@ from rbench.schema import EncoderSpec, ResourceChoice, Variant, Variants
 from rbench.train import edits, models
 from rbench.train.edits import Edit, EditOptions, marks
 from rbench.train.masked import MaskedEncoding
-from rbench.train.options import Portion
+from rbench.train.options import Portion, Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,7 +129,7 @@ class Cline(MaskedEncoding):
             )
         self._edits: edits.Edits | None = None
 
-    def prepare(self, texts: Sequence[str], folder: Path, progress: Callable[[int, int, str], None] | None) -> None:
+    def prepare(self, texts: Sequence[str], folder: Path, progress: Progress | None) -> None:
         """Make the edits of all texts, or read them from `folder`. JobError if no text has a replaceable word."""
         self._edits = edits.of_corpus(texts, folder, self._lexicon, self._edit_options, self._seed, progress)
         counts = self._edits.counts

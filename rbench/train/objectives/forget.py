@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from rbench.schema import EncoderSpec, Strict
-from rbench.train.objectives._shared import FittedEncoder, Progress
-from rbench.train.options import Size
+from rbench.train.objectives._shared import FittedEncoder
+from rbench.train.options import Progress, Size
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +52,7 @@ class Forget(FittedEncoder):
         super().__init__(spec, base)
         self._options = options
 
-    def fit(self, texts: Sequence[str], device: str, progress: Progress) -> dict[str, float]:
+    def fit(self, texts: Sequence[str], device: str, progress: Progress | None) -> dict[str, float]:
         """Change the weights of the network, on the CPU, so that they do not depend on the device.
 
         Returns `cosine`, the mean cosine of the vectors of `texts` texts before and after, and `weights_moved`, the

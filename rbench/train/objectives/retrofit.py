@@ -19,7 +19,8 @@ from pydantic import Field
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec, ResourceChoice, ResourceKind, Strict
 from rbench.schema.common import Positive
-from rbench.train.objectives._shared import FittedEncoder, Progress
+from rbench.train.objectives._shared import FittedEncoder
+from rbench.train.options import Progress
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -83,7 +84,7 @@ class Retrofit(FittedEncoder):
         super().__init__(spec, base)
         self._options, self._resources = options, resources
 
-    def fit(self, texts: Sequence[str], device: str, progress: Progress) -> dict[str, float]:
+    def fit(self, texts: Sequence[str], device: str, progress: Progress | None) -> dict[str, float]:
         """Move the embeddings, on the CPU.
 
         Returns `words_moved`, the number of pieces of the vocabulary that moved; `neighbours`, the mean number of their

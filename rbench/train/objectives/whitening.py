@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec, Strict
 from rbench.schema.common import Positive
-from rbench.train.objectives._shared import FittedEncoder, Progress
+from rbench.train.objectives._shared import FittedEncoder
+from rbench.train.options import Progress
 
 VERSION = 1
 
@@ -48,7 +49,7 @@ class Whitening(FittedEncoder):
         super().__init__(spec, base)
         self._options = options
 
-    def fit(self, texts: Sequence[str], device: str, progress: Progress) -> dict[str, float]:
+    def fit(self, texts: Sequence[str], device: str, progress: Progress | None) -> dict[str, float]:
         """Fit the map on `texts`, cut at `train.max_length` tokens.
 
         Returns `dim`, which is k, and `kept_variance`, the share of the variance in the k directions kept, 0..1.
