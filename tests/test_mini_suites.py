@@ -61,6 +61,7 @@ SUITES: dict[str, tuple[str, ...]] = {
         FEWER,
         "num_examples=12",
     ),
+    "noise": ("encoders=[mini-bert-packaged]", "claims=[]"),
     "vadvcse-table3": ("encoders=[mini-bert-packaged]", FEWER),
 }
 
@@ -74,6 +75,7 @@ ALIKE = (
     ("dose-response", "robustness-search", "robustness-report"),
     ("geometry-finetuning", "adcl-gated"),
     ("vadvcse-table3",),
+    ("noise",),
     ("robustsentembed-table4", "vadvcse-table2", "robustsentembed-figure3", "cline-table7"),
 )
 """Suites with the same victims, which one process fine-tunes once, and those of measures of encoders."""

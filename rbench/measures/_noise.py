@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.schema import Meaning, MeasuredRow, Score
+from rbench.schema import Meaning, MeasuredRow, Score, Suite
 from rbench.score import Sample, Share, scored, unpacked
 
 Array = NDArray[np.float64]
@@ -45,9 +45,9 @@ def labels(options: Mapping[str, Any]) -> list[str]:
     return [f"{label}{own}" for own in ("", NORMALISED)[: 2 if options["defence"] else 1] for label in every]
 
 
-def spoken(options: Mapping[str, Any], task: str, tasks: Sequence[str]) -> list[str]:
-    """Return what stands for the task of each label in claims: the label; with several tasks, `mr/typos@0.1`."""
-    return [label if len(tasks) == 1 else f"{task}/{label}" for label in labels(options)]
+def spoken(options: Mapping[str, Any], task: str, suite: Suite) -> list[str]:
+    """Return what claims name as the task of each label: the label; with several tasks, `mr/typos@0.1`."""
+    return [label if len(suite.tasks) == 1 else f"{task}/{label}" for label in labels(options)]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from rbench.errors import JobError
 from rbench.measures._context import Measured, VictimContext
 from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, WORST, Stored, degree, labels, share
 from rbench.measures._noise import METRICS as METRICS
-from rbench.measures._noise import spoken as _spoken
+from rbench.measures._noise import spoken as spoken
 from rbench.measures._predicted import asked
 from rbench.measures._stored import jobs, read_rows
 from rbench.noise import noised, normalise
@@ -84,11 +84,6 @@ def check(options: Options, suite: Suite) -> str | None:
     """Refuse a suite that asks for noise twice: its labels would stand for two numbers."""
     twice = sum(one.name == NAME for one in suite.evaluate) > 1
     return "a suite asks for noise once; put all kinds and degrees into one entry" if twice else None
-
-
-def spoken(options: Mapping[str, Any], task: str, suite: Suite) -> list[str]:
-    """Return what claims name as the task of each number; see `_noise.spoken`."""
-    return _spoken(options, task, suite.tasks)
 
 
 class Changed(NamedTuple):
@@ -269,13 +264,11 @@ def cells(results: Results) -> Grid[NoiseCell]:
 
         return NoiseCell(**names, stored=of, read=Reading(METRICS[NAME], score, mean_of, values))
 
-    def said(cell: NoiseCell) -> list[tuple[str, str | None]]:
-        return [(cell.label if len(suite.tasks) == 1 else f"{cell.task}/{cell.label}", None)]
-
     tuned = dict.fromkeys(names["finetune"] for _, names in named)
     orders = {"task": suite.tasks, "finetune": tuned, "label": order, "encoder": suite.lineup}
     found, axes = gathered(results, named, orders, make)
-    return Grid(results, found, **axes, spoken=said)
+    task = "" if len(suite.tasks) == 1 else "{}/"
+    return Grid(results, found, **axes, spoken=lambda cell: [(task.format(cell.task) + cell.label, None)])
 
 
 def paper(results: Results) -> Table:
@@ -293,7 +286,7 @@ def paper(results: Results) -> Table:
             tokens = [_more(cell) for cell in own]
             rows.append((*_places(of, task, finetune), label, *heights, *worst, *tokens))
     columns = [*of.encoders, *(f"{one}, worst" for one in of.encoders), *(f"{one}, tokens" for one in of.encoders)]
-    return _table(of, "paper", (*_headings(of), "Noise", *columns), rows, starts, shown)
+    return _table(of, "paper", (*_places(of, "Task", "Fine-tuning"), "Noise", *columns), rows, starts, shown)
 
 
 def full(results: Results) -> Table:
@@ -301,24 +294,18 @@ def full(results: Results) -> Table:
     of = cells(results)
     rows: list[tuple[Entry, ...]] = []
     starts, shown = set[int](), [label for label in of.labels if "@" in label or label.startswith(NONE)]
-    last = None
     for (task, finetune, label, encoder), cell in of.cells.items():
         if label not in shown:
             continue
-        if (task, finetune, label) != last:
+        named = (*_places(of, task, finetune), label)
+        if not rows or rows[-1][:-8] != named:  # 8: the encoder and its numbers
             starts.add(len(rows))
-        last = (task, finetune, label)
         numbers = [cell.number(name) for name in METRICS]
-        reached, possible, undone = (
-            _percent(cell.share(*parts)) for parts in (("changed", "units"), ("possible", "units"), ("undone", "texts"))
-        )
-        rows.append((*_places(of, task, finetune), label, encoder, *numbers, reached, possible, _more(cell), undone))
+        shares = (("changed", "units"), ("possible", "units"), ("undone", "texts"))
+        reached, possible, undone = (Number(cell.share(*parts), percent=True) for parts in shares)
+        rows.append((*named, encoder, *numbers, reached, possible, _more(cell), undone))
     names = ("Accuracy", "Worst draw", "Lost", "Changed", "Changeable", "Tokens", "Read as before")
-    return _table(of, "full", (*_headings(of), "Noise", "Encoder", *names), rows, starts, shown)
-
-
-def _percent(value: float | None) -> Number:
-    return Number(value, percent=True)
+    return _table(of, "full", (*_places(of, "Task", "Fine-tuning"), "Noise", "Encoder", *names), rows, starts, shown)
 
 
 def _more(cell: NoiseCell | None) -> Number | None:
@@ -326,14 +313,11 @@ def _more(cell: NoiseCell | None) -> Number | None:
     if cell is None or not cell.present:
         return None
     ratio = cell.share("tokens", "plain")
-    return _percent(None if ratio is None else ratio - 1)
-
-
-def _headings(of: Grid[NoiseCell]) -> list[str]:
-    return [name for name, own in (("Task", of.tasks), ("Fine-tuning", of.finetunes)) if len(own) > 1]
+    return Number(None if ratio is None else ratio - 1, percent=True)
 
 
 def _places(of: Grid[NoiseCell], task: str, finetune: str) -> list[str]:
+    """Return the entries before the noise, of those in which rows differ."""
     return [name for name, own in ((task, of.tasks), (finetune, of.finetunes)) if len(own) > 1]
 
 

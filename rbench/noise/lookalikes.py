@@ -14,46 +14,9 @@ TITLE = "a Cyrillic or Greek letter that looks like a Latin one"
 UNIT = "letters"
 VERSION = 1
 
-LIKE = {
-    "a": "αа",
-    "b": "Ь",
-    "c": "с",
-    "d": "ԁ",
-    "e": "е",
-    "h": "һ",
-    "i": "іι",
-    "j": "јϳ",
-    "l": "Ӏ",
-    "o": "оο",
-    "p": "рρ",
-    "q": "ԛ",
-    "r": "г",
-    "s": "ѕ",
-    "u": "υ",
-    "v": "νѵ",
-    "w": "ԝ",
-    "x": "х",
-    "y": "уү",
-    "A": "АΑ",
-    "B": "ВΒ",
-    "C": "С",
-    "E": "ЕΕ",
-    "G": "Ԍ",
-    "H": "НΗ",
-    "J": "ЈͿ",
-    "K": "КΚ",
-    "M": "МΜ",
-    "N": "Ν",
-    "O": "ОΟ",
-    "P": "РΡ",
-    "S": "Ѕ",
-    "T": "ТΤ",
-    "V": "Ѵ",
-    "W": "Ԝ",
-    "X": "ХΧ",
-    "Y": "УΥ",
-    "Z": "Ζ",
-}
+_SMALL = "aαа bЬ cс dԁ eе hһ iіι jјϳ lӀ oоο pрρ qԛ rг sѕ uυ vνѵ wԝ xх yуү AАΑ BВΒ"
+_CAPITAL = "CС EЕΕ GԌ HНΗ JЈͿ KКΚ MМΜ NΝ OОΟ PРΡ SЅ TТΤ VѴ WԜ XХΧ YУΥ ZΖ"
+LIKE = {one[0]: one[1:] for one in (*_SMALL.split(), *_CAPITAL.split())}
 """By Latin letter, the Cyrillic and Greek letters that look like it."""
 
 places = matches(f"[{''.join(LIKE)}]")

@@ -13,29 +13,12 @@ TITLE = "letters that look alike in print, as a scanner confuses them"
 UNIT = "letters"
 VERSION = 1
 
-_BOTH_WAYS = (
-    "rn m",
-    "cl d",
-    "vv w",
-    "li h",
-    "nn m",
-    "ri n",
-    "c e",
-    "h b",
-    "u v",
-    "f t",
-    "I l",
-    "i j",
-    "P F",
-    "O Q",
-    "B R",
-)
-_ONE_WAY = ("o 0", "O 0", "l 1", "I 1", "S 5", "B 8", "g 9", "q 9", "Z 2", "z 2", "b 6", "G 6", "T 7", "D 0", "s 5")
+_BOTH_WAYS = "rn m / cl d / vv w / li h / nn m / ri n / c e / h b / u v / f t / I l / i j / P F / O Q / B R"
+_ONE_WAY = "o 0 / O 0 / l 1 / I 1 / S 5 / B 8 / g 9 / q 9 / Z 2 / z 2 / b 6 / G 6 / T 7 / D 0 / s 5"
 _READ: dict[str, list[str]] = {}
-for _one, _other in (pair.split() for pair in _BOTH_WAYS + _ONE_WAY):
-    _READ.setdefault(_one, []).append(_other)
-for _one, _other in (pair.split() for pair in _BOTH_WAYS):
-    _READ.setdefault(_other, []).append(_one)
+_PAIRS = [pair.split() for pair in _BOTH_WAYS.split(" / ")]
+for _from, _to in (*_PAIRS, *(pair.split() for pair in _ONE_WAY.split(" / ")), *(pair[::-1] for pair in _PAIRS)):
+    _READ.setdefault(_from, []).append(_to)
 
 places = matches("|".join(sorted(_READ, key=len, reverse=True)))
 

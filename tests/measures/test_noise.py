@@ -17,7 +17,7 @@ from rbench.measures import VictimContext, _predicted
 from rbench.measures._noise import Stored, labels, spoken
 from rbench.measures.noise import Options, run, unlike
 from rbench.noise import noised, normalise
-from rbench.schema import MeasuredRow
+from rbench.schema import MeasuredRow, Suite
 from rbench.score.packed import packed, unpacked
 from rbench.store.runs import Store
 from rbench.store.verify import verify
@@ -155,7 +155,8 @@ def test_labels_and_what_claims_call_them() -> None:
     options = {"kinds": ("typos",), "degrees": (0.1, 0.25), "defence": None}
     assert labels(options) == ["none", "typos", "typos@0.1", "typos@0.25"]
     assert labels(options | {"defence": "normalise"})[4:] == [f"{one}+normalise" for one in labels(options)]
-    assert spoken(options, "mr", ["mr", "sst2"])[1] == "mr/typos" and spoken(options, "mr", ["mr"])[1] == "typos"
+    one, two = (Suite(name="s", encoders=("e",), tasks=tasks) for tasks in (("mr",), ("mr", "sst2")))
+    assert spoken(options, "mr", one)[1] == "typos" and spoken(options, "mr", two)[1] == "mr/typos"
     assert ROWS.values("ocr", "noise") is None
 
 

@@ -74,10 +74,9 @@ def draw(options: Options, results: Results) -> Figure:
     return figure
 
 
-Point = tuple[float, NoiseCell]
-
-
-def _curve(of: Grid[NoiseCell], place: tuple[str, str, str], encoder: str, defence: str = "") -> list[Point]:
+def _curve(
+    of: Grid[NoiseCell], place: tuple[str, str, str], encoder: str, defence: str = ""
+) -> list[tuple[float, NoiseCell]]:
     """Return the points of a curve, by degree; none where nothing is done, or it is withheld."""
     task, finetune, kind = place
     found = []
@@ -91,7 +90,7 @@ def _curve(of: Grid[NoiseCell], place: tuple[str, str, str], encoder: str, defen
     return sorted(found, key=lambda point: point[0]) if there and len(found) > 1 else []
 
 
-def _drawn(axes: Axes, curve: list[Point], name: str, index: int, label: str) -> Artist:
+def _drawn(axes: Axes, curve: list[tuple[float, NoiseCell]], name: str, index: int, label: str) -> Artist:
     """Draw a curve with its band, and return what the legend shows."""
     values, intervals = zip(
         *(style.on_axis(score, True) for _, cell in curve if (score := cell.score(name))), strict=True
@@ -104,7 +103,7 @@ def _drawn(axes: Axes, curve: list[Point], name: str, index: int, label: str) ->
     return drawn
 
 
-def _defended(axes: Axes, curve: list[Point], name: str, index: int) -> None:
+def _defended(axes: Axes, curve: list[tuple[float, NoiseCell]], name: str, index: int) -> None:
     """Draw the curve of normalised texts."""
     if curve:
         values = [style.on_axis(score, True)[0] for _, cell in curve if (score := cell.score(name))]
@@ -116,7 +115,7 @@ def _title(of: Grid[NoiseCell], place: tuple[str, str, str]) -> str:
     return ", ".join([kind, *([task] if len(of.tasks) > 1 else []), *([finetune] if len(of.finetunes) > 1 else [])])
 
 
-def _note(of: Grid[NoiseCell], curves: list[list[Point]], name: str) -> str:
+def _note(of: Grid[NoiseCell], curves: list[list[tuple[float, NoiseCell]]], name: str) -> str:
     """Return the note below the figure: what is drawn, of how many texts, and what is missing."""
     all_of = [cell for curve in curves for _, cell in curve]
     sizes = spanned({score.n for cell in all_of if (score := cell.score(name)) is not None})
