@@ -1,4 +1,4 @@
-"""Settings for all tests: one thread, one hypothesis profile, and a cache that no test shares with the user."""
+"""Settings for all tests: one thread, two hypothesis profiles, and a cache that no test shares with the user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -14,6 +16,11 @@ from hypothesis.internal.conjecture import providers
 
 from tests.browser import axe as axe
 from tests.browser import browser as browser
+
+if TYPE_CHECKING:
+    from rbench.schema import TaskSpec
+    from rbench.tasks import TaskData
+    from rbench.tasks.clean import Reserved
 
 # The networks are tiny: a second thread would only wait for the first, and take the core of the other test process.
 # torch and numpy read this when they are imported, in this process and in those that tests start.
@@ -28,8 +35,14 @@ sys.dont_write_bytecode = False
 # Before its first draw Hypothesis reads the constants in all local modules, for a minute. No test needs these.
 providers._get_local_constants = lambda: providers._local_constants
 
-settings.register_profile("rbench", deadline=None)  # machines are busy; speed is measured in benchmarks/
-settings.load_profile("rbench")
+# Machines are busy, and speed is measured in benchmarks/. So no test has a deadline.
+settings.register_profile("ci", deadline=None, max_examples=40)
+settings.register_profile("nightly", deadline=None, max_examples=120)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without the nightly tests, properties are tried on fewer examples too, where a test does not say on how many."""
+    settings.load_profile("ci" if config.option.markexpr == "not nightly" else "nightly")
 
 
 def pytest_collection_finish() -> None:
@@ -79,6 +92,27 @@ def one_back_end() -> Iterator[Callable[..., str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backends, "_measure", lambda *given: "torch")
         yield measure
+
+
+@pytest.fixture(scope="session", autouse=True)
+def generated_rows_are_cleaned_once() -> Iterator[None]:
+    """A run opens the rows of its tasks anew. Those of the embedded world never change, and most tests use them."""
+    from rbench import tasks
+
+    read = tasks.open_task
+    kept: dict[str, TaskData] = {}
+
+    def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence[Reserved] = ()) -> TaskData:
+        if spec.generator is None or reserved:
+            return read(spec, data_path, reserved)
+        named = spec.model_dump_json()
+        if named not in kept:
+            kept[named] = read(spec, data_path)
+        return kept[named]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "open_task", open_task)
+        yield
 
 
 @pytest.fixture

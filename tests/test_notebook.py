@@ -1,4 +1,7 @@
-"""A notebook runs a suite and an attack, and shows progress, rates and changed words."""
+"""A notebook runs a suite and an attack, and shows progress, rates and changed words.
+
+tests/system/progress/test_notebook.py has the progress on every push, without a kernel.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import Any
 import nbclient
 import nbformat
 import pytest
+
+pytestmark = pytest.mark.nightly
 
 RUN = """
 import rbench

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -114,7 +115,13 @@ def _bar(entry: Number) -> dict[str, float]:
 
 
 def _rendered(template: str, **values: Any) -> str:
-    environment = jinja2.Environment(
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """Return what compiles each template once, which takes as long as the page of a small RUN."""
+    return jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: _read("templates", name)),
         autoescape=True,
         finalize=_harmless,
@@ -122,7 +129,6 @@ def _rendered(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(**values)
 
 
 def _harmless(value: Any) -> Any:

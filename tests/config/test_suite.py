@@ -567,7 +567,7 @@ any_value = st.recursive(
     path=st.sampled_from(["", ".x", ".default", ".name", ".reviews.epochs"]),
 )
 @example(key="tables", value=[[]], path="")
-@settings(max_examples=120, deadline=None)
+@settings(deadline=None)
 def test_any_value_of_any_key_loads_or_is_a_suite_error(shared_world: World, key: str, value: Any, path: str) -> None:
     data = {**yaml.safe_load(SUITE), key: value}
     shared_world.write("any.yaml", json.dumps(data))
