@@ -165,8 +165,8 @@ def _said(found: Sampled, *, wanted: bool) -> str:
     if found.shown < found.total:
         said.append(
             f"A sample of {found.shown:,} of {found.total:,} examples: {found.differing:,} on which encoders differ, "
-            "and of the others as many of each cell and status as is their share. All are in the parquet file beside "
-            "the report."
+            "and others in proportion to the number of each cell and status. All are in the parquet file beside the "
+            "report."
         )
     if not found.texts and found.total:
         said.append(
