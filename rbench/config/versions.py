@@ -103,6 +103,8 @@ def _used(path: Path) -> tuple[str, ...]:
 
 def _stated(path: Path, name: str) -> ast.expr | None:
     """Return the expression that a file assigns to a name, outside of functions and classes."""
+    if path.is_relative_to(_PACKAGE) and name.encode() not in path.read_bytes():
+        return None  # most of rbench's own files, and to parse them all takes a good part of planning
     for node in _tree(path).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if isinstance(node, ast.Assign | ast.AnnAssign) and any(

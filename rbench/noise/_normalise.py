@@ -10,14 +10,20 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from functools import cache
 
 VERSION = 1
 
 _OVERRIDE = re.compile("\u202e([^\u202c\u202e]*)\u202c")
-_INVISIBLE = {code: None for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cf"}
+
+
+@cache
+def _invisible() -> dict[int, None]:
+    """Return all characters of the category Cf. Whoever imports this module need not look through all of Unicode."""
+    return {code: None for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cf"}
 
 
 def normalise(text: str) -> str:
     """Return the text without compatibility forms, invisible characters, and repeated white space."""
     shown = _OVERRIDE.sub(lambda found: found[1][::-1], text)
-    return " ".join(unicodedata.normalize("NFKC", shown).translate(_INVISIBLE).split())
+    return " ".join(unicodedata.normalize("NFKC", shown).translate(_invisible()).split())
