@@ -79,11 +79,10 @@ def table(options: Plain, results: Results) -> Table:
         groups=frozenset(groups - {0}),
         cells=tuple(cells),
         notes=(
-            "Differences in percentage points, over the texts that both victims classify correctly; n is the number of "
-            "these texts, counted once for each training and fine-tuning seed. mean: the mean over the attacks. "
-            "Intervals cover the choice of texts and, where there are several, training and fine-tuning seeds. For p "
-            "and verdicts, see rbench claims and rbench compare.",
-            *(["This RUN keeps no outcomes, so victims are compared by counts, unpaired."] if unpaired else []),
+            "Differences in points, over the texts that both victims classify correctly; n counts these, once for each "
+            "training and fine-tuning seed. mean: over the attacks. Intervals cover the choice of texts, and training "
+            "and fine-tuning seeds where there are several. rbench claims and rbench compare have p and verdicts.",
+            *(["This RUN keeps no outcomes: judged unpaired, by counts."] if unpaired else []),
             *results.plan.suite.notes,
             *cells_of_run.flags.notes(run.job for run in cells_of_run.runs),
             *missing("attack jobs", [run.job for run in cells_of_run.runs], results.standing),

@@ -141,7 +141,7 @@ def test_a_cell_of_which_a_seed_is_not_done_is_not_compared(make_run: Callable[.
 def test_without_outcomes_rates_are_compared_by_counts(make_run: Callable[..., Store]) -> None:
     made = table(Options(), Results.of(make_run(make_suite(seeds=(0,)))))
     assert {cell["paired"] for cell in made.cells} == {False}
-    assert "This RUN keeps no outcomes, so victims are compared by counts, unpaired." in made.notes
+    assert "This RUN keeps no outcomes: judged unpaired, by counts." in made.notes
     assert all(cell["low"] < cell["value"] < cell["high"] for cell in made.cells)
 
 

@@ -244,7 +244,7 @@ class Sentence(NamedTuple):
 
 
 def kind(claim: Claim) -> str:
-    """Name the kind of a claim as docs/claims.md does."""
+    """Return the kind of a claim, in the words of docs/claims.md."""
     if claim.kind == "of":
         return "at most" if claim.at_most is not None else "at least"
     if claim.times is not None:
@@ -431,7 +431,7 @@ class _Names:
         return found
 
     def common(self, axis: Axis, only: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the printed names of what both have; unless `only` is empty, of the RUN's names in it alone."""
+        """Return the printed names that the RUN has too. If `only` is not empty, no other names of the RUN count."""
         wanted = [self.ours.named(axis, one, self.metric) for one in only]
         labels = [one for one in self.ours.names(axis, self.metric) if not only or one in wanted]
         there = self.printed.names(axis, self.metric)
