@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from rbench.config.check import check
 from rbench.config.code import Modules
+from rbench.config.consistency import serves
 from rbench.config.entries import Entries
 from rbench.config.metrics import HEADLINE, Metrics
 from rbench.config.overrides import Chosen, choices, measured_names, names, tables
@@ -186,6 +187,10 @@ def _measured(choice: Chosen, entries: Entries) -> MeasureNeeds | None:
         add(f"{name} is made of trainings. Write it under `build`: [{name}]")
     if needs.of == "attacks" and not suite.attacks:
         add(f"the measure {name} needs `attacks`, which this suite lacks")
+    tasks = [task for one in suite.tasks if (task := entries.tasks.found.get(one)) is not None]
+    if needs.of == "victims" and serves(module) == ("classification",) and not all(task.labels for task in tasks):
+        bare = ", ".join(task.name for task in tasks if not task.labels)
+        add(f"the measure {name} needs classes, which {bare} has not; take one of them out, or make two suites of them")
     if hasattr(module, "check") and (wrong := module.check(made, suite)) is not None:
         add(f"{name}: {wrong}")
     if needs.of != "encoders":

@@ -32,16 +32,11 @@ METRICS = {
 NONE, NORMALISED = "none", "+normalise"
 
 
-def degree(value: float) -> str:
-    """Write a degree as labels have it."""
-    return f"{value:g}"
-
-
 def labels(options: Mapping[str, Any]) -> list[str]:
     """Return all labels of a measure with these options, kind by kind."""
     every = [NONE]
     for kind in options["kinds"]:
-        every += [kind, *(f"{kind}@{degree(one)}" for one in options["degrees"])]
+        every += [kind, *(f"{kind}@{one:g}" for one in options["degrees"])]
     return [f"{label}{own}" for own in ("", NORMALISED)[: 2 if options["defence"] else 1] for label in every]
 
 

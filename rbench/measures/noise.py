@@ -1,9 +1,9 @@
 """Noise: accuracy on texts that are changed as ordinary or hostile typing changes them, by kind and degree.
 
-A sample of test texts is changed by each kind of noise (`rbench/noise`), at each degree, in several seeded draws. All
+A sample of test texts is changed by each kind of noise (`rbench/noise`), at each in several seeded draws. All
 victims read the same changed texts, whatever their seed. Three numbers are means over texts: the expected accuracy, the
 share of texts that are right in every draw, and the accuracy lost. A curve over degrees has a mean height, its area
-over the range of degrees. Whether the kinds keep the label is not checked: small degrees nearly always do.
+over the range of degrees. Nobody checks that a changed text still has its label: at high degrees it may not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 
 from rbench.errors import JobError
 from rbench.measures._context import Measured, VictimContext
-from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, WORST, Stored, degree, labels, share
+from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, WORST, Stored, labels, share
 from rbench.measures._noise import METRICS as METRICS
 from rbench.measures._noise import spoken as spoken
 from rbench.measures._predicted import asked
@@ -99,7 +99,7 @@ class Changed(NamedTuple):
 
 
 def run(options: Options, context: VictimContext) -> Measured:
-    """Change the texts, classify each distinct one once, and return a row for each kind, degree, draw and defence.
+    """Change the texts, classify each distinct one once, and return a row for each kind, draw and defence.
 
     A row has the hits, packed, and counts: of texts (`n`), of those that the noise changed (`texts`), of these, those
     of which the victim's tokenizer makes the same as of the text without noise (`undone`), of tokens with and without
@@ -147,7 +147,7 @@ def _changed(options: Options, context: VictimContext, examples: Sequence[Exampl
         module = context.file("noise", kind)
         for at in options.degrees:
             for draw in range(options.draws):
-                named = {"kind": kind, "degree": degree(at), "draw": str(draw)}
+                named = {"kind": kind, "degree": f"{at:g}", "draw": str(draw)}
                 made, units = [], Counter[str]()
                 for texts in plain:
                     new = list(texts)
@@ -309,7 +309,7 @@ def full(results: Results) -> Table:
 
 
 def _more(cell: NoiseCell | None) -> Number | None:
-    """Return how many more tokens the changed texts have at the highest degree, as a share."""
+    """Return how many more tokens the changed texts have at the highest as a share."""
     if cell is None or not cell.present:
         return None
     ratio = cell.share("tokens", "plain")
@@ -375,7 +375,7 @@ def _notes(of: Grid[NoiseCell], layout: Layout, asked_of: Sequence[Job]) -> list
     records = [record for cell in of.cells.values() for record in cell.records]
     specs = [job.measuring.what.options for job in asked_of if job.measuring is not None]
     options = specs[0]
-    degrees, draws = ", ".join(map(degree, options["degrees"])), options["draws"]
+    degrees, draws = ", ".join(f"{one:g}" for one in options["degrees"]), options["draws"]
     sizes, bare = ({record.counts.get(name, 0) for record in records} for name in ("n", "texts_without_letters"))
     read = f" (n {spanned(sizes)})" if sizes else ""
     said = [

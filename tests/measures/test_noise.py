@@ -232,6 +232,11 @@ def test_a_suite_with_a_kind_of_ones_own(folder: Path) -> None:
         ("leet, upper", "upper, typo", r'suite.yaml:10:\d+: unknown kind of noise "typo"; did you mean typos\?'),
         ("}}]", "}}, noise]", "a suite asks for noise once"),
         ("task: leet@0.5", "task: leet@0.7", r"leet@0.7"),
+        (
+            "tasks: [mini-sentiment]\nfinetune: probe",
+            "tasks: [mini-sts]",
+            "the measure noise needs classes, which mini-sts",
+        ),
     ],
 )
 def test_mistakes_in_a_suite_are_refused_with_their_place(folder: Path, old: str, new: str, message: str) -> None:
