@@ -50,7 +50,10 @@ def test_right_claims_are_kept_and_stored(world: World) -> None:
     ("claim", "message"),
     [
         ("{id: a, lower: traned, than: plain}", '20: unknown encoder of this suite "traned"; did you mean trained?'),
-        ("{id: a, metric: arr, lower: trained, than: plain}", '21: unknown metric of a claim "arr"; did you mean mrr or asr?'),
+        (
+            "{id: a, metric: arr, lower: trained, than: plain}",
+            '21: unknown metric of a claim "arr"; did you mean mrr or asr?',
+        ),
         ("{id: a, of: {task: revews}, at_most: 1}", '24: unknown task of this suite "revews"; did you mean reviews?'),
         ("{id: a, of: {attack: wrds}, at_most: 1}", '26: unknown attack of this suite "wrds"; did you mean words?'),
         (
