@@ -12,9 +12,10 @@ import pytest
 from rbench import api
 from rbench.config.code import find
 from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.classify import Classified
 from rbench.errors import JobError, SuiteError
 from rbench.measures import VictimContext, _predicted
-from rbench.measures._noise import Stored, labels, spoken
+from rbench.measures._noise import Stored, labels, share, spoken
 from rbench.measures.noise import Options, run, unlike
 from rbench.noise import noised, normalise
 from rbench.schema import MeasuredRow, Suite
@@ -243,3 +244,19 @@ def test_mistakes_in_a_suite_are_refused_with_their_place(folder: Path, old: str
     (folder / "suite.yaml").write_text(SUITE.replace(old, new), encoding="utf-8")
     with pytest.raises(SuiteError, match=message):
         api.plan("suite.yaml", api.Options(include=(folder / "DIR",), out=folder / "RUN"))
+
+
+class Counts:
+    """A function as a victim: it says whether a text has more than 30 characters, and shows no tokens."""
+
+    def classified(self, rows: list[tuple[str, ...]], progress: Any = None) -> Classified:
+        progress(len(rows))
+        return Classified(np.array([len(row[0]) > 30 for row in rows], dtype=np.int64), np.zeros(len(rows), bool), [])
+
+
+def test_a_victim_that_shows_no_tokens_has_no_number_of_them(given: VictimContext) -> None:
+    made = run(Options(kinds=("after",), degrees=(1.0,), num_examples=None), replace(given, victim=Counts()))
+    after = of(made.lines, kind="after")
+    assert all(row.numbers["right"] == 15 for row in after)  # all texts are long now, and half of them are good
+    assert {row.numbers["tokens"] for row in made.lines} == {0} and share(made.lines, "tokens", "plain") is None
+    assert {row.numbers["undone"] for row in after} == {0}
