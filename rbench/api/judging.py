@@ -129,9 +129,9 @@ def compare(
         between: two encoders, as the suites or tables name them (by name, folder, hub id or label). B is compared with
             A; the same encoder twice compares two RUNs of it.
         metric: a name of `rbench list metrics`, such as asr, aua, clean, queries, or any_attack: whether at least one
-            of all attacks succeeded.
+            of all attacks succeeded; or a number of a measure, such as sts.
         common: where the RUNs attacked other examples, compare those that both have.
-        include: folders with metrics of your own.
+        include: folders with metrics and measures of your own.
 
     Raises:
         SuiteError: there is no such metric.
@@ -139,7 +139,7 @@ def compare(
             encoder.
     """
     metrics = Metrics(Registry(include))
-    _ = metrics[metric]  # a wrong name is told before anything is read
+    _ = metrics.asked(metric)  # a wrong name is told before anything is read
     if isinstance(between, str) or not isinstance(between, Sequence) or [type(one) for one in between] != [str, str]:
         raise StoreError(f"between={between!r}: expected the names of two encoders")
     first = Results.of(Store(folder_path(run)), metrics)

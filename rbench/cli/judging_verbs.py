@@ -85,12 +85,12 @@ def compare(
     alone = [(cell, *fell) for cell in found.cells for fell in cell.fell_only[:show]]
     if alone:
         say()
-    for cell, fell, first in alone:
+    for cell, task, fell, first in alone:
         encoder = found.one if first else found.other
         if fell.original is None:
             say(f"{cell.name}: {fell.example_id} fell with {encoder} alone; the RUN keeps no texts")
         else:
-            example(fell, cell.task.columns, cell.task.labels, f"{cell.name}, {encoder} alone:")
+            example(fell, task.columns, task.labels, f"{cell.name}, {encoder} alone:")
 
 
 @app.command(

@@ -69,12 +69,24 @@ class Metric:
 
 
 class Measured(NamedTuple):
-    """A number of a measure: one of the METRICS of its file, or without these the one that has the measure's name."""
+    """A number of a measure: one of the METRICS of its file, or without these the one that has the measure's name.
 
+    Whether it is a share its cells say, one by one. Fields that a `Metric` has too mean the same here.
+    """
+
+    name: str
     measure: str
     about: Meaning
     cells: Callable[[Any], Any]
     """Returns the measure's cells in some `tables.Results`, done or not."""
+    of: None = None
+    falls: bool = False
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    counts: str = "what has a value with both encoders"
+
+
+AnyMetric = Metric | Measured
+"""What is asked for by the name of a metric: that of a file of metrics, or a number of a measure."""
 
 
 class Metrics:
@@ -99,6 +111,15 @@ class Metrics:
             return None
         return self[name]
 
+    def asked(self, name: str) -> AnyMetric:
+        """Return what a name stands for. Raises SuiteError, with the nearest names, where it is nothing, or wrong."""
+        if name in self:
+            return self[name]
+        if name not in self.measured:
+            known = {*self.registry.names("metrics"), *self.measured}
+            raise SuiteError(unknown(KINDS["metrics"].one, name, known, " (`rbench list metrics`)"))
+        return self.measured[name]
+
     @cached_property
     def measured(self) -> Mapping[str, Measured]:
         """The numbers that measures have for cells, by name. A file that is wrong has none."""
@@ -108,7 +129,7 @@ class Metrics:
                 module: Any = find("measures", name, self.registry).open()
                 if hasattr(module, "cells"):
                     numbers = getattr(module, "METRICS", None) or {name: module.ABOUT}
-                    found |= {number: Measured(name, about, module.cells) for number, about in numbers.items()}
+                    found |= {number: Measured(number, name, about, module.cells) for number, about in numbers.items()}
         return found
 
     def measure(self, name: str) -> Module:

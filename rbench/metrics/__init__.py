@@ -8,15 +8,17 @@ docs/guide-add-a-metric.md says what a module exports.
 
 from __future__ import annotations
 
-from rbench.config.metrics import Condition, Metric, Metrics
+from rbench.config.metrics import AnyMetric, Condition, Measured, Metric, Metrics
 from rbench.metrics._observations import Observations, Values, columns_of
 from rbench.metrics._pooled import by_unit, pooled, pooled_values, values
 from rbench.schema import Meaning
 from rbench.score import Sample, Share, Tally
 
 __all__ = [
+    "AnyMetric",
     "Condition",
     "Meaning",
+    "Measured",
     "Metric",
     "Metrics",
     "Observations",

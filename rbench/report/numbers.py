@@ -11,6 +11,7 @@ from typing import Literal, cast
 
 from rbench.config.metrics import HEADLINE
 from rbench.errors import StoreError
+from rbench.metrics import Metric
 from rbench.report.data import BudgetCurve, CurvePoint, HeatCell, HeatMetric, Key, Pair, PairCell, Quality, SeriesLine
 from rbench.report.figures.curves import Options, grouped_series, stored_trainings
 from rbench.score.budget import START, Curve
@@ -146,26 +147,27 @@ def pairs(results: Results) -> Iterator[Pair]:
 
     Outcomes of an encoder are read once. Raises StoreError where the RUN has no attacks.
     """
-    encoders = grid(results).encoders
+    encoders, metric = grid(results).encoders, results.metrics[HEADLINE]
     sides: dict[str, Side | str] = {}
     for one, other in list(combinations(encoders, 2))[:MOST_PAIRS]:
-        found = [
-            sides[name] if name in sides else sides.setdefault(name, _side(results, name)) for name in (one, other)
-        ]
+        for name in (one, other):
+            if name not in sides:
+                sides[name] = _side(results, name, metric)
+        found = [sides[name] for name in (one, other)]
         wrong = [side for side in found if isinstance(side, str)]
         if wrong:
             yield Pair(one=one, other=other, missing=" ".join(wrong))
             continue
         try:
-            compared = compare_sides((found[0], found[1]))  # type: ignore[arg-type]
+            compared = compare_sides((found[0], found[1]), metric)  # type: ignore[arg-type]
             yield Pair(one=one, other=other, cells=tuple(map(_cell, compared.cells)), notes=compared.notes)
         except StoreError as error:
             yield Pair(one=one, other=other, missing=str(error))
 
 
-def _side(results: Results, encoder: str) -> Side | str:
+def _side(results: Results, encoder: str, metric: Metric) -> Side | str:
     try:
-        return Side.of(results, encoder)
+        return Side.of(results, encoder, metric)
     except StoreError as error:
         return str(error)
 

@@ -257,11 +257,8 @@ class _Judge:
     def _values(self, key: CellKey, metric: str) -> tuple[Observed, ...] | None:
         """Return the values of a cell by job and example; None where the outcomes of a job cannot be read."""
         if (key, metric) not in self._read:
-            of, runs = self.results.metrics[metric], [run for run in self._grid.cells[key].runs if run.tally]
             try:
-                values = [(run, self.results.values(run, of)) for run in runs]
+                self._read[key, metric] = self._grid.cells[key].observed(metric)
             except StoreError:
-                values = [(run, None) for run in runs]
-            found = tuple(Observed(run.seed, run.training, own) for run, own in values if own is not None)
-            self._read[key, metric] = found if len(found) == len(runs) else None
+                self._read[key, metric] = None
         return self._read[key, metric]

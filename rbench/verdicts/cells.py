@@ -1,26 +1,78 @@
-"""The cells of a RUN that claims are judged on: their numbers, and why some decide nothing."""
+"""The cells of a RUN that verbs judge and draw, by the name of a metric of any kind; and why some decide nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rbench.config.available_cells import ground_of, trained_by
 from rbench.errors import StoreError
-from rbench.metrics import Condition, Metric
+from rbench.metrics import AnyMetric, Condition, Measured, Metric
 from rbench.schema.claimed import CellOf, Ground
 from rbench.score.paired import Stated
 from rbench.tables import Results
 from rbench.tables import cells as tabled
 from rbench.tables.aggregate import Cell, Grid, grid
-from rbench.tables.any_attack import AnyAttack, any_attack, paired
-from rbench.tables.nested_means import Observed
+from rbench.tables.any_attack import AnyAttack, any_attack, together
+from rbench.tables.nested_means import Observed, Values
+from rbench.tables.results import Run
 
 C = TypeVar("C", bound=tabled.Cell)
 Named = Mapping[CellOf, list[tuple[tabled.Cell, str | None]]]
 """By name all cells that have it, and which number of each is meant; None: the one that the metric is called."""
+
+
+class OfCell(NamedTuple):
+    """A number of a cell."""
+
+    cell: tabled.Cell
+    number: str
+
+    def values(self, run: Run) -> Values | None:
+        return self.cell.values(run, self.number)
+
+    @property
+    def value(self) -> float | None:
+        score = self.cell.sampled(self.number)
+        return score.value if score is not None else None
+
+    @property
+    def shares(self) -> bool:
+        return self.cell.shares(self.number)
+
+    def stated(self) -> Stated | None:
+        """Return the number with its interval, as a table has it; None where it has none."""
+        score, draws = self.cell.sampled(self.number), self.cell.draws(self.number)
+        if score is None or score.value is None or score.low is None or score.high is None:
+            return None
+        trained = (len(draws.means), draws.sd) if draws is not None and draws.means else (1, None)
+        spread = self.cell.seeds, self.cell.seed_sd(self.number)
+        return Stated(score.value, score.n, score.low, score.high, *trained, *spread)
+
+
+def cells_of(results: Results, metric: AnyMetric) -> Iterator[tuple[CellOf, OfCell]]:
+    """Return the cells of a plan that have a metric, done or not, by their names, in the order of tables.
+
+    Of a metric of victims, or of all attacks at once, they are the cells of the attacks, which the caller joins.
+
+    Raises StoreError where the plan has none.
+    """
+    if isinstance(metric, Measured):
+        return _spoken(metric.cells(results), metric.name)
+    return _spoken(grid(results), metric.name)
+
+
+def _spoken(found: tabled.Grid[C], metric: str) -> Iterator[tuple[CellOf, OfCell]]:
+    for cell in found.cells.values():
+        for name, number in _names(found, cell):
+            yield name, OfCell(cell, number or metric)
+
+
+def _names(found: tabled.Grid[C], cell: C) -> Iterator[tuple[CellOf, str | None]]:
+    for task, number in found.spoken(cell):
+        yield CellOf(cell.encoder, task, cell.attack or None, cell.finetune or None), number
 
 
 @dataclass(frozen=True)
@@ -61,30 +113,29 @@ class Cells:
         named: dict[CellOf, list[tuple[tabled.Cell, str | None]]] = {}
         there = found.cells.values()
         for cell in sorted(there, key=lambda cell: min((self._places[job.key] for job in cell.jobs), default=0)):
-            for task, number in found.spoken(cell):
-                of = CellOf(cell.encoder, task, cell.attack or None, cell.finetune or None)
-                named.setdefault(of, []).append((cell, number))
+            for name, number in _names(found, cell):
+                named.setdefault(name, []).append((cell, number))
         return named
 
     def _of_measure(self, metric: str) -> Named:
         """Return the cells of a number of a measure; none where the RUN has none."""
-        measure, _, cells = self.results.metrics.measured[metric]
-        if measure not in self._measured:
+        one = self.results.metrics.measured[metric]
+        if one.measure not in self._measured:
             try:
-                self._measured[measure] = self._named(cells(self.results))
+                self._measured[one.measure] = self._named(one.cells(self.results))
             except StoreError:
-                self._measured[measure] = {}
-        return self._measured[measure]
+                self._measured[one.measure] = {}
+        return self._measured[one.measure]
 
     def _of(self, metric: str) -> Condition | None:
         """Return what a metric of attacks has numbers for; None for a number of a measure."""
         found = self.results.metrics.get(metric)
         return found.of if found is not None else None
 
-    def _there(self, name: CellOf, metric: str) -> list[tuple[tabled.Cell, str]]:
-        """Return the cells that have a name, and which number of each is meant."""
+    def _there(self, name: CellOf, metric: str) -> list[OfCell]:
+        """Return the cells that have a name, each with the number that is meant."""
         named = self._attacked if self._of(metric) is not None else self._of_measure(metric)
-        return [(cell, number or metric) for cell, number in named.get(name, ())]
+        return [OfCell(cell, number or metric) for cell, number in named.get(name, ())]
 
     def obstacle(self, cell: CellOf, metric: str, *, trainings: bool = True) -> str | None:
         """Say why a cell decides nothing: it is not done, or carries a health flag; None where it may decide.
@@ -119,13 +170,11 @@ class Cells:
         None also where a measure has several numbers for a cell, because the suite asks for it with several options.
         """
         if (cell, metric) not in self._read:
-            of, there = self.results.metrics.get(metric), self._there(cell, metric)
-            if of is not None and of.of == "all attacks":
-                found = list(self._together_of(cell, of))
-                known = tuple(one for one in found if one is not None)
-                self._read[cell, metric] = known if len(known) == len(found) else None
+            there = self._there(cell, metric)
+            if self._of(metric) == "all attacks":
+                self._read[cell, metric] = self._observed_together(cell, metric)
             else:
-                self._read[cell, metric] = there[0][0].observed(there[0][1]) if len(there) == 1 else None
+                self._read[cell, metric] = there[0].cell.observed(there[0].number) if len(there) == 1 else None
         return self._read[cell, metric] or None
 
     def shares(self, metric: str) -> bool:
@@ -133,26 +182,24 @@ class Cells:
         of = self.results.metrics.get(metric)
         if of is not None:
             return of.share
-        return any(cell.shares(number or metric) for own in self._of_measure(metric).values() for cell, number in own)
+        own = (one for named in self._of_measure(metric).values() for one in named)
+        return any(cell.shares(number or metric) for cell, number in own)
 
     def _of_all_attacks(self, cell: CellOf) -> Iterable[tuple[tabled.Cell, str | None]]:
         """Return the cells of all attacks on a victim, which `cell` names without an attack."""
         return [one for name, own in self._attacked.items() if name._replace(attack=None) == cell for one in own]
 
-    def _together_of(self, cell: CellOf, metric: Metric) -> Iterator[Observed | None]:
-        """Yield for each seed of a victim the values of its texts under all attacks at once; None if unknown."""
-        for first, *others in paired(self._attacks, cell.encoder, cell.finetune or "", cell.task or ""):
-            try:
-                run = replace(first, others=tuple(run.job for run in others))
-                values = self.results.values(run, metric)
-            except (StoreError, ValueError):  # `stated` says why
-                values = None
-            yield None if values is None else Observed(first.job.seed, first.train_seed or 0, values)
+    def _observed_together(self, cell: CellOf, metric: str) -> tuple[Observed, ...] | None:
+        """Return the values of a victim's texts under all attacks at once, job by job; None if unknown."""
+        names = [cell._replace(attack=attack) for attack in self._attacks.attacks]
+        try:
+            return together(self.results, [self.cell(name) for name in names]).observed(metric)
+        except (KeyError, StoreError, ValueError):  # an attack is not there, or `stated` says why
+            return None
 
     def percent(self, metric: str) -> bool:
         """Whether tables show the metric multiplied by 100."""
-        of = self.results.metrics.get(metric) or self.results.metrics.measured[metric]
-        return of.about.percent
+        return self.results.metrics.asked(metric).about.percent
 
     def stated(self, cell: CellOf, metric: str) -> Stated | str:
         """Return the number of a cell, or why it has none."""
@@ -160,9 +207,4 @@ class Cells:
             return self._together.problem or f"{cell} has no outcomes"
         if len(there := self._there(cell, metric)) != 1:
             return f"the RUN has {f'{len(there)} numbers' if there else 'no number'} of {metric} for {cell}"
-        ((own, number),) = there
-        score, draws = own.sampled(number), own.draws(number)
-        if score is None or score.value is None or score.low is None or score.high is None:
-            return f"{cell} has no value with an interval"
-        trained = (len(draws.means), draws.sd) if draws is not None and draws.means else (1, None)
-        return Stated(score.value, score.n, score.low, score.high, *trained, own.seeds, own.seed_sd(number))
+        return there[0].stated() or f"{cell} has no value with an interval"

@@ -1,6 +1,7 @@
 """Compare two encoders in every cell that both have, of one RUN or of two: `rbench compare`.
 
-Their examples are paired, cell by cell. Claims and bold pair cells in the same way.
+Their examples are paired, cell by cell. Claims and bold pair cells in the same way. A metric may be one of attacks, or
+a number of a measure, whose units are paired.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ import numpy as np
 
 from rbench.config.registry import nearest
 from rbench.errors import StoreError
-from rbench.metrics import Metric
+from rbench.metrics import AnyMetric
 from rbench.schema import Job, Outcome, TaskSpec
-from rbench.score.paired import Difference, PairedSample, compare, compare_pooled, holm, numbered
+from rbench.schema.claimed import CellOf
+from rbench.score.paired import Difference, PairedSample, combine_stated, compare, compare_pooled, holm, numbered
 from rbench.tables import Results, Table
+from rbench.tables import cells as tabled
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
-from rbench.tables.aggregate import Cell, grid
+from rbench.tables.aggregate import Cell
 from rbench.tables.any_attack import ANY, together
 from rbench.tables.nested_means import Observed
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Number, p_value
+from rbench.verdicts.cells import OfCell, cells_of
 from rbench.verdicts.family import correction, way
 
 Row = tuple[float, float, str, int, int, int]
@@ -37,7 +41,7 @@ Drawings = Sequence[Run] | Sequence[Observed]
 
 
 class CellKey(NamedTuple):
-    """Names a cell of attacks; of two encoders without the encoder, and of a victim without the attack."""
+    """Names a cell; of two encoders without the encoder, and of a victim without the attack. Names may be empty."""
 
     encoder: str
     task: str
@@ -45,8 +49,8 @@ class CellKey(NamedTuple):
     attack: str
 
     @classmethod
-    def of(cls, cell: Cell) -> CellKey:
-        return cls(cell.encoder, cell.task, cell.finetune, cell.attack)
+    def of(cls, name: CellOf | Cell) -> CellKey:
+        return cls(name.encoder, name.task or "", name.finetune or "", name.attack or "")
 
     def __str__(self) -> str:
         return "/".join(name for name in self if name)
@@ -54,36 +58,39 @@ class CellKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Side:
-    """One encoder of a RUN, with the complete attack jobs on it by cell."""
+    """One encoder of a RUN, with its numbers of a metric by cell, over the jobs that are complete."""
 
     encoder: str
     results: Results
-    cells: dict[CellKey, Cell]
+    cells: dict[CellKey, OfCell]
 
     @classmethod
-    def of(cls, results: Results, encoder: str) -> Side:
+    def of(cls, results: Results, encoder: str, metric: AnyMetric) -> Side:
         """Find an encoder's cells.
 
-        Raises StoreError where the suite has no such encoder, or where no attack on it is complete.
+        Raises StoreError where the suite has no such encoder, where none of its jobs for the metric is complete, or
+        where the RUN has several numbers of one name.
         """
-        done = [
-            replace(cell, runs=tuple(run for run in cell.runs if run.tally is not None))
-            for cell in grid(results).cells.values()
-            if cell.present
-        ]
+        done = [(CellKey.of(name), one) for name, one in cells_of(results, metric) if one.cell.present]
         known = results.plan.suite.lineup
-        if encoder not in known and encoder not in {cell.encoder for cell in done}:
+        if encoder not in known and encoder not in {name.encoder for name, _ in done}:
             near = nearest(encoder, known)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise StoreError(f"{results.root} has no encoder {encoder}; it has {', '.join(known)}.{hint}")
-        found = {CellKey.of(one)._replace(encoder=""): one for one in done if one.encoder == encoder}
+        found: dict[CellKey, OfCell] = {}
+        for name, one in done:
+            if name.encoder == encoder:
+                if name in found:
+                    raise StoreError(f"{results.root} has several numbers of {metric.name} for {name}")
+                found[name] = one._replace(cell=replace(one.cell, runs=one.cell.done))
         if not found:
-            raise StoreError(f"{results.root}: no attack on {encoder} is complete. Finish the run, then compare.")
-        return cls(encoder, results, found)
+            what = f"{metric.name} of" if metric.of is None else "attack on"
+            raise StoreError(f"{results.root}: no {what} {encoder} is complete. Finish the run, then compare.")
+        return cls(encoder, results, {name._replace(encoder=""): one for name, one in found.items()})
 
     def before_attacks(self, shared: Collection[CellKey]) -> Side:
         """Return a side with one cell for each victim: the attacks on it found the same classifications."""
-        cells: dict[CellKey, Cell] = {}
+        cells: dict[CellKey, OfCell] = {}
         for name in shared:
             cells.setdefault(name._replace(attack="none"), self.cells[name])
         return replace(self, cells=cells)
@@ -98,7 +105,9 @@ class Side:
         """
         root, several = self.results.root, dict[CellKey, list[Cell]]()
         for name in shared:
-            several.setdefault(name._replace(attack=ANY), []).append(self.cells[name])
+            cell, metric = self.cells[name]
+            assert isinstance(cell, Cell), "a metric of all attacks is one of attacks"
+            several.setdefault(name._replace(attack=ANY), []).append(cell)
         cells = {}
         for name, attacks in several.items():
             if len(attacks) == 1:
@@ -107,7 +116,7 @@ class Side:
                 if not self.results.kept(run):
                     raise StoreError(f"{root}: {run.job.name} has no outcomes, and {ANY} is counted from them")
             try:
-                cells[name] = together(self.results, attacks)
+                cells[name] = OfCell(together(self.results, attacks), metric)
             except ValueError as error:
                 raise StoreError(f"{root}: {name}: {error}") from None
         return replace(self, cells=cells)
@@ -122,6 +131,7 @@ def note_on_all(attacks: Iterable[Sequence[str]]) -> str:
 class FellOnly(NamedTuple):
     """An example that fell with one of two encoders alone."""
 
+    task: TaskSpec
     outcome: Outcome
     first: bool
     """Whether that is the first encoder."""
@@ -132,10 +142,9 @@ class ComparedCell:
     """Two encoders in one cell, and what could not be paired."""
 
     name: CellKey
-    task: TaskSpec
     difference: Difference
-    """The second minus the first: over the examples that both have a value for, or by counts where the RUN keeps no
-    outcomes."""
+    """The second minus the first: over the examples that both have a value for, or by counts, or by the intervals of
+    tables, where the RUN keeps none."""
     unpaired: tuple[float | None, float | None]
     """The values of the two in tables: each over the encoder's own examples."""
     paired: bool
@@ -166,7 +175,7 @@ class ComparedCell:
         return self.reads_fell()
 
 
-def pair(name: CellKey, one: Cell, other: Cell, metric: Metric, *, common: bool = False) -> ComparedCell:
+def pair(name: CellKey, first: OfCell, second: OfCell, metric: AnyMetric, *, common: bool = False) -> ComparedCell:
     """Compare two cells, paired by training, fine-tuning seed and example.
 
     Examples are paired that have a value of the metric on both sides.
@@ -177,56 +186,53 @@ def pair(name: CellKey, one: Cell, other: Cell, metric: Metric, *, common: bool 
     Raises:
         StoreError: the sides have other examples, or no seed in common.
     """
+    numbers, one, other = (first, second), first.cell, second.cell
     seeds = [sorted({run.seed for run in cell.runs}) for cell in (one, other)]
     if not {*seeds[0]} & {*seeds[1]}:
         raise StoreError(f"no fine-tuning seed in common: {' and '.join(', '.join(map(str, own)) for own in seeds)}")
-    kept = [any(cell.results.kept(run) for run in cell.runs) for cell in (one, other)]
+    values = [[(run, number.values(run)) for run in number.cell.runs] for number in numbers]
+    kept = [any(found is not None for _, found in own) for own in values]
     if kept[0] != kept[1]:
         without = (other if kept[0] else one).runs[0].job
         raise StoreError(f"one of the two has no outcomes ({without.name}), so that their examples cannot be paired")
     runs = list(matched(one.runs, other.runs))
-    missing = sum(len(_examples(one.results, mine) ^ _examples(other.results, theirs)) for mine, theirs in runs)
+    missing = sum(len(_examples(one, mine) ^ _examples(other, theirs)) for mine, theirs in runs)
     if missing and not common:
         raise StoreError(f"{missing} examples were attacked with one of the two only; compare the others with --common")
     notes = [f"{missing} examples that only one side has are left out"] if missing else []
-    sides = [
-        [Observed(run.seed, run.training, _values(cell, run, metric)) for run in cell.runs] for cell in (one, other)
-    ]
-    sample = paired_sample(*sides)
-    found = compare(sample, shares=metric.share) if kept[0] else by_counts(one, other, metric.name)
+    sample = paired_sample(*([Observed(run.seed, run.training, found or {}) for run, found in own] for own in values))
+    shares = first.shares and second.shares and {*sample.one, *sample.other} <= {0.0, 1.0}
+    found = compare(sample, shares=shares) if kept[0] else by_tables(first, second)
     return ComparedCell(
         name=name,
-        task=one.runs[0].spec.task,
         difference=found,
-        unpaired=(one.pooled_as(metric.name).mean, other.pooled_as(metric.name).mean),
+        unpaired=(first.value, second.value),
         paired=kept[0],
         both=None if found.only_one is None else int(np.sum(sample.one * sample.other)),
-        reads_fell=partial(_fell_only, one, other, runs, metric) if metric.falls else tuple,
+        reads_fell=partial(_fell_only, first, second, runs) if metric.falls else tuple,
         notes=(*notes, *unmatched(one.runs, other.runs)),
     )
 
 
-def _values(cell: Cell, run: Run, metric: Metric) -> dict[str, float]:
-    return cell.results.values(run, metric) or {}
+def _examples(cell: tabled.Cell, run: Run) -> set[str]:
+    """Return the examples that were attacked; of a measure's cell none, whose units count where both have a value."""
+    attacked = isinstance(cell, Cell) and cell.results.kept(run)
+    return {*cell.results.observations(run.job).unit} if attacked else set()
 
 
-def _examples(results: Results, run: Run) -> set[str]:
-    return {*results.observations(run.job).unit} if results.kept(run) else set()
-
-
-def _fell_only(one: Cell, other: Cell, runs: Sequence[tuple[Run, Run]], metric: Metric) -> tuple[FellOnly, ...]:
+def _fell_only(one: OfCell, other: OfCell, runs: Sequence[tuple[Run, Run]]) -> tuple[FellOnly, ...]:
     found = []
     for first, second in runs:
-        values = _values(one, first, metric), _values(other, second, metric)
-        outcomes = _outcomes(one, first), _outcomes(other, second)
+        values = one.values(first) or {}, other.values(second) or {}
+        outcomes = _outcomes(one.cell, first), _outcomes(other.cell, second)
         for name in _common(*values):
             fell, instead = (own[name] for own in values)
             if fell != instead:
-                found.append(FellOnly(outcomes[fell < instead][name], fell > instead))
+                found.append(FellOnly(first.spec.task, outcomes[fell < instead][name], fell > instead))
     return tuple(found)
 
 
-def _outcomes(cell: Cell, run: Run) -> dict[str, Outcome]:
+def _outcomes(cell: tabled.Cell, run: Run) -> dict[str, Outcome]:
     """Return the outcomes of a job by example; of several attacks each that of the attack that harmed it most."""
     worst: dict[str, tuple[int, Outcome]] = {}
     for job in run.jobs:
@@ -239,9 +245,17 @@ def _outcomes(cell: Cell, run: Run) -> dict[str, Outcome]:
 
 
 def decisive(job: Job) -> dict[str, object]:
-    """Return what two attack jobs of the same names must have in common so that their outcomes can be compared."""
-    spec = job.attacking
-    assert spec is not None
+    """Return what two jobs of the same names must have in common so that what they found can be compared."""
+    if (measure := job.measuring) is not None:
+        return {
+            "the rows, or the set, that are read": measure.data_fingerprint,
+            "the set": measure.set,
+            "the measure's options": measure.what,
+            "the resources": measure.resource_fingerprints,
+            "the version of the measure's code": (measure.versions, measure.source),
+        }
+    if (spec := job.attacking) is None:
+        return {}
     return {
         "the task's rows": spec.data_fingerprint,
         "the number of examples": spec.num_examples,
@@ -252,7 +266,7 @@ def decisive(job: Job) -> dict[str, object]:
 
 
 def differing(one: Job, other: Job) -> list[str]:
-    """Return what two attack jobs of the same names differ in so that their outcomes cannot be compared."""
+    """Return what two jobs of the same names differ in so that what they found cannot be compared."""
     ours, theirs = decisive(one), decisive(other)
     return [what for what in ours if ours[what] != theirs[what]]
 
@@ -344,13 +358,29 @@ def by_counts(one: Cell, other: Cell, metric: str) -> Difference:
     return replace(found, n=min(part.n for part in pooled)) if found.n else found
 
 
+def by_tables(one: OfCell, other: OfCell) -> Difference:
+    """Compare two cells whose values by unit are not known: attacks by their counts, others by their intervals."""
+    if isinstance(one.cell, Cell) and isinstance(other.cell, Cell):
+        return by_counts(one.cell, other.cell, one.number)
+    stated = [number.stated() for number in (other, one)]
+    terms = [
+        term._replace(weight=weight, group=(side, str(side), ""))
+        for side, (term, weight) in enumerate(zip(stated, (1.0, -1.0), strict=True))
+        if term is not None
+    ]
+    if len(terms) < 2:
+        return Difference(None, 0)
+    found = combine_stated(terms)
+    return replace(found, trainings=found.trainings[::-1])
+
+
 @dataclass(frozen=True)
 class Comparison:
     """All cells of a comparison, and what it left out."""
 
     one: str
     other: str
-    metric: Metric
+    metric: AnyMetric
     cells: tuple[ComparedCell, ...]
     notes: tuple[str, ...]
 
@@ -367,17 +397,17 @@ def compare_encoders(
         StoreError: an encoder is unknown or not done, no cell is common, or cells of the same names were computed from
             other data, attacks or resources; the message names all of them.
     """
-    return compare_sides((Side.of(*one), Side.of(*other)), metric, common=common)
+    about = one[0].metrics.asked(metric)
+    return compare_sides((Side.of(*one, about), Side.of(*other, about)), about, common=common)
 
 
-def compare_sides(sides: tuple[Side, Side], metric: str = "asr", *, common: bool = False) -> Comparison:
-    """Compare two encoders whose cells are found already; see `compare_encoders`."""
-    about = sides[0].results.metrics[metric]
+def compare_sides(sides: tuple[Side, Side], about: AnyMetric, *, common: bool = False) -> Comparison:
+    """Compare two encoders whose cells of a metric are found already; see `compare_encoders`."""
     shared = [name for name in sides[0].cells if name in sides[1].cells]
     if not shared:
         names = f"{sides[0].encoder} and {sides[1].encoder}"
         raise StoreError(f"{names} have no cell (task, strategy, attack) in common that is complete")
-    unlike = {name: differing(*(side.cells[name].runs[0].job for side in sides)) for name in shared}
+    unlike = {name: differing(*(side.cells[name].cell.runs[0].job for side in sides)) for name in shared}
     allowed = {"the number of examples"} if common else set()
     wrong = [f"{name}: {', '.join(what)}" for name, what in unlike.items() if set(what) - allowed]
     if wrong:
@@ -388,25 +418,27 @@ def compare_sides(sides: tuple[Side, Side], metric: str = "asr", *, common: bool
     if sides[0].results.root != sides[1].results.root:
         notes += [_of_runs(sides), *_other_trainings(sides, shared)]
     if about.of == "all attacks":
-        notes.append(_all_attacks(shared, metric))
+        notes.append(_all_attacks(shared, about.name))
         sides = (sides[0].all_attacks(shared), sides[1].all_attacks(shared))
     elif about.of == "victims":
         sides = (sides[0].before_attacks(shared), sides[1].before_attacks(shared))
     found = []
-    for name in shared if about.of == "attacks" else sides[0].cells:
+    for name in (name for name in sides[0].cells if name in sides[1].cells):
         both = (sides[0].cells[name], sides[1].cells[name])
         try:
             paired = pair(name, *both, about, common=common)
         except StoreError as error:
             raise StoreError(f"{name}: {error}") from None
         raised = [
-            side.results.flags.told(_answerable(cell, about)) or () for side, cell in zip(sides, both, strict=True)
+            side.results.flags.told(_answerable(one.cell, about)) or () for side, one in zip(sides, both, strict=True)
         ]
         told = tuple(sorted({str(flag) for some in raised for flag in some}))
         found.append(replace(paired, flags=told, alone=_alone(sides, paired.difference)))
         notes += [f"{name}: {note}" for note in paired.notes]
     if unpaired := [str(one.name) for one in found if not one.paired]:
-        notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts.")
+        why = "has no values by unit" if about.of is None else "keeps no outcomes"
+        by = "the intervals of tables" if about.of is None else "counts"
+        notes.append(f"The RUN {why} of {', '.join(unpaired)}: judged unpaired, by {by}.")
     p_values = holm([one.difference.p for one in found])
     cells = tuple(replace(one, p=p) for one, p in zip(found, p_values, strict=True))
     return Comparison(sides[0].encoder, sides[1].encoder, about, cells, (*notes, *left))
@@ -428,7 +460,7 @@ def _told_apart(one: str, other: str) -> list[str]:
     return [f"{one} (1)", f"{other} (2)"] if one == other else [one, other]
 
 
-def _answerable(cell: Cell, metric: Metric) -> list[Job]:
+def _answerable(cell: tabled.Cell, metric: AnyMetric) -> list[Job]:
     """Return the jobs whose flags a comparison carries: for metrics of victims these, else the attacks on them."""
     victims = {job.needs.get("victim") for job in cell.jobs}
     return [job for job in cell.results.plan.jobs if job.key in victims] if metric.of == "victims" else cell.jobs
@@ -454,7 +486,7 @@ def _other_trainings(sides: tuple[Side, Side], shared: Sequence[CellKey]) -> lis
     settings = [{job.key: job.tuning for job in side.results.plan.jobs} for side in sides]
     unlike = []
     for name in shared:
-        victims = [side.cells[name].runs[0].job.needs.get("victim", "") for side in sides]
+        victims = [side.cells[name].cell.runs[0].job.needs.get("victim", "") for side in sides]
         specs = [known.get(victim) for known, victim in zip(settings, victims, strict=True)]
         tuned = [spec.training for spec in specs if spec is not None]
         if len(tuned) == 2 and tuned[0] != tuned[1]:
@@ -477,15 +509,17 @@ def table(found: Comparison) -> Table:
     """Lay out a comparison: a row for each cell, with the difference and what this n could have shown."""
     about = found.metric.about
     several = len({cell.name.finetune for cell in found.cells}) > 1
+    attacked = any(cell.name.attack for cell in found.cells)
     one, other = _told_apart(found.one, found.other)
     rows: list[tuple[Entry, ...]] = []
     groups = []
     for cell in found.cells:
         if rows and rows[-1][0] != cell.name.task:
             groups.append(len(rows))
-        rows.append(_row(cell, found.metric, several))
+        rows.append(_row(cell, found.metric, several, attacked))
     only = (f"Only {one}", f"Only {other}") if found.metric.falls else ()
-    header = ["Task", *(["Fine-tuning"] if several else []), "Attack", "n", one, other, "Difference"]
+    names = ["Task", *(["Fine-tuning"] if several else []), *(["Attack"] if attacked else [])]
+    header = [*names, "n", one, other, "Difference"]
     return Table(
         metric="compare",
         layout="paper",
@@ -503,13 +537,13 @@ def table(found: Comparison) -> Table:
     )
 
 
-def _row(cell: ComparedCell, metric: Metric, several: bool) -> tuple[Entry, ...]:
+def _row(cell: ComparedCell, metric: AnyMetric, several: bool, attacked: bool) -> tuple[Entry, ...]:
     d, about = cell.difference, metric.about
     number = partial(Number, percent=about.percent, digits=about.digits)
     return (
         cell.name.task,
         *([cell.name.finetune] if several else []),
-        cell.name.attack,
+        *([cell.name.attack] if attacked else []),
         d.n,
         *(number(value) for value in cell.unpaired),
         number(d.value, n=d.n, low=d.low, high=d.high),
@@ -523,7 +557,7 @@ def _row(cell: ComparedCell, metric: Metric, several: bool) -> tuple[Entry, ...]
 def _cell(found: Comparison, cell: ComparedCell) -> dict[str, Any]:
     d = cell.difference
     return {
-        **{axis: getattr(cell.name, axis) for axis in ("task", "finetune", "attack")},
+        **{axis: getattr(cell.name, axis) or None for axis in ("task", "finetune", "attack")},
         "metric": found.metric.name,
         "one": found.one,
         "other": found.other,

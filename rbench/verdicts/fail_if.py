@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from rbench.config.metrics import Metric, Metrics
 from rbench.config.registry import NAME
 from rbench.errors import SuiteError
-from rbench.schema import Score
+from rbench.metrics import AnyMetric, Metrics
 from rbench.score.statistics import wilson
 from rbench.tables import Results
-from rbench.tables.aggregate import Cell, grid
+from rbench.tables.aggregate import grid
 from rbench.tables.any_attack import any_attack
-from rbench.tables.flags import Flags
+from rbench.verdicts.cells import OfCell, cells_of
+from rbench.verdicts.compare import CellKey
 
 _FORM = re.compile(rf"\s*({NAME.pattern})\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
 _EXAMPLE = 'write a metric, > or <, and a number, such as --fail-if "asr > 60"'
@@ -30,7 +30,7 @@ _EXAMPLE = 'write a metric, > or <, and a number, such as --fail-if "asr > 60"'
 class Condition:
     """A metric, a sign and a limit. Limits of shares are in percent, as tables show them."""
 
-    metric: Metric
+    metric: AnyMetric
     sign: Literal["<", ">"]
     limit: float
 
@@ -103,9 +103,9 @@ def parse(text: str, metrics: Metrics) -> Condition:
     if found is None:
         raise SuiteError(f"{place}: not a condition; {_EXAMPLE}")
     metric, sign, number = found.groups()
-    name = metric if metric in metrics else metric.lower()
+    name = metric if metric in metrics or metric in metrics.measured else metric.lower()
     try:
-        of = metrics[name]
+        of = metrics.asked(name)
     except SuiteError as error:
         raise SuiteError(f"{place}: {error}") from error
     if sign not in ("<", ">"):
@@ -133,29 +133,31 @@ def judge(results: Results, conditions: Sequence[Condition]) -> Conditions:
     """
     met: list[Met] = []
     undecided: list[Unjudged] = []
-    flags = results.flags
     for condition in conditions:
-        scores = [(cell, cell.sampled(condition.metric.name)) for cell in _cells(results, condition) if cell.present]
-        if all(score.value is None for _, score in scores):
+        there = [(name, one) for name, one in _cells(results, condition) if one.cell.present]
+        if all(one.value is None for _, one in there):
             raise SuiteError(
                 f"--fail-if {str(condition)!r}: no cell of {results.root} has a value of {condition.metric.name}"
             )
-        for cell, score in scores:
-            name = "/".join((cell.encoder, cell.task, cell.finetune, cell.attack))
-            if why := _void(condition, cell, score, flags):
+        for name, one in there:
+            score = one.cell.sampled(one.number)
+            if why := _void(condition, one):
                 undecided.append(Unjudged(condition, name, why))
-            elif score.low is not None and score.high is not None and condition.holds(score.low, score.high):
+            elif score and score.low is not None and score.high is not None and condition.holds(score.low, score.high):
                 assert score.value is not None
                 met.append(Met(condition, name, score.value, score.low, score.high, score.n))
     return Conditions(tuple(met), tuple(undecided))
 
 
-def _void(condition: Condition, cell: Cell, score: Score, flags: Flags) -> str:
+def _void(condition: Condition, one: OfCell) -> str:
     """Say why a cell says nothing of a condition; an empty text where it does."""
+    cell, score = one.cell, one.cell.sampled(one.number)
     # What a victim is before any attack says what it says of one near chance.
-    if condition.metric.of != "victims" and (found := flags.voiding(cell.jobs)):
+    if condition.metric.of != "victims" and (found := cell.results.flags.voiding(cell.jobs)):
         return f"it is flagged {', '.join(found)}"
-    if not condition.metric.share:
+    if score is None or (condition.metric.of is None and score.low is None):
+        return "it has no value with an interval"
+    if not one.shares:
         return ""
     if not score.n:
         return "no text counts"
@@ -167,13 +169,12 @@ def _void(condition: Condition, cell: Cell, score: Score, flags: Flags) -> str:
     return f"{score.n} text{'s' * (score.n > 1)} cannot show it, whatever becomes of them; attack more"
 
 
-def _cells(results: Results, condition: Condition) -> list[Cell]:
-    """Return the cells that a condition is about. Raises SuiteError where those of all attacks cannot be counted."""
-    found = grid(results)
-    if condition.metric.of != "all attacks":
-        return list(found.cells.values())
-    together = any_attack(results, found)
+def _cells(results: Results, condition: Condition) -> list[tuple[str, OfCell]]:
+    """Return the cells that a condition is about, by name. Raises SuiteError where the RUN has none."""
+    metric = condition.metric
+    if metric.of != "all attacks":
+        return [(str(CellKey.of(name)), one) for name, one in cells_of(results, metric)]
+    together = any_attack(results, grid(results))
     if not together.cells:
-        why = together.problem or "it needs two or more attacks."
-        raise SuiteError(f"--fail-if {str(condition)!r}: {why}")
-    return list(together.cells.values())
+        raise SuiteError(f"--fail-if {str(condition)!r}: {together.problem or 'it needs two or more attacks.'}")
+    return [(str(CellKey.of(cell)), OfCell(cell, metric.name)) for cell in together.cells.values()]

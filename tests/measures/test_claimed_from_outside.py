@@ -1,15 +1,18 @@
-"""Claims speak of the numbers of a user's measure, unit by unit, through the cells that its file makes."""
+"""Verbs that take a metric take the numbers of a user's measure, unit by unit, through the cells of its file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 
 import pytest
+from statsmodels.stats.weightstats import DescrStatsW
 
 from rbench import api
 from rbench.errors import SuiteError
 from rbench.store.runs import Store
+from rbench.verdicts.fail_if import Conditions
 from tests.tables.conftest import make_suite
 
 MEASURE = '''\
@@ -61,25 +64,79 @@ def mine(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_claim_compares_two_encoders_text_by_text(make_run: Callable[..., Store], mine: Path, tmp_path: Path) -> None:
-    run = make_run(make_suite(seeds=(0, 1, 2), tables=({"metric": "effort"},)), sealed=True)
-    where = "where: {task: mr, attack: pwws}, about: weights"
-    (tmp_path / "claims.yaml").write_text(
-        f"claims:\n  - {{id: one, metric: taken, lower: minilm, than: bert_b, {where}}}\n"
-    )
-    (judged,) = api.claims(run.root, tmp_path / "claims.yaml", [mine])
-    (found,) = judged.judged
+@pytest.fixture
+def run(make_run: Callable[..., Store]) -> Store:
+    return make_run(make_suite(seeds=(0, 1, 2), tables=({"metric": "effort"},)), sealed=True)
+
+
+def taken(run: Store, encoder: str, task: str, attack: str) -> list[dict[str, int]]:
+    """The queries of each text on which an attack succeeded, seed by seed, from the outcomes themselves."""
     plan = run.plan()
     assert plan is not None
-    sides = []
-    for encoder in ENCODERS:
-        jobs = [job for job in plan.attacks if job.parts[:2] == (encoder, "mr") and job.parts[3] == "pwws"]
-        sides.append(
-            [{o.example_id: o.num_queries for o in run.outcomes(job) if o.status == "succeeded"} for job in jobs]
-        )
-    shared = [(a[i], b[i]) for a, b in zip(*sides, strict=True) for i in a.keys() & b.keys()]
-    assert found.difference is not None and not found.found.unpaired and found.difference.n == len(shared) > 5
-    assert found.difference.value == pytest.approx(sum(a - b for a, b in shared) / len(shared))
+    jobs = [job for job in plan.attacks if (job.parts[0], job.parts[1], job.parts[3]) == (encoder, task, attack)]
+    return [{o.example_id: o.num_queries for o in run.outcomes(job) if o.status == "succeeded"} for job in jobs]
+
+
+def shared(run: Store, task: str, attack: str) -> list[tuple[int, int]]:
+    """The queries of both encoders on each text that fell with both, once for each seed."""
+    sides = [taken(run, encoder, task, attack) for encoder in ENCODERS]
+    return [(a[i], b[i]) for a, b in zip(*sides, strict=True) for i in a.keys() & b.keys()]
+
+
+def test_compare_pairs_two_encoders_text_by_text(run: Store, mine: Path) -> None:
+    found = api.compare(run.root, between=ENCODERS, metric="taken", include=[mine])
+    assert len(found.cells) > 1
+    for cell in found.cells:
+        pairs, d = shared(run, cell.name.task, cell.name.attack), cell.difference
+        assert cell.paired and d.n == len(pairs) > 5 and d.only_one is None
+        assert d.value == pytest.approx(sum(b - a for a, b in pairs) / len(pairs))
+        assert d.low is not None and d.high is not None and d.low < d.value < d.high
+        for encoder, value in zip(ENCODERS, cell.unpaired, strict=True):
+            seeds = taken(run, encoder, cell.name.task, cell.name.attack)
+            assert value == pytest.approx(fmean(fmean(own.values()) for own in seeds))
+    (one,) = api.claims(run.root, claim(mine, "mr", "pwws"), [mine])
+    (cell,) = [cell for cell in found.cells if cell.name[1:] == ("mr", "clean", "pwws")]
+    d = one.judged[0].difference
+    assert d is not None and (d.value, d.p) == (pytest.approx(-cell.difference.value), pytest.approx(cell.difference.p))
+    shown = api.comparison_table(found)
+    assert "Queries of successes: bert_b against minilm" in shown and "Only minilm" not in shown
+    with pytest.raises(SuiteError, match='unknown metric "takn"; did you mean taken'):
+        api.compare(run.root, between=ENCODERS, metric="takn", include=[mine])
+    with pytest.raises(SuiteError, match='unknown metric "taken"'):
+        api.compare(run.root, between=ENCODERS, metric="taken")
+
+
+def test_a_condition_is_judged_on_the_interval_of_each_cell(run: Store, mine: Path) -> None:
+    def met(text: str) -> Conditions:
+        return api.met(run.root, api.conditions([text], [mine]), [mine])
+
+    cells = {f"{e}/{t}/clean/{a}": taken(run, e, t, a) for e in ENCODERS for t in ("mr", "mini_nli") for a in ("pwws",)}
+    found = {one.cell: one for one in met("taken > 0").met}
+    for name, seeds in cells.items():
+        means = [DescrStatsW(list(own.values())) for own in seeds]
+        low, high = (fmean(ends) for ends in zip(*(one.tconfint_mean() for one in means), strict=True))
+        assert (found[name].low, found[name].high) == (pytest.approx(low), pytest.approx(high))
+        assert found[name].value == pytest.approx(fmean(one.mean for one in means))
+        assert name in {one.cell for one in met(f"taken > {low - 0.01}").met}
+        assert name not in {one.cell for one in met(f"taken > {low + 0.01}").met}
+    with pytest.raises(SuiteError, match='unknown metric "taken"'):
+        api.conditions(["taken > 1"])
+
+
+def claim(folder: Path, task: str, attack: str) -> Path:
+    where = f"where: {{task: {task}, attack: {attack}}}, about: weights"
+    (file := folder / "claims.yaml").write_text(
+        f"claims:\n  - {{id: one, metric: taken, lower: minilm, than: bert_b, {where}}}\n"
+    )
+    return file
+
+
+def test_a_claim_compares_two_encoders_text_by_text(run: Store, mine: Path) -> None:
+    (judged,) = api.claims(run.root, claim(mine, "mr", "pwws"), [mine])
+    (found,) = judged.judged
+    pairs = shared(run, "mr", "pwws")
+    assert found.difference is not None and not found.found.unpaired and found.difference.n == len(pairs) > 5
+    assert found.difference.value == pytest.approx(sum(a - b for a, b in pairs) / len(pairs))
     assert "Queries of successes" in api.table(run.root, metric="effort", include=[mine])
     with pytest.raises(SuiteError, match='unknown metric of a claim "taken"'):
-        api.claims(run.root, tmp_path / "claims.yaml")
+        api.claims(run.root, mine / "claims.yaml")
