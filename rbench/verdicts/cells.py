@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
@@ -52,16 +52,33 @@ class OfCell(NamedTuple):
         return Stated(score.value, score.n, score.low, score.high, *trained, *spread)
 
 
-def cells_of(results: Results, metric: AnyMetric) -> Iterator[tuple[CellOf, OfCell]]:
-    """Return the cells of a plan that have a metric, done or not, by their names, in the order of tables.
+def cells_of(results: Results, metric: AnyMetric, *, apart: bool = False) -> Iterator[tuple[CellOf, OfCell]]:
+    """Return the cells of a plan that have a metric, done or not, with their names, in the order of tables.
 
-    Of a metric of victims, or of all attacks at once, they are the cells of the attacks, which the caller joins.
+    Those of a metric of victims are the cells of the attacks on them. There are none of all attacks at once where a
+    suite has one attack, or outcomes cannot be read (`any_attack` says which).
 
-    Raises StoreError where the plan has none.
+    Args:
+        apart: whether the attacks' own cells stand for those of all attacks at once, because the caller joins them.
+
+    Raises StoreError where the plan has no such jobs.
     """
     if isinstance(metric, Measured):
         return _spoken(metric.cells(results), metric.name)
-    return _spoken(grid(results), metric.name)
+    found = grid(results)
+    if metric.of == "all attacks" and not apart:
+        found = replace(found, cells=any_attack(results, found).cells)
+    return _spoken(found, metric.name)
+
+
+def by_name(results: Results, metric: AnyMetric, *, apart: bool = False) -> dict[CellOf, OfCell]:
+    """Return what `cells_of` does by name. Raises StoreError where two have the same, such as one measure twice."""
+    found: dict[CellOf, OfCell] = {}
+    for name, one in cells_of(results, metric, apart=apart):
+        if name in found:
+            raise StoreError(f"{results.root} has several numbers of {metric.name} for {name}: see rbench table")
+        found[name] = one
+    return found
 
 
 def _spoken(found: tabled.Grid[C], metric: str) -> Iterator[tuple[CellOf, OfCell]]:

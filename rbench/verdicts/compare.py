@@ -28,7 +28,7 @@ from rbench.tables.any_attack import ANY, together
 from rbench.tables.nested_means import Observed
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Number, p_value
-from rbench.verdicts.cells import OfCell, cells_of
+from rbench.verdicts.cells import OfCell, by_name
 from rbench.verdicts.family import correction, way
 
 Row = tuple[float, float, str, int, int, int]
@@ -71,22 +71,22 @@ class Side:
         Raises StoreError where the suite has no such encoder, where none of its jobs for the metric is complete, or
         where the RUN has several numbers of one name.
         """
-        done = [(CellKey.of(name), one) for name, one in cells_of(results, metric) if one.cell.present]
+        there = by_name(results, metric, apart=True)
+        done = [(CellKey.of(name), one) for name, one in there.items() if one.cell.present]
         known = results.plan.suite.lineup
         if encoder not in known and encoder not in {name.encoder for name, _ in done}:
             near = nearest(encoder, known)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise StoreError(f"{results.root} has no encoder {encoder}; it has {', '.join(known)}.{hint}")
-        found: dict[CellKey, OfCell] = {}
-        for name, one in done:
-            if name.encoder == encoder:
-                if name in found:
-                    raise StoreError(f"{results.root} has several numbers of {metric.name} for {name}")
-                found[name] = one._replace(cell=replace(one.cell, runs=one.cell.done))
+        found = {
+            name._replace(encoder=""): one._replace(cell=replace(one.cell, runs=one.cell.done))
+            for name, one in done
+            if name.encoder == encoder
+        }
         if not found:
             what = f"{metric.name} of" if metric.of is None else "attack on"
             raise StoreError(f"{results.root}: no {what} {encoder} is complete. Finish the run, then compare.")
-        return cls(encoder, results, {name._replace(encoder=""): one for name, one in found.items()})
+        return cls(encoder, results, found)
 
     def before_attacks(self, shared: Collection[CellKey]) -> Side:
         """Return a side with one cell for each victim: the attacks on it found the same classifications."""

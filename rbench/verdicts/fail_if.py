@@ -134,7 +134,11 @@ def judge(results: Results, conditions: Sequence[Condition]) -> Conditions:
     met: list[Met] = []
     undecided: list[Unjudged] = []
     for condition in conditions:
-        there = [(name, one) for name, one in _cells(results, condition) if one.cell.present]
+        cells = list(cells_of(results, condition.metric))
+        if not cells and condition.metric.of == "all attacks":
+            why = any_attack(results, grid(results)).problem or "it needs two or more attacks."
+            raise SuiteError(f"--fail-if {str(condition)!r}: {why}")
+        there = [(str(CellKey.of(name)), one) for name, one in cells if one.cell.present]
         if all(one.value is None for _, one in there):
             raise SuiteError(
                 f"--fail-if {str(condition)!r}: no cell of {results.root} has a value of {condition.metric.name}"
@@ -167,14 +171,3 @@ def _void(condition: Condition, one: OfCell) -> str:
     if condition.holds(*most):
         return ""
     return f"{score.n} text{'s' * (score.n > 1)} cannot show it, whatever becomes of them; attack more"
-
-
-def _cells(results: Results, condition: Condition) -> list[tuple[str, OfCell]]:
-    """Return the cells that a condition is about, by name. Raises SuiteError where the RUN has none."""
-    metric = condition.metric
-    if metric.of != "all attacks":
-        return [(str(CellKey.of(name)), one) for name, one in cells_of(results, metric)]
-    together = any_attack(results, grid(results))
-    if not together.cells:
-        raise SuiteError(f"--fail-if {str(condition)!r}: {together.problem or 'it needs two or more attacks.'}")
-    return [(str(CellKey.of(cell)), OfCell(cell, metric.name)) for cell in together.cells.values()]

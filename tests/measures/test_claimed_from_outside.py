@@ -7,12 +7,19 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from statsmodels.stats.weightstats import DescrStatsW
 
 from rbench import api
+from rbench.config.registry import Registry
 from rbench.errors import SuiteError
+from rbench.metrics import Metrics
+from rbench.report.figures import dose, front
 from rbench.store.runs import Store
+from rbench.tables import Results, build
 from rbench.verdicts.fail_if import Conditions
+from tests import reference
 from tests.tables.conftest import make_suite
 
 MEASURE = '''\
@@ -121,6 +128,45 @@ def test_a_condition_is_judged_on_the_interval_of_each_cell(run: Store, mine: Pa
         assert name not in {one.cell for one in met(f"taken > {low + 0.01}").met}
     with pytest.raises(SuiteError, match='unknown metric "taken"'):
         api.conditions(["taken > 1"])
+
+
+def marks(axes: Axes) -> dict[str, tuple[float, float]]:
+    return {str(one.get_label()): tuple(float(of[0]) for of in one[0].get_data()) for one in axes.containers}
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_either_axis_of_the_front_takes_it(run: Store, mine: Path, swapped: bool) -> None:
+    across, up = ("aua", "taken") if swapped else ("taken", "aua")
+    options = front.Options(robustness=across, quality=up)
+    results = Results.of(run, Metrics(Registry([mine])))
+    shares = {(c["encoder"], c["task"], c["attack"]): 100 * c["value"] for c in build(results, "aua").cells}
+    drawn = {" ".join(axes.get_title().split()): marks(axes) for axes in front.draw(options, results).axes}
+    assert drawn.keys() == {f"{a}, {t}" for a in ("pwws", "bertattack[max_words=10]") for t in ("mr", "mini_nli")}
+    for title, points in drawn.items():
+        attack, task = title.split(", ")
+        for encoder in ENCODERS:
+            value = fmean(fmean(own.values()) for own in taken(run, encoder, task, attack))
+            point = (value, shares[encoder, task, attack])
+            assert points[encoder] == pytest.approx(point[::-1] if swapped else point)
+    with pytest.raises(SuiteError, match='unknown metric "taken"'):
+        front.draw(options, Results.of(run))
+
+
+def test_the_figure_of_doses_takes_it(mine: Path) -> None:
+    store = Store(reference.run("dose-response-part1-doses"))
+    results = Results.of(store, Metrics(Registry([mine])))
+    (axes,) = dose.draw(dose.Options(x="beta", metric="taken", attack="pwws"), results).axes
+    plan = results.plan
+    wanted = {}
+    for job in plan.attacks:
+        if job.parts[3] == "pwws":
+            own = [o.num_queries for o in store.outcomes(job) if o.status == "succeeded"]
+            wanted.setdefault(plan.draw(job.parts[0]).encoder, []).append(fmean(own))
+    lines = (one for one in axes.containers if isinstance(one, ErrorbarContainer))
+    drawn = [float(y) for one in lines for y in one[0].get_ydata()]
+    drawn += [float(line.get_ydata()[0]) for line in axes.lines if not str(line.get_label()).startswith("_")]
+    assert sorted(drawn) == pytest.approx(sorted(map(fmean, wanted.values()))) and len(drawn) > 2
+    assert axes.get_ylabel() == "Queries of successes"
 
 
 def claim(folder: Path, task: str, attack: str) -> Path:

@@ -1,9 +1,10 @@
 """A metric against the dose of a training: the size of its perturbation, or an option of its objective.
 
-A panel is an attack on a task. Encoders whose trainings differ in the dose alone are joined by a line. Encoders without
-a dose are controls: a line across the panel, with the band of its interval. Bars and bands cover the choice of texts,
-and differences between seeds where there are several. Where an encoder has several trainings, each of them is a small
-circle, at its dose or, of a control, at the right edge. The figure is ours.
+A panel is an attack on a task, or a task where the metric is no attack's. Encoders whose trainings differ in the dose
+alone are joined by a line. Encoders without a dose are controls: a line across the panel, with the band of its
+interval. Bars and bands cover the choice of texts, and differences between seeds where there are several. Where an
+encoder has several trainings, each of them is a small circle, at its dose or, of a control, at the right edge. The
+figure is ours.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from rbench.config.metrics import HEADLINE
 from rbench.config.registry import unknown
 from rbench.errors import StoreError
-from rbench.metrics import Metric
+from rbench.metrics import AnyMetric
 from rbench.report.figures import style
 from rbench.schema import Job, TrainSpec
+from rbench.schema.claimed import CellOf
 from rbench.schema.common import Strict
 from rbench.tables import Results
-from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.notes import spanned
 from rbench.tables.results import Run
+from rbench.verdicts.cells import OfCell, by_name
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -40,7 +42,7 @@ class Options(Strict):
     """The dose: a number that trainings measured (the mean of its series; docs/health.md), or an option of their
     objective, such as `beta`."""
     metric: str = HEADLINE
-    """A metric of attacks."""
+    """A metric, or a number of a measure."""
     attack: str | None = None
     """The only attack to draw; None: all."""
     task: str | None = None
@@ -53,7 +55,7 @@ class Dosed(NamedTuple):
     """An encoder whose training has a dose."""
 
     encoder: str
-    doses: Mapping[str, float]
+    doses: Mapping[str | None, float]
     """By task, the mean over its trainings. Where it is trained on the task's own texts, each task has its own."""
     family: str
     """What it shares with the encoders that a line joins it to."""
@@ -63,65 +65,70 @@ class Dosed(NamedTuple):
 
 _EDGE = 0.985
 """Where circles of controls lie, as a share of a panel's width."""
-Place = tuple[str, str, str]
-"""Task, strategy and attack of a panel."""
+Drawn = Mapping[CellOf, OfCell]
 
 
 def draw(options: Options, results: Results) -> Figure:
     """Draw from the records. StoreError where nothing is done, a name is unknown, or no training has the dose."""
-    of, metric = grid(results), results.metrics[options.metric]
-    cells = _cells(of, options)
-    lines = _lines(_dosed(cells.values(), options, results))
+    metric = results.metrics.asked(options.metric)
+    there = by_name(results, metric)
+    cells = _cells(there, options, results)
+    lines = _lines(_dosed(cells, options, results))
     if not lines:
         raise StoreError(_no_dose(cells.values(), options, results))
     on_lines = {one.encoder for members in lines.values() for one in members}
-    controls = [name for name in of.encoders if name not in on_lines and any(name == key[3] for key in cells)]
+    drawn = {name.encoder for name in cells}
+    controls = [name for name in _names(there, "encoder") if name not in on_lines and name in drawn]
     looks = {label: index for index, label in enumerate((*lines, *controls))}
-    places = list(dict.fromkeys(key[:3] for key in cells))
-    columns = min(3, len({attack for _, _, attack in places}))
-    figure, panels = style.panels([_title(of, place) for place in places], columns=columns, share_y=True)
+    places = list(dict.fromkeys(name._replace(encoder="") for name in cells))
+    columns = min(3, len({place.attack for place in places}))
+    figure, panels = style.panels([_title(there, place) for place in places], columns=columns, share_y=True)
     entries: dict[str, Artist] = {}
     for i, (axes, place) in enumerate(zip(panels, places, strict=True)):
         for label, members in lines.items():
-            there = [one for one in members if (*place, one.encoder) in cells and place[0] in one.doses]
-            points = sorted(
-                ((one.doses[place[0]], cells[*place, one.encoder]) for one in there), key=lambda point: point[0]
-            )
-            if points:
+            own = [(one, cells.get(place._replace(encoder=one.encoder))) for one in members]
+            dosed = [(one.doses[place.task], of) for one, of in own if of is not None and place.task in one.doses]
+            if points := sorted(dosed, key=lambda point: point[0]):
                 entries.setdefault(label, _line(axes, metric, points, looks[label], label))
         for name in controls:
-            if (cell := cells.get((*place, name))) is not None:
-                entries.setdefault(name, _across(axes, metric, cell, looks[name]))
+            if (control := cells.get(place._replace(encoder=name))) is not None:
+                entries.setdefault(name, _across(axes, metric, control, looks[name]))
         if options.scale == "log":
             style.log(axes, "x")
         axes.set_xlabel("|delta| / |x|" if options.x == RATIO else options.x)
         if i % columns == 0:
             axes.set_ylabel(style.axis(metric.about))
     style.legend(figure, [entries[label] for label in looks if label in entries], [n for n in looks if n in entries])
-    missing = sum((cell.task, cell.finetune, cell.attack) in places for cell in of.cells.values()) - len(cells)
-    style.note(figure, _note(of, metric, list(cells.values()), missing))
+    missing = sum(name._replace(encoder="") in places for name in there) - len(cells)
+    style.note(figure, _note(results, metric, list(cells.values()), missing))
     return figure
 
 
-def _cells(of: Grid, options: Options) -> dict[tuple[str, str, str, str], Cell]:
-    """Return what is to be drawn, by (task, strategy, attack, encoder), in the tables' order.
+def _names(there: Iterable[CellOf], axis: str) -> list[str]:
+    """Return the names on an axis, each once, in the order of tables."""
+    return list(dict.fromkeys(name for one in there if (name := getattr(one, axis)) is not None))
+
+
+def _cells(there: Drawn, options: Options, results: Results) -> dict[CellOf, OfCell]:
+    """Return what is to be drawn, task by task, then by strategy, attack and encoder, in the order of tables.
 
     Raises StoreError where a name is unknown, or nothing is done.
     """
-    for kind, name, names in (("attack", options.attack, of.attacks), ("task", options.task, of.tasks)):
-        if name is not None and name not in names:
-            raise StoreError(unknown(kind, name, set(names)))
+    order = {axis: _names(there, axis) for axis in ("task", "finetune", "attack", "encoder")}
+    for kind, asked in (("attack", options.attack), ("task", options.task)):
+        if asked is not None and asked not in order[kind]:
+            raise StoreError(unknown(kind, asked, set(order[kind])))
+
+    def place(name: CellOf) -> list[int]:
+        return [own.index(one) for axis, own in order.items() if (one := getattr(name, axis)) is not None]
+
     found = {
-        (task, finetune, attack, encoder): cell
-        for task in of.tasks
-        for finetune in of.finetunes
-        for attack in of.attacks
-        for encoder in of.encoders
-        if (cell := of.cells.get((attack, encoder, finetune, task))) is not None
-        and options.attack in (None, attack)
-        and options.task in (None, task)
-        and cell.pooled.attacked
-        and not of.flags.hiding(cell.jobs)
+        name: there[name]
+        for name in sorted(there, key=place)
+        if options.attack in (None, name.attack)
+        and options.task in (None, name.task)
+        and there[name].value is not None
+        and not results.flags.hiding(there[name].cell.jobs)
     }
     if not found:
         raise StoreError(
@@ -134,27 +141,27 @@ def _cells(of: Grid, options: Options) -> dict[tuple[str, str, str, str], Cell]:
 # ------------------------------------------------------------------------------------------------------------- doses
 
 
-def _dosed(cells: Iterable[Cell], options: Options, results: Results) -> list[Dosed]:
+def _dosed(cells: Drawn, options: Options, results: Results) -> list[Dosed]:
     """Return the encoders whose trainings have the dose, each once."""
     jobs = {job.key: job for job in results.plan.jobs}
     found: dict[str, Dosed] = {}
-    by_task: dict[str, dict[str, float]] = {}
-    for cell in cells:
-        trainings = [job for run in cell.runs if (job := _training(run, jobs)) is not None]
+    by_task: dict[str, dict[str | None, float]] = {}
+    for name, one in cells.items():
+        trainings = [job for run in one.cell.runs if (job := _training(run, jobs)) is not None]
         doses = [dose for job in trainings if (dose := _dose(job, options.x, results)) is not None]
         positive = options.scale == "linear" or all(dose > 0 for dose in doses)
         if doses and positive:
-            own = by_task.setdefault(cell.encoder, {})
-            own.setdefault(cell.task, math.fsum(doses) / len(doses))
+            own = by_task.setdefault(name.encoder, {})
+            own.setdefault(name.task, math.fsum(doses) / len(doses))
             train = _train(trainings[0])
-            found.setdefault(cell.encoder, Dosed(cell.encoder, own, _family(train, options.x), train.options))
+            found.setdefault(name.encoder, Dosed(name.encoder, own, _family(train, options.x), train.options))
     return list(found.values())
 
 
 def _training(run: Run, jobs: Mapping[str, Job]) -> Job | None:
-    """Return the job that trained the encoder of an attack's victim, or the nearest of its bases; None: none did."""
-    victim = jobs.get(run.job.needs.get("victim", ""))
-    return jobs.get(victim.needs.get("encoder", "")) if victim is not None else None
+    """Return the job that trained the encoder of a number, or the nearest of its bases; None where none did."""
+    below = jobs.get(run.job.needs.get("victim", ""), run.job)
+    return jobs.get(below.needs.get("encoder", ""))
 
 
 def _dose(training: Job, x: str, results: Results) -> float | None:
@@ -207,10 +214,10 @@ def _label(members: Sequence[Dosed]) -> str:
     return f"{first.encoder.partition('[')[0]}[{ranges}]"
 
 
-def _no_dose(cells: Iterable[Cell], options: Options, results: Results) -> str:
+def _no_dose(cells: Iterable[OfCell], options: Options, results: Results) -> str:
     """Say that no training has the dose, and which names there are."""
     jobs = {job.key: job for job in results.plan.jobs}
-    trainings = {job.key: job for cell in cells for run in cell.runs if (job := _training(run, jobs)) is not None}
+    trainings = {job.key: job for one in cells for run in one.cell.runs if (job := _training(run, jobs)) is not None}
     if not trainings:
         return f"the figure dose shows trainings of encoders, and suite {results.plan.suite.name} trains none."
     names = {name for job in trainings.values() for name in _train(job).options}
@@ -224,40 +231,43 @@ def _no_dose(cells: Iterable[Cell], options: Options, results: Results) -> str:
 # ----------------------------------------------------------------------------------------------------------- drawing
 
 
-def _title(of: Grid, place: Place) -> str:
-    task, finetune, attack = place
-    return ", ".join([attack, *([task] if len(of.tasks) > 1 else []), *([finetune] if len(of.finetunes) > 1 else [])])
+def _title(there: Drawn, place: CellOf) -> str:
+    several = {axis: len(_names(there, axis)) > 1 for axis in ("task", "finetune")}
+    shown = [place.attack, place.task if several["task"] or place.attack is None else None]
+    return ", ".join(filter(None, [*shown, place.finetune if several["finetune"] else None]))
 
 
-def _value(metric: Metric, cell: Cell) -> tuple[float, style.Interval]:
+def _value(metric: AnyMetric, of: OfCell) -> tuple[float, style.Interval]:
     """Return the metric and its 95% interval, shares in percent."""
-    return style.on_axis(cell.score(metric.name), metric.about.percent)
+    score = of.cell.score(of.number)
+    assert score is not None, "only cells with a value are drawn"
+    return style.on_axis(score, metric.about.percent)
 
 
-def _line(axes: Axes, metric: Metric, points: Sequence[tuple[float, Cell]], index: int, label: str) -> Artist:
+def _line(axes: Axes, metric: AnyMetric, points: Sequence[tuple[float, OfCell]], index: int, label: str) -> Artist:
     """Draw the encoders of one line, and return what the legend shows."""
-    values, intervals = zip(*(_value(metric, cell) for _, cell in points), strict=True)
+    values, intervals = zip(*(_value(metric, of) for _, of in points), strict=True)
     doses = [dose for dose, _ in points]
-    single = [(dose, rate) for dose, cell in points for rate in _trainings(metric, cell)]
+    single = [(dose, rate) for dose, of in points for rate in _trainings(metric, of)]
     _circles(axes, [dose for dose, _ in single], [rate for _, rate in single], index)
     line = {"index": index, "label": label, "joined": len(points) > 1}
     return style.points(axes, doses, values, y_intervals=intervals, **line)  # type: ignore[arg-type, return-value]
 
 
-def _across(axes: Axes, metric: Metric, cell: Cell, index: int) -> Artist:
+def _across(axes: Axes, metric: AnyMetric, of: OfCell, index: int) -> Artist:
     """Draw a control, and return what the legend shows."""
-    value, interval = _value(metric, cell)
+    value, interval = _value(metric, of)
     own = {key: look for key, look in style.look(index).items() if key in ("color", "linestyle")}
-    single = _trainings(metric, cell)
+    single = _trainings(metric, of)
     _circles(axes, [_EDGE] * len(single), single, index, transform=axes.get_yaxis_transform())
     if interval is not None:
         axes.axhspan(*interval, color=own["color"], alpha=0.1, linewidth=0)
-    return axes.axhline(value, linewidth=0.9, label=cell.encoder, **own)
+    return axes.axhline(value, linewidth=0.9, label=of.cell.encoder, **own)
 
 
-def _trainings(metric: Metric, cell: Cell) -> list[float]:
+def _trainings(metric: AnyMetric, of: OfCell) -> list[float]:
     """Return the metric of each training, a mean over its fine-tuning seeds; none where there is only one."""
-    draws, scale = cell.draws(metric.name), 100 if metric.about.percent else 1
+    draws, scale = of.cell.draws(of.number), 100 if metric.about.percent else 1
     return [scale * mean for _, mean in draws.means] if draws is not None and len(draws.means) > 1 else []
 
 
@@ -268,16 +278,17 @@ def _circles(axes: Axes, x: Sequence[float], y: Sequence[float], index: int, **h
         axes.scatter(x, y, s=9, facecolors="white", edgecolors=colour, linewidths=0.7, zorder=5, **how)
 
 
-def _note(of: Grid, metric: Metric, cells: Sequence[Cell], missing: int) -> str:
+def _note(results: Results, metric: AnyMetric, cells: Sequence[OfCell], missing: int) -> str:
     """Return the note below the figure: what n is, which intervals are shown, what is missing or flagged."""
-    said = f"n {spanned(cell.pooled_as(metric.name).n for cell in cells)}; bars and bands are 95% intervals"
-    several = sum(cell.levelled(metric.name) for cell in cells)
+    sizes = (score.n for of in cells if (score := of.cell.sampled(of.number)) is not None)
+    said = f"n {spanned(sizes)}; bars and bands are 95% intervals"
+    several = sum(of.cell.levelled(of.number) for of in cells)
     if several:
         which = "" if several == len(cells) else f" in the {several} cells that have several"
         said += f". They cover differences between seeds, too{which}"
-    said += ". Small circles are single trainings." if any(_trainings(metric, cell) for cell in cells) else "."
+    said += ". Small circles are single trainings." if any(_trainings(metric, of) for of in cells) else "."
     said += f" Not drawn, since they are not done or withheld: {missing} cells." if missing else ""
-    partial = sum(cell.partial for cell in cells)
+    partial = sum(of.cell.partial for of in cells)
     said += f" In {partial} cells some seeds are not done." if partial else ""
-    flagged = dict.fromkeys(cell.encoder for cell in cells if of.flags.of(cell.jobs))
+    flagged = dict.fromkeys(of.cell.encoder for of in cells if results.flags.of(of.cell.jobs))
     return said + (f" Flagged (see the tables' notes): {', '.join(flagged)}." if flagged else "")
