@@ -120,7 +120,7 @@ class Cell(cells.Cell):
     def meaning(self, name: str) -> Meaning:
         return self.results.metrics[name].about
 
-    def of_the_attack(self, name: str) -> bool:
+    def _of_the_attack(self, name: str) -> bool:
         """Those of an attack do not withhold what a victim is before it."""
         return self.results.metrics[name].of != "victims"
 

@@ -148,7 +148,7 @@ class Cell(ABC):
         """Whether the number is computed of what the RUN does not keep."""
         return False
 
-    def of_the_attack(self, name: str) -> bool:
+    def _of_the_attack(self, name: str) -> bool:
         """Whether the number is about the attack, so that the flags of the attack itself concern it."""
         return True
 
@@ -158,7 +158,7 @@ class Cell(ABC):
         if score is None:
             return None
         number = Number.of(score, self.meaning(name), lost=self.lost(name), **self.spread(self.by_seed(name)))
-        return self.results.flags.on(number, self.jobs, attacks=self.of_the_attack(name))
+        return self.results.flags.on(number, self.jobs, attacks=self._of_the_attack(name))
 
     def told(self, name: str, *more: str) -> dict[str, Any]:
         """Return the number for programs: PLAIN, then `more` of its fields and `seeds`, and the spread of trainings."""

@@ -28,8 +28,8 @@ from rbench.tables.aggregate import Grid, grid
 from rbench.tables.any_attack import any_attack
 from rbench.tables.nested_means import Observed
 from rbench.tables.table import CellKey, Contest, Entry, Number
-from rbench.verdicts.compare import by_run, paired_sample
 from rbench.verdicts.family import ALPHA, correction
+from rbench.verdicts.pairing import by_run, paired_sample
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.nested_means import Observed, Rows, part
 from rbench.tables.table import Entry, Meaning, Number, p_value
 from rbench.verdicts.cells import Cells
-from rbench.verdicts.compare import by_counts, matched, sample_of
 from rbench.verdicts.family import ALPHA, way
+from rbench.verdicts.pairing import by_counts, matched, sample_of
 
 Verdict = Literal["supported", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "undecided")

@@ -6,11 +6,10 @@ a number of a measure, whose units are paired.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import product
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from rbench.errors import StoreError
 from rbench.metrics import AnyMetric
 from rbench.schema import Job, Outcome, TaskSpec
 from rbench.schema.claimed import CellOf
-from rbench.score.paired import Difference, PairedSample, combine_stated, compare, compare_pooled, holm, numbered
+from rbench.score.paired import Difference, compare, holm
 from rbench.tables import Results, Table
 from rbench.tables import cells as tabled
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
@@ -30,14 +29,7 @@ from rbench.tables.results import Run
 from rbench.tables.table import Entry, Number, p_value
 from rbench.verdicts.cells import OfCell, by_name
 from rbench.verdicts.family import correction, way
-
-Row = tuple[float, float, str, int, int, int]
-"""A pair: both values, the example, its fine-tuning seed, and the training seeds of both encoders."""
-
-
-Drawn = TypeVar("Drawn", Run, Observed)
-"""A job, or what it observed: of one fine-tuning seed and one training."""
-Drawings = Sequence[Run] | Sequence[Observed]
+from rbench.verdicts.pairing import by_tables, matched, paired_sample, unmatched
 
 
 class CellKey(NamedTuple):
@@ -225,7 +217,7 @@ def _fell_only(one: OfCell, other: OfCell, runs: Sequence[tuple[Run, Run]]) -> t
     for first, second in runs:
         values = one.values(first) or {}, other.values(second) or {}
         outcomes = _outcomes(one.cell, first), _outcomes(other.cell, second)
-        for name in _common(*values):
+        for name in sorted(values[0].keys() & values[1].keys()):
             fell, instead = (own[name] for own in values)
             if fell != instead:
                 found.append(FellOnly(first.spec.task, outcomes[fell < instead][name], fell > instead))
@@ -269,109 +261,6 @@ def differing(one: Job, other: Job) -> list[str]:
     """Return what two jobs of the same names differ in so that what they found cannot be compared."""
     ours, theirs = decisive(one), decisive(other)
     return [what for what in ours if ours[what] != theirs[what]]
-
-
-def matched(one: Sequence[Drawn], other: Sequence[Drawn]) -> Iterator[tuple[Drawn, Drawn]]:
-    """Yield the jobs of the same fine-tuning seed, training by training.
-
-    The first training of one encoder is paired with the first of the other, and so on. A single training is paired with
-    each of the other encoder's.
-    """
-    theirs = {(job.training, job.seed): job for job in other}
-    mine, others = _trainings(one), _trainings(other)
-    pairs = list(zip(mine, others, strict=False)) if min(len(mine), len(others)) > 1 else list(product(mine, others))
-    for first, second in pairs:
-        for job in one:
-            if job.training == first and (second, job.seed) in theirs:
-                yield job, theirs[second, job.seed]
-
-
-def unmatched(one: Drawings, other: Drawings) -> list[str]:
-    """Say how many trainings have no partner, because both encoders have several and one has more; and which seeds."""
-    counts = sorted((len(_trainings(one)), len(_trainings(other))))
-    few = counts[1] - counts[0] if 1 < counts[0] < counts[1] else 0
-    alone = {job.seed for job in one} ^ {job.seed for job in other}
-    return [
-        *([f"{few} trainings have no partner and are left out"] if few else []),
-        *([f"only one side has the fine-tuning seeds {', '.join(map(str, sorted(alone)))}"] if alone else []),
-    ]
-
-
-def _trainings(jobs: Drawings) -> list[int]:
-    return sorted({job.training for job in jobs})
-
-
-def _common(one: Mapping[str, float], other: Mapping[str, float]) -> list[str]:
-    return sorted(one.keys() & other.keys())
-
-
-def paired_sample(one: Sequence[Observed], other: Sequence[Observed]) -> PairedSample:
-    """Pair the examples that have a value on both sides."""
-    return sample_of(
-        [
-            (mine.values[name], theirs.values[name], f"{mine.seed}/{name}", mine.seed, mine.training, theirs.training)
-            for mine, theirs in matched(one, other)
-            for name in _common(mine.values, theirs.values)
-        ]
-    )
-
-
-def sample_of(rows: Sequence[Row]) -> PairedSample:
-    """Make a sample of rows: both values, the example's name, fine-tuning seed, and both training seeds.
-
-    An example's name is its seed, a slash, and the text's.
-    """
-    columns = list(zip(*rows, strict=True)) if rows else [()] * 6
-    one, other = (np.array(column, dtype=np.float64) for column in columns[:2])
-    texts = numbered(name.partition("/")[2] for name in columns[2])
-    seed, mine, theirs = (np.array(column, dtype=np.int64) for column in columns[3:])
-    return PairedSample(one, other, numbered(columns[2]), seed, mine, theirs, texts)
-
-
-def by_run(one: Cell, other: Cell, metric: str) -> PairedSample:
-    """Pair the values of whole jobs, for a RUN without outcomes: seeds and trainings are what is drawn."""
-    sides = [
-        [
-            Observed(run.seed, run.training, {"": found.mean})
-            for run, found in cell.found(metric)
-            if found is not None and found.mean is not None
-        ]
-        for cell in (one, other)
-    ]
-    return sample_of(
-        [
-            (a.values[""], b.values[""], f"{a.seed}/{a.training}/{b.training}", a.seed, a.training, b.training)
-            for a, b in matched(*sides)
-        ]
-    )
-
-
-def by_counts(one: Cell, other: Cell, metric: str) -> Difference:
-    """Compare two cells without their outcomes: by the counts of their only jobs, or by the values of several.
-
-    `n` counts examples in both cases, and is 0 where nothing can be compared.
-    """
-    pooled = [cell.pooled_as(metric) for cell in (one, other)]
-    if len(one.tallies) == len(other.tallies) == 1:
-        return compare_pooled(pooled[0], pooled[1])
-    found = compare(by_run(one, other, metric), shares=False)
-    return replace(found, n=min(part.n for part in pooled)) if found.n else found
-
-
-def by_tables(one: OfCell, other: OfCell) -> Difference:
-    """Compare two cells whose values by unit are not known: attacks by their counts, others by their intervals."""
-    if isinstance(one.cell, Cell) and isinstance(other.cell, Cell):
-        return by_counts(one.cell, other.cell, one.number)
-    stated = [number.stated() for number in (other, one)]
-    terms = [
-        term._replace(weight=weight, group=(side, str(side), ""))
-        for side, (term, weight) in enumerate(zip(stated, (1.0, -1.0), strict=True))
-        if term is not None
-    ]
-    if len(terms) < 2:
-        return Difference(None, 0)
-    found = combine_stated(terms)
-    return replace(found, trainings=found.trainings[::-1])
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from rbench.schema import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outc
 from rbench.score.paired import holm
 from rbench.store.runs import Store
 from rbench.tables.formats import render
-from rbench.verdicts.compare import CellKey, ComparedCell, Comparison, table, unmatched
+from rbench.verdicts.compare import CellKey, ComparedCell, Comparison, table
+from rbench.verdicts.pairing import unmatched
 from tests import reference
 from tests.tables.conftest import make_outcomes, make_suite
 
