@@ -214,6 +214,7 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
     changed = words_changed(words, columns_of(after.attacked_text))
     texts = after.attacked_text.tokenizer_input
     perturbed = (texts,) if isinstance(texts, str) else tuple(texts)
+    search = getattr(attack, "search_method", None)
     similarity = after.attacked_text.attack_attrs.get("similarity_score")
     share = changed / num_words if num_words else 0.0
     return Outcome(
@@ -224,6 +225,8 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
         perturbed_share=share if status == "succeeded" else None,
         words_asked=words_asked,
         words_without_candidate=without,
+        robust_words=getattr(search, "robust_words", None),
+        texts_left=getattr(search, "texts_left", None),
         similarity=None if similarity is None else float(similarity),
         oracle_label=None if oracle is None else oracle((*perturbed, *example.texts) if known.query else perturbed),
         steps=None if heard is None else heard.steps(before, after, known),

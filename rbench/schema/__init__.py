@@ -97,6 +97,7 @@ from rbench.schema.results import (
     Step,
     error_kind,
 )
+from rbench.schema.space import Space as Space
 from rbench.schema.suite import (
     ADVERSARIAL,
     CLEAN,

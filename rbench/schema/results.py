@@ -91,6 +91,12 @@ class Outcome(Strict):
     tell."""
     words_without_candidate: Count | None = None
     """How many of `words_asked` never had a candidate that passed the attack's constraints; None in the same cases."""
+    robust_words: Count | None = None
+    """A complete search of a declared space alone: no text of it with at most so many words replaced changes the
+    prediction, because all of them were asked."""
+    texts_left: Count | None = None
+    """A complete search alone: how many texts of the space it did not ask, because its query budget was spent. 0: the
+    outcome is exact."""
     similarity: float | None = None
     """The score of the final text by the recipe's semantic constraint, if it has one."""
     oracle_label: int | None = None

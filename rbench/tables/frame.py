@@ -47,6 +47,8 @@ _DTYPES = {
     "num_words_changed": "int64",
     "words_asked": "Int64",
     "words_without_candidate": "Int64",
+    "robust_words": "Int64",
+    "texts_left": "Int64",
     "perturbed_share": "float64",
     "similarity": "float64",
     "steps": "string",

@@ -158,6 +158,8 @@ def test_columns_have_these_types_in_this_order(make_run: MakeRun) -> None:
             "oracle_label",
             "words_asked",
             "words_without_candidate",
+            "robust_words",
+            "texts_left",
         ],
         "float64": ["gold", "original_score", "perturbed_score", "perturbed_share", "similarity", "seconds"],
         "bool": ["truncated"],

@@ -1,0 +1,43 @@
+"""Inside: a search of TextAttack in a declared space, where `exhaustive` says what it missed.
+
+`deletion` is TextFooler's order of words, `pwws` that of PWWS; `greedy` takes the best substitution of all words at
+each step, and `beam` keeps the best eight texts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from rbench.schema import ResourceKind, Space, Strict
+
+if TYPE_CHECKING:
+    from textattack import Attack
+
+    from rbench.schema import TaskSpec
+
+VERSION = 1
+TITLE = "A search in a space"
+REFERENCE = (
+    "TextAttack 0.3.11's GreedyWordSwapWIR and BeamSearch; Jin et al. 2020 (arXiv:1907.11932), Ren et al. 2019 (ACL)"
+)
+NEEDS = ("word_vectors", "synonyms", "pos_tagger", "stopwords")
+QUERIES_PER_WORD = 5.0
+
+
+class Options(Strict):
+    """Which space, and which search."""
+
+    space: Space = Space()
+    search: Literal["deletion", "pwws", "greedy", "beam"] = "deletion"
+
+
+def needs(options: Options) -> tuple[ResourceKind, ...]:
+    """The kinds of resources that the space needs."""
+    return options.space.needed
+
+
+def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
+    """The attack on a victim of `rbench.attack`; it is the same for every task."""
+    from rbench.recipes import space
+
+    return space.build(victim, resources, options.space, space.searched(options.search))

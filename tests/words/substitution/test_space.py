@@ -1,0 +1,79 @@
+"""The substitutions of a declared space."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rbench.schema import Space
+from rbench.words.resources import Resources
+from rbench.words.substitution.segmentation import spans_of
+from rbench.words.substitution.space import Substitutions
+from tests.recipes import world
+
+TEXT = ("the good film was not boring", "a bad story")
+
+
+@pytest.fixture(scope="module")
+def resources(tmp_path_factory: pytest.TempPathFactory) -> Resources:
+    return world.resources(tmp_path_factory.mktemp("none"))
+
+
+def test_each_word_has_its_place(resources: Resources) -> None:
+    found = Substitutions(Space(pos=False), resources)(TEXT)
+    words = [TEXT[column][start:end] for column, start, end in spans_of(TEXT)]
+    assert len(found) == len(words) and any(found)
+    for word, others in zip(words, found, strict=True):
+        assert word not in others and len(set(others)) == len(others)
+        assert not others or word not in resources.stopwords
+
+
+def test_cosine_and_k_and_part_of_speech_filter(resources: Resources) -> None:
+    def of(**options: object) -> list[tuple[str, ...]]:
+        return Substitutions(Space.model_validate({"pos": False, "cosine": None} | options), resources)(TEXT)
+
+    wide = of()
+    assert all(set(a) <= set(b) for a, b in zip(of(k=3), wide, strict=True))
+    assert all(len(one) <= 3 for one in of(k=3))
+    near = of(cosine=0.5)
+    vectors = resources.word_vectors
+    words = [TEXT[column][start:end] for column, start, end in spans_of(TEXT)]
+    for word, all_, kept in zip(words, wide, near, strict=True):
+        cosines = {o: float(vectors.unit[vectors.index[word]] @ vectors.unit[vectors.index[o]]) for o in all_}
+        assert set(kept) == {other for other, cosine in cosines.items() if cosine >= 0.5}
+    assert sum(map(len, of(pos=True))) < sum(map(len, wide))
+
+
+def test_synonyms_are_a_source(resources: Resources) -> None:
+    found = Substitutions(Space(candidates="synonyms", cosine=None, pos=False), resources)(TEXT)
+    words = [TEXT[column][start:end] for column, start, end in spans_of(TEXT)]
+    assert any(found)
+    for word, others in zip(words, found, strict=True):
+        assert set(others) <= set(resources.synonyms(word))
+
+
+def test_protected_columns_and_stop_words(resources: Resources) -> None:
+    space = Space(pos=False, cosine=None, stop_words="replace")
+    first = len(spans_of(TEXT[:1]))
+    assert not any(Substitutions(space, resources)(TEXT, protected=[0])[:first])
+    kept = Substitutions(space.model_copy(update={"stop_words": "keep"}), resources)(TEXT)
+    assert sum(map(bool, Substitutions(space, resources)(TEXT))) >= sum(map(bool, kept))
+
+
+def test_the_fingerprint_tells_spaces_apart() -> None:
+    assert Space().fingerprint == Space(k=50).fingerprint
+    assert len({s.fingerprint for s in (Space(), Space(k=10), Space(max_words=2), Space(pos=False))}) == 4
+    assert Space(candidates="synonyms", cosine=None, pos=False, stop_words="replace").needed == ("synonyms",)
+
+
+def test_resources_that_are_not_needed_are_not_opened() -> None:
+    class Nothing:
+        synonyms = staticmethod(lambda word: ["another"])
+
+    space = Space(candidates="synonyms", cosine=None, pos=False, stop_words="replace")
+    assert Substitutions(space, Nothing())(("word",)) == [("another",)]
+
+
+def test_paths_are_not_in_the_fingerprint(tmp_path: Path) -> None:
+    assert str(tmp_path) not in Space().fingerprint and len(Space().fingerprint) == 16
