@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from rbench.api.runs import results_of
 from rbench.config.claims import file_of, read_claims
-from rbench.config.metrics import Metric, Metrics
+from rbench.config.metrics import AnyMetric, Metric, Metrics
 from rbench.config.registry import Registry
 from rbench.errors import RbenchError, ResourceError, StoreError
 from rbench.schema import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction
@@ -169,8 +169,9 @@ def write_baseline(
     Args:
         runs: a RUN, or several of the same suite whose encoders were trained with other seeds.
         out: a .json file; .json.gz is compressed.
-        metric: keep the values of this metric too, so that checks can judge it: a share, such as one of your own.
-        include: folders with metrics of your own.
+        metric: keep the values of this metric too, so that checks can judge it: a share, such as one of your own, or a
+            number of a measure whose units are right or wrong.
+        include: folders with metrics and measures of your own.
 
     Raises StoreError where a RUN cannot serve; the message names it and says why. Raises SuiteError for an unknown
     metric.
@@ -230,33 +231,33 @@ def check(
     return gate.check(Results.of(Store(Path(run)), known), found, rules, encoders)
 
 
-def _metrics(names: Sequence[str], known: Metrics) -> tuple[tuple[Metric, ...], bool]:
+def _metrics(names: Sequence[str], known: Metrics) -> tuple[tuple[AnyMetric, ...], bool]:
     """Return the metrics that are asked for, in their order, and whether all attacks count together.
 
     Raises SuiteError where there is no such metric, and StoreError where a check cannot judge it.
     """
     usual = judged(known)
-    asked = [known[name] for name in dict.fromkeys(names) if name != ANY_ATTACK]
+    asked = [known.asked(name) for name in dict.fromkeys(names) if name != ANY_ATTACK]
     for one in asked:
         _check_judged(one, together=ANY_ATTACK in names)
     chosen = (*(one for one in usual if one in asked), *(one for one in asked if one not in usual))
     return chosen or usual, ANY_ATTACK in names
 
 
-def _check_judged(metric: Metric, *, together: bool) -> None:
+def _check_judged(metric: AnyMetric, *, together: bool) -> None:
     """Raise StoreError where a check cannot judge a metric."""
     why = ""
-    if not metric.share:
+    if isinstance(metric, Metric) and not metric.share:
         why = "a check judges shares of texts, text by text, and it is a mean"
     elif metric.about.best is None:
         why = "neither of its ends is good"
-    elif metric.of == "all attacks" or (together and not metric.gate):
+    elif metric.of == "all attacks" or (metric.of is not None and together and not metric.gate):
         why = "the baseline has its values for each attack alone"
     if why:
         raise StoreError(f"{metric.name} cannot be checked: {why}")
 
 
-def _tolerances(given: float | str | Mapping[str, float], metrics: Sequence[Metric]) -> dict[str, float]:
+def _tolerances(given: float | str | Mapping[str, float], metrics: Sequence[AnyMetric]) -> dict[str, float]:
     """Read what `check` takes as `tolerance`. Raises StoreError for anything else."""
     names = tuple(metric.name for metric in metrics)
     form = "write one number of points, or one for each metric such as clean=2,aua=2,asr=5"

@@ -83,6 +83,7 @@ class Measured(NamedTuple):
     falls: bool = False
     bounds: tuple[float, float] = (-math.inf, math.inf)
     counts: str = "what has a value with both encoders"
+    gate: int = 0
 
 
 AnyMetric = Metric | Measured

@@ -20,12 +20,13 @@ from pydantic import Field
 
 import rbench
 from rbench.errors import StoreError
-from rbench.metrics import Metric
+from rbench.metrics import AnyMetric, Measured, Metric
 from rbench.schema import Flag, Job, Outcome, content_key
 from rbench.schema.common import Count, Strict
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
 from rbench.tables.results import Run
+from rbench.verdicts.cells import OfCell, by_name
 from rbench.verdicts.compare import CellKey, decisive
 
 FORMAT, VERSION = "rbench baseline", 2
@@ -34,8 +35,12 @@ SUCCEEDED, FAILED, SKIPPED, ERRORED, NOT_SCORED = "sfw!-"
 the text can be in no denominator (it has no word to attack, or is a pair that cannot be scored)."""
 
 
+Place = tuple[str, CellKey]
+"""Names a cell of a baseline: the number of a measure, or an empty text for cells of attacks; and the cell."""
+
+
 class BaselineJob(Strict):
-    """What one attack job of a baseline RUN stored."""
+    """What one job of a baseline RUN stored: an attack, or one of a measure, whose units are its examples."""
 
     run: Count
     """Which of the RUNs."""
@@ -65,6 +70,8 @@ class BaselineCell(Strict):
     task: str
     finetune: str
     attack: str
+    metric: str = ""
+    """Of the cells of a number of a measure its name; empty for those of attacks."""
     decisive: dict[str, str]
     """What a RUN must have in common with the baseline, each with a hash; see `verdicts.compare.decisive`."""
     jobs: tuple[BaselineJob, ...]
@@ -72,6 +79,10 @@ class BaselineCell(Strict):
     @property
     def key(self) -> CellKey:
         return CellKey(self.encoder, self.task, self.finetune, self.attack)
+
+    @property
+    def place(self) -> Place:
+        return self.metric, self.key
 
 
 class Baseline(Strict):
@@ -125,6 +136,16 @@ def _values_of(results: Results, run: Run, metric: Metric) -> dict[str, float]:
     return {hashed(example): value for example, value in found.items()}
 
 
+def _units_of(of: OfCell, run: Run) -> dict[str, float]:
+    """Return the values of the units of a measure's job, by the hash of the unit. Raises StoreError where these are no
+    0 and 1, or are not known."""
+    found = of.values(run)
+    if found is None or not {*found.values()} <= {0.0, 1.0}:
+        why = "has no values by unit" if found is None else "has values that are not 0 or 1"
+        raise StoreError(f"{of.cell.results.root}: {run.job.name} {why} of {of.number}, and a check compares shares")
+    return {hashed(unit): value for unit, value in found.items()}
+
+
 def letter(outcome: Outcome) -> str:
     """Return the letter that stands for an outcome."""
     if outcome.status == "errored":
@@ -144,7 +165,20 @@ def hashes(job: Job) -> dict[str, str]:
     return {what: content_key(value)[:32] for what, value in decisive(job).items()}
 
 
-def baseline_of(runs: Sequence[Results], metrics: Sequence[Metric] = ()) -> Baseline:
+def places(results: Results, metrics: Sequence[AnyMetric]) -> dict[Place, OfCell]:
+    """Return the cells of a RUN's attacks, and those of the numbers of measures among some metrics.
+
+    Raises StoreError where the RUN has none of one kind, or two of one name.
+    """
+    measured = [metric for metric in metrics if isinstance(metric, Measured)]
+    attacked = grid(results).cells.values() if results.plan.attacks or not measured else ()
+    found = {("", CellKey.of(cell)): OfCell(cell, "") for cell in attacked}
+    return found | {
+        (metric.name, CellKey.of(name)): one for metric in measured for name, one in by_name(results, metric).items()
+    }
+
+
+def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> Baseline:
     """Put together the baseline of one or several RUNs of a suite.
 
     Args:
@@ -156,35 +190,36 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[Metric] = ()) -> Base
             attacks or resources, or has the same victims as another; the message names the RUN and what is wrong.
     """
     lists: dict[tuple[str, ...], int] = {}
-    cells: dict[CellKey, tuple[dict[str, str], list[BaselineJob]]] = {}
+    cells: dict[Place, tuple[dict[str, str], list[BaselineJob]]] = {}
     wrong: list[str] = []
     for number, results in enumerate(runs):
-        table = grid(results)
-        own = table.cells.values()
-        there = [CellKey.of(cell) for cell in own]
-        if number and set(there) != set(cells):
-            wrong += [
-                f"{results.root}: {other} is in one of the RUNs only" for other in sorted(set(there) ^ set(cells))
-            ]
+        there = places(results, metrics)
+        if number and there.keys() != cells.keys():
+            others = sorted(there.keys() ^ cells.keys())
+            wrong += [f"{results.root}: {other} is in one of the RUNs only" for _, other in others]
             continue
-        for key, cell in zip(there, own, strict=True):
-            first, jobs = cells.setdefault(key, (hashes(cell.runs[0].job), []))
-            for run in cell.runs:
+        for place, one in there.items():
+            key, runs_of = place[1], one.cell.runs
+            first, jobs = cells.setdefault(place, (hashes(runs_of[0].job), []))
+            for run in runs_of:
                 unlike = [what for what, value in hashes(run.job).items() if first[what] != value]
                 if number and run.job.seed not in {job.seed for job in jobs if job.run == 0}:
                     unlike.append("its fine-tuning seeds, which choose the examples")
                 if unlike:
                     wrong.append(f"{results.root}: {key} differs from {runs[0].root} in {', '.join(unlike)}")
-                elif run.tally is None:
+                elif not run.done:
                     why = results.standing.problems.get(run.job.key)
                     wrong.append(f"{results.root}: {run.job.name} is not complete" + (f": {why}" if why else ""))
                 else:
-                    jobs.append(job_of(results, run, number, lists, table.flags.voiding([run.job]), metrics))
+                    jobs.append(job_of(one, run, number, lists, results.flags.voiding([run.job]), metrics))
     if not wrong:
         wrong = _repeated(runs, [jobs for _, jobs in cells.values()])
     if wrong:
         raise StoreError("no baseline can be made of these RUNs:\n" + "\n".join(dict.fromkeys(wrong)))
-    made = tuple(BaselineCell(**key._asdict(), decisive=same, jobs=tuple(jobs)) for key, (same, jobs) in cells.items())
+    made = tuple(
+        BaselineCell(**key._asdict(), metric=metric, decisive=same, jobs=tuple(jobs))
+        for (metric, key), (same, jobs) in cells.items()
+    )
     found = Baseline(
         rbench=rbench.__version__,
         suite=runs[0].plan.suite.name,
@@ -201,26 +236,33 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[Metric] = ()) -> Base
 
 
 def job_of(
-    results: Results,
+    of: OfCell,
     run: Run,
     number: int,
     lists: dict[tuple[str, ...], int],
     flags: tuple[Flag, ...],
-    metrics: Sequence[Metric],
+    metrics: Sequence[AnyMetric],
 ) -> BaselineJob:
-    """Return what a complete attack job stored, and add its list of examples to `lists`.
+    """Return what a complete job stored, and add its list of examples to `lists`.
 
-    Raises StoreError where the RUN keeps no outcomes of it.
+    Raises StoreError where the RUN keeps no outcomes of it, or a number of a measure is no share of units.
     """
     assert run.record is not None
-    bits = _bits_of(results, run)
-    own = {metric.name: _values_of(results, run, metric) for metric in metrics}
+    results = of.cell.results
+    if of.number:
+        own = {of.number: _units_of(of, run)}
+        bits = dict.fromkeys(sorted(own[of.number]), NOT_SCORED)
+    else:
+        bits = _bits_of(results, run)
+        own = {one.name: _values_of(results, run, one) for one in metrics if isinstance(one, Metric)}
+    measured = run.job.measuring
+    made_by = (*(run.job.needs.get(role) for role in ("victim", "encoder")), measured and measured.encoder_fingerprint)
     return BaselineJob(
         run=number,
         train_seed=run.train_seed,
         seed=run.job.seed,
         key=run.job.key,
-        victim=run.job.needs.get("victim", ""),
+        victim=next(filter(None, made_by), ""),
         weights=run.record.provenance.weights_hash,
         examples=lists.setdefault(tuple(bits), len(lists)),
         flags=flags,
@@ -256,8 +298,11 @@ def _repeated(runs: Sequence[Results], cells: Iterable[Sequence[BaselineJob]]) -
 def write(found: Baseline, path: Path) -> None:
     """Write a baseline file; compressed where its name ends in `.gz`. The same RUNs make the same bytes."""
     content = found.model_dump(mode="json")
-    for job in (job for cell in content["cells"] for job in cell["jobs"] if not job["values"]):
-        del job["values"]
+    for part, name in [(cell, "metric") for cell in content["cells"]] + [
+        (job, "values") for cell in content["cells"] for job in cell["jobs"]
+    ]:
+        if not part[name]:
+            del part[name]
     whole = {"format": FORMAT, "version": VERSION, "check": _check(content), "content": content}
     text = json.dumps(whole, indent=None if path.suffix == ".gz" else 1) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)

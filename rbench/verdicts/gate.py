@@ -20,16 +20,17 @@ from numpy.typing import NDArray
 
 from rbench.config.registry import unknown
 from rbench.errors import StoreError
-from rbench.metrics import Metric, Metrics, Observations
+from rbench.metrics import AnyMetric, Measured, Metric, Metrics, Observations
 from rbench.metrics import values as values_of
 from rbench.schema import Flag
 from rbench.score.gate import GRAVE, GateRow, GateSample, GateVerdict, judge, needed
 from rbench.tables import Results
-from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY
+from rbench.tables.cells import Cell
 from rbench.tables.flags import OF_ATTACKS, Flags
 from rbench.verdicts import baseline as files
-from rbench.verdicts.baseline import Baseline, BaselineCell
+from rbench.verdicts.baseline import Baseline, BaselineCell, Place
+from rbench.verdicts.cells import OfCell
 from rbench.verdicts.compare import CellKey, note_on_all
 
 TOLERANCE = 2.0
@@ -40,7 +41,7 @@ TOLERANCE = 2.0
 class Rules:
     """When a check fails."""
 
-    metrics: tuple[Metric, ...] = field(default_factory=lambda: judged(Metrics()))
+    metrics: tuple[AnyMetric, ...] = field(default_factory=lambda: judged(Metrics()))
     any_attack: bool = False
     """Whether all attacks on a victim count together."""
     tolerances: Mapping[str, float] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class Rules:
     allow_undecided: bool = False
     """Whether a check passes whose rows cannot all be judged."""
 
-    def tolerance(self, metric: Metric) -> float:
+    def tolerance(self, metric: AnyMetric) -> float:
         return self.tolerances.get(metric.name, TOLERANCE)
 
 
@@ -59,7 +60,7 @@ class Rules:
 class CheckedRow:
     """One row of a check."""
 
-    metric: Metric
+    metric: AnyMetric
     key: CellKey
     """Of a metric of victims without an attack."""
     verdict: GateVerdict
@@ -140,8 +141,8 @@ def check(results: Results, baseline: Baseline, rules: Rules, encoders: Sequence
         StoreError: the baseline has no such encoder; or a cell of the RUN has other data, attack options, resources,
             versions or fine-tuning seeds than the baseline's; or the RUN keeps no outcomes.
     """
-    wanted = _wanted(baseline, encoders)
-    there = {CellKey.of(cell): cell for cell in grid(results).cells.values()}
+    wanted = _wanted(baseline, encoders, rules)
+    there = files.places(results, rules.metrics)
     _check_alike(results, wanted, there)
     rows = [_kept(row, there) for row in asked(wanted, rules.metrics, rules.any_attack)]
     now = _Now(results, there, [metric for metric in rules.metrics if not metric.gate])
@@ -172,7 +173,7 @@ def _checked(
     now: _Now,
     baseline: Baseline,
 ) -> CheckedRow:
-    cells = [now.there[cell.key] for cell in row.cells if cell.key in now.there]
+    cells = [now.there[cell.place].cell for cell in row.cells if cell.place in now.there]
     beside = _beside(now.results.flags, cells)
     if one is None or judged is None:
         return CheckedRow(row.metric, row.key, "failed", lost, runs=baseline.runs, beside=beside)
@@ -188,20 +189,21 @@ def _checked(
     return CheckedRow(row.metric, row.key, verdict, because, found, one.before, one.after, one.runs, beside)
 
 
-def _wanted(baseline: Baseline, encoders: Sequence[str]) -> list[BaselineCell]:
+def _wanted(baseline: Baseline, encoders: Sequence[str], rules: Rules) -> list[BaselineCell]:
     known = list(dict.fromkeys(cell.encoder for cell in baseline.cells))
     for name in encoders:
         if name not in known:
             raise StoreError(f"--encoder: {unknown('encoder of the baseline', name, known)}")
-    return [cell for cell in baseline.cells if not encoders or cell.encoder in encoders]
+    of = {"", *(metric.name for metric in rules.metrics)}
+    return [cell for cell in baseline.cells if cell.metric in of and (not encoders or cell.encoder in encoders)]
 
 
-def _check_alike(results: Results, wanted: Sequence[BaselineCell], there: Mapping[CellKey, Cell]) -> None:
+def _check_alike(results: Results, wanted: Sequence[BaselineCell], there: Mapping[Place, OfCell]) -> None:
     wrong = []
     for cell in wanted:
-        if cell.key not in there:
+        if cell.place not in there:
             continue
-        runs = there[cell.key].runs
+        runs = there[cell.place].cell.runs
         unlike = [
             what
             for what in cell.decisive
@@ -219,29 +221,29 @@ def _check_alike(results: Results, wanted: Sequence[BaselineCell], there: Mappin
         )
 
 
-def _kept(row: Asked, there: Mapping[CellKey, Cell]) -> tuple[Asked, str]:
+def _kept(row: Asked, there: Mapping[Place, OfCell]) -> tuple[Asked, str]:
     """Return a row with the cells that the RUN has, and why it cannot be judged; an empty text where it can.
 
     A metric of victims needs one of its attacks, other rows need all of theirs.
     """
-    lost = {cell.attack: because for cell in row.cells if (because := _lost(cell, there.get(cell.key)))}
+    lost = {cell.attack: because for cell in row.cells if (because := _lost(cell, there.get(cell.place)))}
     said = "; ".join(f"{attack}: {why}" if len(row.cells) > 1 else why for attack, why in lost.items())
     if row.metric.of == "victims" and len(lost) < len(row.cells):
         return row._replace(cells=tuple(cell for cell in row.cells if cell.attack not in lost)), ""
     return row, said
 
 
-def _lost(cell: BaselineCell, found: Cell | None) -> str:
+def _lost(cell: BaselineCell, found: OfCell | None) -> str:
     """Say why a cell of the baseline cannot be judged; an empty text where it can."""
     if found is None:
         return "the RUN does not have this cell"
-    for run in found.runs:
+    for run in found.cell.runs:
         if run.failed:
             assert run.record is not None
             return f"{run.job.name} failed: {run.record.reason}"
-        if run.tally is None:
+        if not run.done:
             return f"{run.job.name} is not done"
-    absent = {job.seed for job in cell.jobs} - {run.job.seed for run in found.runs}
+    absent = {job.seed for job in cell.jobs} - {run.job.seed for run in found.cell.runs}
     return f"the RUN does not have the fine-tuning seeds {listed(absent)}" if absent else ""
 
 
@@ -251,7 +253,7 @@ def _beside(flags: Flags, cells: Sequence[Cell]) -> tuple[str, ...]:
     victims = {job.needs.get("victim") for job in jobs}
     behind = [job.entry for job in flags.behind(jobs) if job.key in victims]
     control = any(entry is not None and entry.control for entry in behind)
-    attack = any(run.spec.attack.control for cell in cells for run in cell.runs)
+    attack = any(job.attacking is not None and job.attacking.attack.control for job in jobs)
     said = [*(["the encoder is a control"] * control), *(["the attack is a control"] * attack)]
     return (*said, *map(str, flags.of(jobs)))
 
@@ -298,7 +300,7 @@ def thin(baseline: Baseline, metrics: Metrics, alpha: float = 0.05) -> list[str]
 def _notes(
     rows: Sequence[Asked],
     wanted: Sequence[BaselineCell],
-    there: Mapping[CellKey, Cell],
+    there: Mapping[Place, OfCell],
     encoders: Sequence[str],
     rules: Rules,
     checked: Sequence[CheckedRow],
@@ -312,9 +314,8 @@ def _notes(
             notes.append(f"Not checked, because it has one attack: {', '.join(map(str, alone))}.")
     if absent := [metric.about.words for metric in judged(metrics) if metric not in rules.metrics]:
         notes.append(f"Not checked, because of --metric: {', '.join(absent)}. A worse model may show there alone.")
-    further = [
-        key for key in there if key not in {cell.key for cell in wanted} and (not encoders or key.encoder in encoders)
-    ]
+    known = {cell.place for cell in wanted}
+    further = [place[1] for place in there if place not in known and (not encoders or place[1].encoder in encoders)]
     if further:
         notes.append(f"The baseline does not have {len(further)} cells of the RUN, such as {further[0]}: not checked.")
     if any("cannot tell whether the change made them so" in row.because for row in checked):
@@ -349,7 +350,7 @@ _KNOWN = files.SKIPPED + files.SUCCEEDED + files.FAILED + files.ERRORED + files.
 class Asked(NamedTuple):
     """One row that a check judges."""
 
-    metric: Metric
+    metric: AnyMetric
     key: CellKey
     """Of a metric of victims without an attack."""
     cells: tuple[BaselineCell, ...]
@@ -359,29 +360,35 @@ class Asked(NamedTuple):
         return f"{self.metric.about.words}, {self.key}"
 
 
-def asked(wanted: Sequence[BaselineCell], metrics: Sequence[Metric], any_attack: bool) -> list[Asked]:
+def asked(wanted: Sequence[BaselineCell], metrics: Sequence[AnyMetric], any_attack: bool) -> list[Asked]:
     """Return the rows of a check, victim by victim.
 
     Args:
         any_attack: whether all attacks on a victim count together, in place of each.
 
-    Raises StoreError where they shall, and no victim of the baseline has two.
+    Raises StoreError where they shall, and no victim of the baseline has two; and where the baseline has no cells of a
+    number of a measure.
     """
     victims: dict[CellKey, tuple[BaselineCell, ...]] = {}
-    for cell in wanted:
+    for cell in (cell for cell in wanted if not cell.metric):
         key = cell.key._replace(attack="")
         victims[key] = (*victims.get(key, ()), cell)
     if any_attack and not (victims := {key: cells for key, cells in victims.items() if len(cells) > 1}):
         raise StoreError(f"{ANY_ATTACK} needs two or more attacks, and no victim of the baseline has them")
     rows: list[Asked] = []
     for victim, cells in victims.items():
-        for metric in metrics:
+        for metric in (metric for metric in metrics if not isinstance(metric, Measured)):
             if metric.of == "victims":
                 rows.append(Asked(metric, victim, cells))
             elif any_attack:
                 rows.append(Asked(metric, victim._replace(attack=ANY), cells))
             else:
                 rows += [Asked(metric, cell.key, (cell,)) for cell in cells]
+    for measured in (metric for metric in metrics if isinstance(metric, Measured)):
+        own = [Asked(measured, cell.key, (cell,)) for cell in wanted if cell.metric == measured.name]
+        if not own:
+            raise StoreError(f"the baseline {_keeps_none(measured)}")
+        rows += own
     return rows
 
 
@@ -425,18 +432,19 @@ class _Now:
     """The cells of the RUN, in the form that a baseline has. Outcomes of a job are read once."""
 
     results: Results
-    there: Mapping[CellKey, Cell]
-    metrics: Sequence[Metric]
+    there: Mapping[Place, OfCell]
+    metrics: Sequence[AnyMetric]
     """Those that letters do not give."""
     examples: dict[tuple[str, ...], int] = field(default_factory=dict)
-    _read: dict[CellKey, BaselineCell] = field(default_factory=dict)
+    _read: dict[Place, BaselineCell] = field(default_factory=dict)
 
-    def cell(self, key: CellKey) -> BaselineCell:
+    def cell(self, place: Place) -> BaselineCell:
         """Return a cell. Raises StoreError where the RUN keeps no outcomes of it."""
-        if key not in self._read:
-            jobs = [files.job_of(self.results, run, 0, self.examples, (), self.metrics) for run in self.there[key].runs]
-            self._read[key] = BaselineCell(**key._asdict(), decisive={}, jobs=tuple(jobs))
-        return self._read[key]
+        if place not in self._read:
+            of, (metric, key) = self.there[place], place
+            jobs = [files.job_of(of, run, 0, self.examples, (), self.metrics) for run in of.cell.runs]
+            self._read[place] = BaselineCell(**key._asdict(), metric=metric, decisive={}, jobs=tuple(jobs))
+        return self._read[place]
 
 
 def _compared(row: Asked, baseline: Baseline, run: _Now, rules: Rules) -> Compared:
@@ -446,7 +454,7 @@ def _compared(row: Asked, baseline: Baseline, run: _Now, rules: Rules) -> Compar
     together have different seeds or examples.
     """
     before = _victims(row, row.cells, baseline.examples, f"the baseline's attacks on {row.key} have different seeds")
-    cells = [run.cell(cell.key) for cell in row.cells]
+    cells = [run.cell(cell.place) for cell in row.cells]
     now = _victims(row, cells, tuple(run.examples), f"{row.key}: the RUN's attacks have different seeds")
     attacked = {victim.seed: set(victim.letters) for victim in before}
     if others := {one.seed for one in now if set(one.letters) != attacked[one.seed]}:
@@ -493,7 +501,7 @@ def _victims(
         letters = [dict(zip(examples[job.examples], job.bits, strict=True)) for job in jobs]
         together = _together(row, letters)
         stored = [job.values.get(row.metric.name) for job in jobs]
-        if row.metric.gate:
+        if row.metric.gate and isinstance(row.metric, Metric):
             values = of_letters(row.metric, together)
         elif len(stored) > 1 or stored[0] is None:
             raise StoreError(_not_kept(row))
@@ -547,8 +555,12 @@ def of_letters(metric: Metric, letters: Letters) -> dict[str, float]:
 
 
 def _not_kept(row: Asked) -> str:
-    remedy = f"make it again: rbench baseline RUN --metric {row.metric.name} --out FILE"
-    return f"{row.key}: the baseline keeps no values of {row.metric.name}; {remedy}"
+    return f"{row.key}: the baseline {_keeps_none(row.metric)}"
+
+
+def _keeps_none(metric: AnyMetric) -> str:
+    remedy = f"make it again: rbench baseline RUN --metric {metric.name} --out FILE"
+    return f"keeps no values of {metric.name}; {remedy}"
 
 
 def _array(names: Sequence[str], victims: Sequence[_Victim]) -> Bits:

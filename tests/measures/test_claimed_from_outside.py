@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
@@ -13,14 +14,17 @@ from statsmodels.stats.weightstats import DescrStatsW
 
 from rbench import api
 from rbench.config.registry import Registry
-from rbench.errors import SuiteError
+from rbench.errors import StoreError, SuiteError
 from rbench.metrics import Metrics
 from rbench.report.figures import dose, front
 from rbench.store.runs import Store
 from rbench.tables import Results, build
+from rbench.verdicts import check_reports
 from rbench.verdicts.fail_if import Conditions
+from rbench.verdicts.gate import Checked
 from tests import reference
 from tests.tables.conftest import make_suite
+from tests.verdicts import gated
 
 MEASURE = '''\
 """Queries of successes: how often an attack asked before it succeeded."""
@@ -60,6 +64,42 @@ def table(options, results):
     header = ("Attack", "Encoder", "Task", "Queries")
     return Table("effort", "paper", header, rows, frozenset(), (), (), "", about=ABOUT)
 '''
+QUICK = '''\
+"""Quick falls: the share of the attacked texts that fell within 5 queries."""
+
+from rbench.score import Share, scored
+from rbench.schema import Strict
+from rbench.tables.aggregate import grid
+from rbench.tables.cells import Grid, Measured, Reading, mean_of
+from rbench.tables.table import Meaning
+
+ABOUT = Meaning("Quick falls", "fell within 5 queries / attacked", "lowest")
+METRICS = {"quick": ABOUT}
+
+
+class Options(Strict):
+    """It has none."""
+
+
+def cells(results):
+    def values(run, name):
+        there = [one for one in results.store.outcomes(run.job) if one.status in ("succeeded", "failed")]
+        return {one.example_id: float(one.status == "succeeded" and one.num_queries <= 5) for one in there}
+
+    def score(run, name):
+        own = values(run, name).values()
+        return scored(name, Share(int(sum(own)), len(own)))
+
+    read, found = Reading(ABOUT, score, mean_of, values, shares=True), {}
+    for key, cell in grid(results).cells.items():
+        names = {"finetune": cell.finetune, "attack": cell.attack}
+        found[key] = Measured(cell.encoder, cell.task, cell.runs, results, read=read, **names)
+    return Grid(results, found)
+
+
+def table(options, results):
+    raise NotImplementedError
+'''
 ENCODERS = ("minilm", "bert_b")
 
 
@@ -68,6 +108,7 @@ def mine(tmp_path: Path) -> Path:
     folder = tmp_path / "mine"
     (folder / "measures").mkdir(parents=True)
     (folder / "measures" / "effort.py").write_text(MEASURE)
+    (folder / "measures" / "quick.py").write_text(QUICK)
     return folder
 
 
@@ -128,6 +169,33 @@ def test_a_condition_is_judged_on_the_interval_of_each_cell(run: Store, mine: Pa
         assert name not in {one.cell for one in met(f"taken > {low + 0.01}").met}
     with pytest.raises(SuiteError, match='unknown metric "taken"'):
         api.conditions(["taken > 1"])
+
+
+def test_a_check_judges_a_share_against_a_baseline(mine: Path, tmp_path: Path) -> None:
+    before, after = gated.run(tmp_path / "a", gated.HALF), gated.run(tmp_path / "b", gated.WORSE, weights="b")
+    out, plain = tmp_path / "b.json", tmp_path / "plain.json"
+    api.write_baseline([before], out, metric=["quick"], include=[mine])
+    api.write_baseline([before], plain)
+
+    def check(run: Path, file: Path = out, **how: Any) -> Checked:
+        return api.check(run, file, about_these_weights=True, **how)
+
+    found = check(after, metric=["quick"], include=[mine])
+    (row,) = found.rows
+    assert (found.verdict, row.verdict, row.before, row.after) == ("failed", "failed", 0.5, 0.8)
+    assert row.judged is not None and (row.judged.n, row.judged.rise) == (100, pytest.approx(0.3))
+    assert row.judged.p == pytest.approx(2**-30), "of 30 texts that changed all fell"
+    assert str(row.key) == gated.CELL and "Quick falls" in check_reports.as_text(found)
+    both = check(after, metric=["asr", "quick"], include=[mine])
+    assert [one.judged and one.judged.p for one in both.rows] == [pytest.approx(2**-30)] * 2
+    assert check(before, metric=["quick"], include=[mine]).verdict == "passed"
+    assert check(after).rows == check(after, plain).rows, "it is judged only where it is asked for"
+    with pytest.raises(StoreError, match="the baseline keeps no values of quick; make it again: rbench baseline RUN"):
+        check(after, plain, metric=["quick"], include=[mine])
+    with pytest.raises(SuiteError, match='unknown metric "quick"'):
+        check(after, metric=["quick"])
+    with pytest.raises(StoreError, match="has values that are not 0 or 1 of taken, and a check compares shares"):
+        api.write_baseline([before], out, metric=["taken"], include=[mine])
 
 
 def marks(axes: Axes) -> dict[str, tuple[float, float]]:
