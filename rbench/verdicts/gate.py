@@ -281,13 +281,15 @@ def thin(baseline: Baseline, metrics: Metrics, alpha: float = 0.05) -> list[str]
     least = needed(len(rows), alpha)
     found = []
     for row in rows:
+        metric = row.metric
+        assert isinstance(metric, Metric), "those of measures are judged only where they are asked for"
         if flags := {flag for cell in row.cells for job in cell.jobs for flag in job.flags}:
             found.append(f"{row}: flagged {', '.join(sorted(flags))}, so that no check can judge it")
         texts = {
             name
             for cell in row.cells
             for job in cell.jobs
-            for name in of_letters(row.metric, dict(zip(baseline.examples[job.examples], job.bits, strict=True)))
+            for name in of_letters(metric, dict(zip(baseline.examples[job.examples], job.bits, strict=True)))
         }
         if len(texts) < least:
             found.append(
