@@ -136,13 +136,13 @@ def _values_of(results: Results, run: Run, metric: Metric) -> dict[str, float]:
     return {hashed(example): value for example, value in found.items()}
 
 
-def _units_of(of: OfCell, run: Run) -> dict[str, float]:
+def _units_of(measured: str, of: OfCell, run: Run) -> dict[str, float]:
     """Return the values of the units of a measure's job, by the hash of the unit. Raises StoreError where these are no
     0 and 1, or are not known."""
     found = of.values(run)
     if found is None or not {*found.values()} <= {0.0, 1.0}:
         why = "has no values by unit" if found is None else "has values that are not 0 or 1"
-        raise StoreError(f"{of.cell.results.root}: {run.job.name} {why} of {of.number}, and a check compares shares")
+        raise StoreError(f"{of.cell.results.root}: {run.job.name} {why} of {measured}, and a check compares shares")
     return {hashed(unit): value for unit, value in found.items()}
 
 
@@ -211,7 +211,7 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> B
                     why = results.standing.problems.get(run.job.key)
                     wrong.append(f"{results.root}: {run.job.name} is not complete" + (f": {why}" if why else ""))
                 else:
-                    jobs.append(job_of(one, run, number, lists, results.flags.voiding([run.job]), metrics))
+                    jobs.append(job_of(place[0], one, run, number, lists, results.flags.voiding([run.job]), metrics))
     if not wrong:
         wrong = _repeated(runs, [jobs for _, jobs in cells.values()])
     if wrong:
@@ -236,6 +236,7 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> B
 
 
 def job_of(
+    measured: str,
     of: OfCell,
     run: Run,
     number: int,
@@ -245,18 +246,21 @@ def job_of(
 ) -> BaselineJob:
     """Return what a complete job stored, and add its list of examples to `lists`.
 
+    Args:
+        measured: of a cell of a measure, the name of its number; empty for one of attacks.
+
     Raises StoreError where the RUN keeps no outcomes of it, or a number of a measure is no share of units.
     """
     assert run.record is not None
     results = of.cell.results
-    if of.number:
-        own = {of.number: _units_of(of, run)}
-        bits = dict.fromkeys(sorted(own[of.number]), NOT_SCORED)
+    if measured:
+        own = {measured: _units_of(measured, of, run)}
+        bits = dict.fromkeys(sorted(own[measured]), NOT_SCORED)
     else:
         bits = _bits_of(results, run)
         own = {one.name: _values_of(results, run, one) for one in metrics if isinstance(one, Metric)}
-    measured = run.job.measuring
-    made_by = (*(run.job.needs.get(role) for role in ("victim", "encoder")), measured and measured.encoder_fingerprint)
+    spec, needs = run.job.measuring, run.job.needs
+    made_by = (needs.get("victim"), needs.get("encoder"), spec and spec.encoder_fingerprint)
     return BaselineJob(
         run=number,
         train_seed=run.train_seed,

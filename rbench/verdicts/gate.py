@@ -278,7 +278,7 @@ def _void(row: Asked, cells: Sequence[Cell], flags: Flags, runs: int) -> str:
 def thin(baseline: Baseline, metrics: Metrics, alpha: float = 0.05) -> list[str]:
     """Say of which rows of a baseline no check will decide, as a note each: too few texts, or flags."""
     rows = asked(baseline.cells, judged(metrics), any_attack=False)
-    least = needed(len(rows), alpha)
+    least = needed(max(1, len(rows)), alpha)
     found = []
     for row in rows:
         metric = row.metric
@@ -444,7 +444,7 @@ class _Now:
         """Return a cell. Raises StoreError where the RUN keeps no outcomes of it."""
         if place not in self._read:
             of, (metric, key) = self.there[place], place
-            jobs = [files.job_of(of, run, 0, self.examples, (), self.metrics) for run in of.cell.runs]
+            jobs = [files.job_of(metric, of, run, 0, self.examples, (), self.metrics) for run in of.cell.runs]
             self._read[place] = BaselineCell(**key._asdict(), metric=metric, decisive={}, jobs=tuple(jobs))
         return self._read[place]
 

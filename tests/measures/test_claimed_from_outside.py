@@ -94,7 +94,7 @@ def cells(results):
     for key, cell in grid(results).cells.items():
         names = {"finetune": cell.finetune, "attack": cell.attack}
         found[key] = Measured(cell.encoder, cell.task, cell.runs, results, read=read, **names)
-    return Grid(results, found)
+    return Grid(results, found, spoken=lambda cell: [(cell.task, "within 5")])
 
 
 def table(options, results):
