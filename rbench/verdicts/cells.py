@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from rbench.config.available_cells import ground_of, trained_by
+from rbench.config.metrics import HEADLINE
 from rbench.errors import StoreError
-from rbench.metrics import AnyMetric, Condition, Measured, Metric
+from rbench.metrics import AnyMetric, Condition, Measured
 from rbench.schema.claimed import CellOf, Ground
 from rbench.score.paired import Stated
 from rbench.tables import Results
@@ -98,15 +100,15 @@ class Cells:
 
     results: Results
     _read: dict[tuple[CellOf, str], tuple[Observed, ...] | None] = field(default_factory=dict, repr=False)
-    _measured: dict[str, Named] = field(default_factory=dict, repr=False)
+    _grids: dict[str, dict[CellOf, list[tuple[tabled.Cell, str | None]]]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def ground(self) -> Ground:
         """Return what claims on the RUN may speak of, whatever is done."""
         plan = self.results.plan
-        attacked = [cell for cell in self._attacked if cell.encoder in plan.suite.lineup]
+        attacked = [cell for cell in self._named(HEADLINE) if cell.encoder in plan.suite.lineup]
         tasks = {job.attacking.task.name: job.attacking.task for job in plan.attacks if job.attacking is not None}
-        measured = {one.measure: [*self._of_measure(name)] for name, one in self.results.metrics.measured.items()}
+        measured = {one.measure: [*self._named(name)] for name, one in self.results.metrics.measured.items()}
         return ground_of(attacked, tasks, measured, trained_by(plan), self.results.metrics)
 
     @cached_property
@@ -118,41 +120,31 @@ class Cells:
         return any_attack(self.results, self._attacks)
 
     @cached_property
-    def _attacked(self) -> Named:
-        return self._named(self._attacks) if self.results.plan.attacks else {}
-
-    @cached_property
     def _places(self) -> Mapping[str, int]:
         return {job.key: place for place, job in enumerate(self.results.plan.jobs)}
 
-    def _named(self, found: tabled.Grid[C]) -> Named:
-        """Return the cells of a grid by their names, in the order of the plan."""
-        named: dict[CellOf, list[tuple[tabled.Cell, str | None]]] = {}
-        there = found.cells.values()
-        for cell in sorted(there, key=lambda cell: min((self._places[job.key] for job in cell.jobs), default=0)):
-            for name, number in _names(found, cell):
-                named.setdefault(name, []).append((cell, number))
-        return named
+    def _named(self, metric: str) -> Named:
+        """Return the cells that have a metric by their names, in the order of the plan; none where the RUN has none."""
+        of = self.results.metrics.asked(metric)
+        if (kind := of.measure if isinstance(of, Measured) else "") not in self._grids:
+            named = self._grids.setdefault(kind, {})
+            with suppress(StoreError):
+                found: tabled.Grid[Any] = of.cells(self.results) if isinstance(of, Measured) else self._attacks
+                for cell in sorted(found.cells.values(), key=self._place):
+                    for name, number in _names(found, cell):
+                        named.setdefault(name, []).append((cell, number))
+        return self._grids[kind]
 
-    def _of_measure(self, metric: str) -> Named:
-        """Return the cells of a number of a measure; none where the RUN has none."""
-        one = self.results.metrics.measured[metric]
-        if one.measure not in self._measured:
-            try:
-                self._measured[one.measure] = self._named(one.cells(self.results))
-            except StoreError:
-                self._measured[one.measure] = {}
-        return self._measured[one.measure]
+    def _place(self, cell: tabled.Cell) -> int:
+        return min((self._places[job.key] for job in cell.jobs), default=0)
 
-    def _of(self, metric: str) -> Condition | None:
+    def of(self, metric: str) -> Condition | None:
         """Return what a metric of attacks has numbers for; None for a number of a measure."""
-        found = self.results.metrics.get(metric)
-        return found.of if found is not None else None
+        return self.results.metrics.asked(metric).of
 
     def _there(self, name: CellOf, metric: str) -> list[OfCell]:
         """Return the cells that have a name, each with the number that is meant."""
-        named = self._attacked if self._of(metric) is not None else self._of_measure(metric)
-        return [OfCell(cell, number or metric) for cell, number in named.get(name, ())]
+        return [OfCell(cell, number or metric) for cell, number in self._named(metric).get(name, ())]
 
     def obstacle(self, cell: CellOf, metric: str, *, trainings: bool = True) -> str | None:
         """Say why a cell decides nothing: it is not done, or carries a health flag; None where it may decide.
@@ -160,7 +152,7 @@ class Cells:
         Args:
             trainings: whether a flag of its encoder's training is an obstacle.
         """
-        of = self._of(metric)
+        of = self.of(metric)
         several = self._of_all_attacks(cell) if of == "all attacks" else self._there(cell, metric)
         jobs = [job for one, _ in several for job in one.jobs]
         done = sum(job.key in self.results.standing.done for job in jobs)
@@ -168,10 +160,6 @@ class Cells:
             return f"{cell} is not done ({done} of {len(jobs)} jobs)" if len(jobs) > 1 else f"{cell} is not done"
         flags = self.results.flags.against(jobs, of != "victims", trainings)
         return f"{cell} is flagged {', '.join(flags)}" if flags else None
-
-    def metric(self, name: str) -> Metric | None:
-        """Return a metric of attacks; None for the name of another number, which a measure has."""
-        return self.results.metrics.get(name)
 
     def cell(self, name: CellOf) -> Cell:
         """Return the cell of an attack by its name."""
@@ -188,7 +176,7 @@ class Cells:
         """
         if (cell, metric) not in self._read:
             there = self._there(cell, metric)
-            if self._of(metric) == "all attacks":
+            if self.of(metric) == "all attacks":
                 self._read[cell, metric] = self._observed_together(cell, metric)
             else:
                 self._read[cell, metric] = there[0].cell.observed(there[0].number) if len(there) == 1 else None
@@ -196,15 +184,15 @@ class Cells:
 
     def shares(self, metric: str) -> bool:
         """Whether a metric counts units, so that each one's value may be 0 or 1."""
-        of = self.results.metrics.get(metric)
-        if of is not None:
+        of = self.results.metrics.asked(metric)
+        if not isinstance(of, Measured):
             return of.share
-        own = (one for named in self._of_measure(metric).values() for one in named)
+        own = (one for named in self._named(metric).values() for one in named)
         return any(cell.shares(number or metric) for cell, number in own)
 
     def _of_all_attacks(self, cell: CellOf) -> Iterable[tuple[tabled.Cell, str | None]]:
         """Return the cells of all attacks on a victim, which `cell` names without an attack."""
-        return [one for name, own in self._attacked.items() if name._replace(attack=None) == cell for one in own]
+        return [one for name, own in self._named(HEADLINE).items() if name._replace(attack=None) == cell for one in own]
 
     def _observed_together(self, cell: CellOf, metric: str) -> tuple[Observed, ...] | None:
         """Return the values of a victim's texts under all attacks at once, job by job; None if unknown."""
@@ -220,7 +208,7 @@ class Cells:
 
     def stated(self, cell: CellOf, metric: str) -> Stated | str:
         """Return the number of a cell, or why it has none."""
-        if self._of(metric) == "all attacks":  # counted from outcomes alone
+        if self.of(metric) == "all attacks":  # counted from outcomes alone
             return self._together.problem or f"{cell} has no outcomes"
         if len(there := self._there(cell, metric)) != 1:
             return f"the RUN has {f'{len(there)} numbers' if there else 'no number'} of {metric} for {cell}"

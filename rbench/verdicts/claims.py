@@ -400,7 +400,7 @@ def judge(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Fo
 
 def estimate(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
     """Judge one comparison as `judge` does, whatever the health of its cells. All of them must be done."""
-    if (of := cells.metric(metric)) is not None and of.of == "victims":
+    if cells.of(metric) == "victims":
         comparison = comparison._replace(groups=tuple(_before_attacks(comparison.groups)))
     named = [cell for group in comparison.groups for cell in (*group.one, *group.other)]
     observed = {cell: cells.observed(cell, metric) for cell in dict.fromkeys(named)}
@@ -521,7 +521,7 @@ def _by_counts(comparison: Comparison, metric: str, bound: Bound, cells: Cells) 
     """Compare two cells of attacks by their counts; None for any other comparison."""
     one, other = comparison.groups[0]
     single = len(comparison.groups) == len(one) == len(other) == 1
-    if cells.metric(metric) is None or bound != Bound() or not single:
+    if cells.of(metric) is None or bound != Bound() or not single:
         return None
     first, second = (cells.cell(cell) for cell in (other[0], one[0]))
     found = by_counts(first, second, metric)
