@@ -173,9 +173,11 @@ def places(results: Results, metrics: Sequence[AnyMetric]) -> dict[Place, OfCell
     measured = [metric for metric in metrics if isinstance(metric, Measured)]
     attacked = grid(results).cells.values() if results.plan.attacks or not measured else ()
     found = {("", CellKey.of(cell)): OfCell(cell, "") for cell in attacked}
-    return found | {
-        (metric.name, CellKey.of(name)): one for metric in measured for name, one in by_name(results, metric).items()
-    }
+    for metric in measured:
+        if not (own := by_name(results, metric)):
+            raise StoreError(f"{results.root} has no number of {metric.name}")
+        found |= {(metric.name, CellKey.of(name)): one for name, one in own.items()}
+    return found
 
 
 def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> Baseline:

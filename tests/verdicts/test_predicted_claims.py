@@ -64,6 +64,20 @@ def test_accuracy_on_an_adversarial_set_is_judged_by_mcnemars_test(tmp_path: Pat
     assert d.p == pytest.approx(binomtest(alone[0], sum(alone)).pvalue)
 
 
+def test_a_check_judges_accuracy_on_an_adversarial_set(tmp_path: Path) -> None:
+    run, out = reference.run(ADVERSARIAL), tmp_path / "baseline.json"
+    api.write_baseline([run], out, metric=["adversarial"])
+    found = api.check(run, out, metric=["adversarial"])
+    rows = {row.key.finetune: row for row in found.rows if row.key[:2] == ("minilm-mlm", "mr")}
+    for name in FINETUNED:
+        shares = [row.get("edit", row["original"]) for row in right(ADVERSARIAL, "minilm-mlm", "mr", name).values()]
+        row = rows[name]
+        assert row.before == row.after == pytest.approx(sum(shares) / len(shares)) and row.verdict == "passed"
+        assert row.judged is not None and (row.judged.n, row.judged.rise) == (len(shares), 0)
+    with pytest.raises(StoreError, match="has no number of accuracy"):
+        api.write_baseline([run], out, metric=["accuracy"])
+
+
 @pytest.mark.parametrize("metric", ["ori", "rev", "con"])
 def test_contrast_sets_are_judged_bundle_by_bundle_with_seeds_as_a_level(metric: str, tmp_path: Path) -> None:
     found = judged(CONTRAST, tmp_path, metric=metric, **HIGHER)
