@@ -62,6 +62,7 @@ SUITES: dict[str, tuple[str, ...]] = {
         "num_examples=12",
     ),
     "noise": ("encoders=[mini-bert-packaged]", "claims=[]"),
+    "strength": (),
     "vadvcse-table3": ("encoders=[mini-bert-packaged]", FEWER),
 }
 

@@ -46,6 +46,8 @@ COLUMNS: Mapping[str, Any] = {
     "perturbed_share": np.float64,
     "words_asked": np.float32,
     "words_without_candidate": np.float32,
+    "robust_words": np.float32,
+    "texts_left": np.float64,
     "similarity": np.float64,
     "oracle_label": np.float32,
     "truncated": np.bool_,

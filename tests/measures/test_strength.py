@@ -1,0 +1,115 @@
+"""What attacks missed in a declared space, counted again from outcomes made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench import api
+from rbench.errors import StoreError
+from rbench.measures.strength import Options, table
+from rbench.schema import Outcome, Space
+from rbench.score import wilson
+from rbench.store.runs import Store
+from rbench.tables import Results
+from rbench.tables.formats import render
+from tests.tables import conftest as made
+from tests.tables.conftest import make_run as make_run
+
+SPACE = {"max_words": 2}
+LABELS = ("exhaustive[space={max_words:2}]", "inside[search=pwws,space={max_words:2}]", "inside[search=greedy]")
+FELL = {  # per attack: the number of words of each success, 0 where it failed, by example
+    LABELS[0]: (1, 1, 2, 2, 0, 0, 0, 1),
+    LABELS[1]: (1, 0, 2, 0, 0, 0, 0, 0),
+    LABELS[2]: (1, 1, 0, 0, 0, 0, 1, 0),  # in another space
+}
+LEFT = (0, 0, 0, 0, 7, 0, 5, 0)
+UNITS = 8
+
+
+def outcomes(attack: str) -> list[Outcome]:
+    rows = []
+    for i, words in enumerate(FELL[attack]):
+        complete = attack == LABELS[0]
+        more: dict[str, Any] = {}
+        if complete:
+            robust = words - 1 if words else 2 if not LEFT[i] else 1
+            more = {"robust_words": robust, "texts_left": LEFT[i]}
+        rows.append(
+            Outcome(
+                example_id=f"test:{i}",
+                status="succeeded" if words else "failed",
+                original=("a text",),
+                perturbed=("another",),
+                label=0,
+                original_prediction=0,
+                perturbed_prediction=int(bool(words)),
+                num_queries=10 + i,
+                num_words=5,
+                num_words_changed=words,
+                perturbed_share=words / 5 if words else None,
+                seconds=0.5,
+                **more,
+            )
+        )
+    return rows
+
+
+@pytest.fixture
+def store(make_run: Any, monkeypatch: pytest.MonkeyPatch) -> Store:
+    attacks = dict.fromkeys(LABELS)
+    for label in LABELS:
+        name, space = label.partition("[")[0], Space(**SPACE if "max_words" in label else {})
+        attacks[label] = made.AttackSpec(name=name, parameters={"space": space.model_dump(mode="json")})
+    monkeypatch.setattr(made, "ATTACKS", attacks)
+    monkeypatch.setattr(made, "make_outcomes", lambda job, n=20: outcomes(job.parts[-1]))
+    choices = (
+        {"exhaustive": {"space": SPACE}},
+        {"inside": {"space": SPACE, "search": "pwws"}},
+        {"inside": {"search": "greedy"}},
+    )
+    suite = made.make_suite(attacks=choices, encoders=("minilm",), tasks=("mr",), seeds=(0,))
+    found: Store = make_run(suite, sealed=True)
+    return found
+
+
+def test_missed_is_of_what_exists_in_the_same_space(store: Store) -> None:
+    found = table(Options(), Results.of(store))
+    exact, pwws, greedy = found.cells
+    assert (exact["asr"], exact["missed"]) == (5 / 8, 0.0)
+    assert (exact["exact_1"], exact["within_2"], exact["open"]) == (3 / 8, 5 / 8, 2)
+    assert (pwws["missed"], pwws["missed_n"]) == (3 / 5, 5), "the complete search found five texts"
+    assert (pwws["missed_low"], pwws["missed_high"]) == pytest.approx(wilson(3, 5))
+    assert (greedy["missed"], greedy["missed_n"]) == (0.0, 3), "its space is another: nothing else searched it"
+    assert pwws["exact_1"] is None and exact["space"] == pwws["space"] != greedy["space"]
+    assert exact["queries"] == sum(range(10, 18)) / 8
+    for fmt in ("markdown", "latex", "csv", "json"):
+        assert render(found, fmt)
+
+
+def test_the_exact_column_needs_all_texts_with_one_word(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = Results.of(store)
+    read = results.observations
+
+    def cut(job: Any) -> Any:
+        of = read(job)
+        of.columns["robust_words"] = of.robust_words * 0  # type: ignore[index]
+        return of
+
+    monkeypatch.setattr(type(results), "observations", lambda self, job: cut(job))
+    assert table(Options(), results).cells[0]["exact_1"] is None
+
+
+def test_a_suite_without_a_space_is_told(make_run: Any) -> None:
+    with pytest.raises(StoreError, match="in a declared space"):
+        table(Options(), Results.of(make_run(sealed=True)))
+
+
+@pytest.mark.nightly
+def test_the_mini_profile_shows_that_searches_miss(tmp_path: Path) -> None:
+    api.run("strength", profile="mini", out=tmp_path / "run")
+    cells = table(Options(), Results.of(Store(tmp_path / "run"))).cells
+    assert cells[0]["open"] == 0 and cells[0]["missed"] == 0
+    assert max(float(str(cell["missed"])) for cell in cells) > 0.05
