@@ -77,6 +77,7 @@ ALIKE = (
     ("geometry-finetuning", "adcl-gated"),
     ("vadvcse-table3",),
     ("noise",),
+    ("strength",),
     ("robustsentembed-table4", "vadvcse-table2", "robustsentembed-figure3", "cline-table7"),
 )
 """Suites with the same victims, which one process fine-tunes once, and those of measures of encoders."""

@@ -109,7 +109,7 @@ def test_a_suite_without_a_space_is_told(make_run: Any) -> None:
 
 @pytest.mark.nightly
 def test_the_mini_profile_shows_that_searches_miss(tmp_path: Path) -> None:
-    api.run("strength", profile="mini", out=tmp_path / "run")
+    api.run("strength", api.Options(profile="mini", out=tmp_path / "run"))
     cells = table(Options(), Results.of(Store(tmp_path / "run"))).cells
     assert cells[0]["open"] == 0 and cells[0]["missed"] == 0
     assert max(float(str(cell["missed"])) for cell in cells) > 0.05
