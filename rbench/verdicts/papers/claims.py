@@ -268,7 +268,7 @@ def table(judged: Sequence[Judged]) -> Table:
     return Table(
         metric="claims",
         layout="full",
-        header=("Table", "Claim", "Kind", "Metric", "Holds", "Closest", "Against", "Value", "Its value", "By"),
+        header=("Table", "Claim", "Kind", "Metric", "Holds", "Closest", "Compared with", "Value", "Other value", "Gap"),
         rows=rows,
         groups=frozenset(i for i in range(1, len(rows)) if rows[i][0] != rows[i - 1][0]),
         cells=tuple(_cell(one, combination) for one in judged for combination in one.combinations),
@@ -340,8 +340,8 @@ def _notes(judged: Sequence[Judged]) -> list[str]:
         "does not hold.",
         "Averages are computed from the printed numbers, not taken from the paper's own averages.",
         "Closest: the combination with the smallest margin, that is the worst failure or, if none fails, the one "
-        "nearest to failing. The columns after it are about this combination. By: the difference, or the ratio if the "
-        "claim is about one.",
+        "nearest to failing. The columns after it are about this combination. Gap: the difference, or the ratio if "
+        "the claim is about one.",
     ]
     return general + [f"{one.claim.id}: {one.claim.note}" for one in judged if one.claim.note]
 
