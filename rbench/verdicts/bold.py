@@ -22,14 +22,14 @@ from rbench.errors import StoreError
 from rbench.schema import Bold
 from rbench.score import Share
 from rbench.score.combined import compare_averages
-from rbench.score.paired import Difference, average_differences, compare, compare_pooled, holm
+from rbench.score.paired import Difference, average_differences, compare, holm
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Grid, grid
 from rbench.tables.any_attack import any_attack
 from rbench.tables.nested_means import Observed
 from rbench.tables.table import CellKey, Contest, Entry, Number
 from rbench.verdicts.family import ALPHA, correction
-from rbench.verdicts.pairing import by_run, paired_sample
+from rbench.verdicts.pairing import by_counts, by_run, paired_sample
 
 
 @dataclass(frozen=True)
@@ -243,12 +243,12 @@ class _Judge:
         if paired:
             values = [[self._values(cell.key, metric) or () for cell in pair] for pair in cells]
             samples = [paired_sample(*pair) for pair in values]
-        elif any(len(cell.tallies) > 1 for pair in cells for cell in pair) or (not share and len(cells) > 1):
+        elif len(cells) == 1:
+            return by_counts(*cells[0], metric)
+        elif not share or any(len(cell.tallies) > 1 for pair in cells for cell in pair):
             samples = [by_run(a, b, metric) for a, b in cells]
         else:
             pooled = [(a.pooled_as(metric), b.pooled_as(metric)) for a, b in cells]
-            if len(pooled) == 1:
-                return compare_pooled(*pooled[0])
             return average_differences([(a, b) for a, b in pooled if isinstance(a, Share) and isinstance(b, Share)])
         if len(samples) > 1:
             return compare_averages(samples, shares=paired and share)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from rbench.config.available_cells import ground_of, trained_by
 from rbench.config.metrics import HEADLINE
@@ -21,7 +21,6 @@ from rbench.tables.any_attack import AnyAttack, any_attack, together
 from rbench.tables.nested_means import Observed, Values
 from rbench.tables.results import Run
 
-C = TypeVar("C", bound=tabled.Cell)
 Named = Mapping[CellOf, list[tuple[tabled.Cell, str | None]]]
 """By name all cells that have it, and which number of each is meant; None: the one that the metric is called."""
 
@@ -65,12 +64,10 @@ def cells_of(results: Results, metric: AnyMetric, *, apart: bool = False) -> Ite
 
     Raises StoreError where the plan has no such jobs.
     """
-    if isinstance(metric, Measured):
-        return _spoken(metric.cells(results), metric.name)
-    found = grid(results)
+    found: tabled.Grid[Any] = metric.cells(results) if isinstance(metric, Measured) else grid(results)
     if metric.of == "all attacks" and not apart:
-        found = replace(found, cells=any_attack(results, found).cells)
-    return _spoken(found, metric.name)
+        found = replace(found, cells=any_attack(results, grid(results)).cells)
+    return ((name, OfCell(cell, number or metric.name)) for name, cell, number in _spoken(found))
 
 
 def by_name(results: Results, metric: AnyMetric, *, apart: bool = False) -> dict[CellOf, OfCell]:
@@ -83,15 +80,11 @@ def by_name(results: Results, metric: AnyMetric, *, apart: bool = False) -> dict
     return found
 
 
-def _spoken(found: tabled.Grid[C], metric: str) -> Iterator[tuple[CellOf, OfCell]]:
+def _spoken(found: tabled.Grid[Any]) -> Iterator[tuple[CellOf, tabled.Cell, str | None]]:
+    """Yield each cell under its names, with the number that is meant there; None: that of the name of the metric."""
     for cell in found.cells.values():
-        for name, number in _names(found, cell):
-            yield name, OfCell(cell, number or metric)
-
-
-def _names(found: tabled.Grid[C], cell: C) -> Iterator[tuple[CellOf, str | None]]:
-    for task, number in found.spoken(cell):
-        yield CellOf(cell.encoder, task, cell.attack or None, cell.finetune or None), number
+        for task, number in found.spoken(cell):
+            yield CellOf(cell.encoder, task, cell.attack or None, cell.finetune or None), cell, number
 
 
 @dataclass(frozen=True)
@@ -130,9 +123,8 @@ class Cells:
             named = self._grids.setdefault(kind, {})
             with suppress(StoreError):
                 found: tabled.Grid[Any] = of.cells(self.results) if isinstance(of, Measured) else self._attacks
-                for cell in sorted(found.cells.values(), key=self._place):
-                    for name, number in _names(found, cell):
-                        named.setdefault(name, []).append((cell, number))
+                for name, cell, number in sorted(_spoken(found), key=lambda one: self._place(one[1])):
+                    named.setdefault(name, []).append((cell, number))
         return self._grids[kind]
 
     def _place(self, cell: tabled.Cell) -> int:
