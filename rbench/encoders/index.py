@@ -165,4 +165,5 @@ def ndcg(ranked: NDArray[np.int64], grades: NDArray[np.float64], k: int) -> NDAr
     """
     gains = np.where(ranked <= k, grades / np.log2(ranked + 1.0), 0.0).sum(axis=1)
     ideal = np.sort(grades)[::-1][:k]
-    return np.asarray(gains / (ideal / np.log2(np.arange(2.0, len(ideal) + 2.0))).sum(), dtype=np.float64)
+    best = (ideal / np.log2(np.arange(2.0, len(ideal) + 2.0))).sum()
+    return np.asarray(np.minimum(gains / best, 1.0), dtype=np.float64)  # sums in another order end in other bits

@@ -244,6 +244,10 @@ _MEANT = (
     "For STS pairs AUA is the share of all pairs that are not skipped and that the attack could not move by the "
     "threshold, and clean accuracy is the share whose error was below it before the attack."
 )
+_RANKED = (
+    "An attack on a query succeeds where no relevant document is among the first k of all documents. A query that "
+    "found none before is skipped. Whether a changed query asks for the same is known in the embedded world alone:"
+)
 _SCORERS = {
     "cosine": "cosine: the cosine of the encoder's two vectors, mapped to the scale by a monotone fit on validation",
     "regression": "regression: a head on the encoder's two vectors, fine-tuned on the training split",
@@ -251,10 +255,12 @@ _SCORERS = {
 
 
 def rules(jobs: Iterable[AttackJob]) -> list[str]:
-    """Return notes on the rule of success, its thresholds and scales, and the scorers, of attacks on STS tasks.
-
-    There are none without such an attack.
+    """Return notes on the rule of success, its thresholds and scales, and the scorers, of attacks on STS tasks;
+    and on that of attacks on rankings. There are none without such an attack.
     """
+    jobs = list(jobs)
+    if found := {f"{job.task.name} k = {job.attack.ranking.k}": None for job in jobs if job.task.kind == "ranking"}:
+        return [f"{_RANKED} {'; '.join(found)}.", *rules(job for job in jobs if job.task.kind != "ranking")]
     scored = [job for job in jobs if job.task.kind == "sts"]
     if not scored:
         return []

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rbench
 from rbench import api
 from rbench.errors import ResourceError, SuiteError
 from rbench.store.runs import Store
@@ -117,3 +118,39 @@ def test_a_k_beyond_the_corpus_is_refused_before_any_work(tmp_path: Path) -> Non
         api.plan({**SUITE, **asked}, out=tmp_path / "run")
     assert "`k` is 1000, and the corpus of mini-ranking has 1000 documents; give a smaller k" in str(error.value)
     assert "attack textbugger" in str(error.value)
+
+
+def test_ndcg_equals_that_of_sentence_transformers() -> None:
+    """Its evaluator breaks ties otherwise, so that no two documents have the same text here."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.evaluation import InformationRetrievalEvaluator
+
+    from rbench.encoders import index
+    from rbench.encoders.sentence import SentenceEncoder
+    from rbench.schema import TaskSpec
+    from rbench.score.ranking import ranking_scores
+    from rbench.tasks import open_task
+
+    folder = Path(rbench.__file__).parent / "packaged" / "mini-bert-packaged"
+    of = open_task(TaskSpec(name="mini", kind="ranking", columns=("query",), generator="mini-ranking")).collection
+    assert of is not None
+    texts = dict(zip(of.ids, of.texts, strict=True))
+    wanted = dict(list(of.relevance.items())[:40])
+    asked = {query: texts[next(iter(grades))] for query, grades in wanted.items()}  # documents stand for queries
+    corpus = {name: text for name, text in texts.items() if int(name[1:]) < 300}
+    corpus |= {name: texts[name] for grades in wanted.values() for name in grades}
+    evaluate = InformationRetrievalEvaluator(
+        asked, corpus, {query: {*grades} for query, grades in wanted.items()}, ndcg_at_k=[10], mrr_at_k=[10]
+    )
+    theirs = evaluate(SentenceTransformer(str(folder), device="cpu"))
+
+    encoder, ids = SentenceEncoder.open(folder, pooling="cls"), sorted(corpus, key=str.encode, reverse=True)
+    vectors = index.vectors_of(encoder, [corpus[name] for name in ids], lambda count: None)
+    found = index.top(index.unit(encoder.encode([*asked.values()])), vectors, 100, [None] * len(asked))
+    run = {
+        query: {ids[place]: float(score) for place, score in zip(places, scores, strict=True)}
+        for query, places, scores in zip(asked, found.places, found.scores, strict=True)
+    }
+    ours = ranking_scores(run, wanted, [*asked], 10)
+    assert 0.1 < ours["ndcg"].mean() == pytest.approx(theirs["cosine_ndcg@10"], abs=1e-4)
+    assert ours["mrr"].mean() == pytest.approx(theirs["cosine_mrr@10"], abs=1e-4)

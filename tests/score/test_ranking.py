@@ -46,6 +46,13 @@ def test_ranks_and_ndcg_are_those_of_trec_eval_with_ties(ids: list[str], k: int,
     assert ours[0] == pytest.approx(wanted[f"ndcg_cut_{k}"], abs=1e-12)
 
 
+def test_the_best_ranking_has_the_ndcg_1_in_whatever_order_its_documents_are_named() -> None:
+    rng = np.random.default_rng(1)
+    for n in range(1, 40):
+        ranks = rng.permutation(n)[None] + 1
+        assert 1 - 1e-12 < index.ndcg(ranks, np.ones(n), 10)[0] <= 1
+
+
 def test_the_first_documents_are_the_same_whatever_fits_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     corpus, queries = (index.unit(rng.integers(-2, 3, (n, 5))) for n in (501, 40))

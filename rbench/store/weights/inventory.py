@@ -22,7 +22,7 @@ from rbench.store.weights.cache import RECORD, WeightCache, last_written, left, 
 from rbench.system import scratch
 from rbench.system.below import SMALL, Below
 
-Prepared = Literal["edits", "translations", "rows", "words", "merged", "back-ends"]
+Prepared = Literal["edits", "translations", "rows", "vectors", "words", "merged", "back-ends"]
 Kind = Literal["encoder", "victim", "damaged", "checkpoints", Prepared, "in work", "left"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -37,7 +37,8 @@ class Item:
 
     kind: Kind
     """encoder, victim: weights that a job made. damaged: weights whose record cannot be read. checkpoints: those of a
-    running or killed training. edits, translations: prepared corpora. rows: data of the embedded world. words: by which
+    running or killed training. edits, translations: prepared corpora. rows: data of the embedded world. vectors: those
+    of the documents of rankings. words: by which
     jieba divides Chinese texts. merged: an adapter (PEFT) in its base. back-ends: the fastest one on this machine, and
     how fast that is. in work: the folder of a running process. left: the folder of a killed process."""
     name: str
@@ -105,8 +106,13 @@ def _checkpoints(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
 def _prepared(root: Path, in_use: bool) -> Iterator[Item]:
     """List prepared data. No lock says who reads them, so all count as in use while any run needs weights."""
     prepared = root / "prepared"
-    kinds: tuple[tuple[Kind, str], ...] = (("edits", "edits-*.jsonl"), ("rows", "mini-*.json"), ("words", "words/*"))
-    for kind, pattern in kinds:
+    kinds: dict[Kind, str] = {
+        "edits": "edits-*.jsonl",
+        "rows": "mini-*.json",
+        "vectors": "vectors-*.npy",
+        "words": "words/*",
+    }
+    for kind, pattern in kinds.items():
         for file in sorted(prepared.glob(pattern)):
             if file.is_file() and not file.is_symlink():
                 yield _item(kind, file.name, file, in_use=in_use)
