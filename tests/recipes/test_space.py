@@ -35,14 +35,18 @@ def victim(folder: Path) -> Victim:
     return world.victim(folder, world.SINGLE)
 
 
-def outcomes(victim: Any, folder: Path, name: str, examples: list[Example], task: Any, **options: Any) -> list[Outcome]:
+def outcomes(
+    victim: Any, folder: Path, name: str, examples: list[Example], task: Any, pooled: int = 1, **options: Any
+) -> list[Outcome]:
     spec = world.spec(name, **options)
     path = world.ROOT / "attacks" / f"{name}.py"
 
     def build() -> Any:
         return world.recipes.build(spec, victim, world.resources(folder), task, path=path)
 
-    return list(world.recipes.run(build, examples, spec=spec, task=task, seed=0))
+    found = list(world.recipes.run(build, examples, spec=spec, task=task, seed=0, pooled=pooled))
+    order = [example.id for example in examples]
+    return sorted(found, key=lambda one: order.index(one.example_id))
 
 
 def short(victim: Any, n: int, words: int = 7) -> list[Example]:
@@ -115,6 +119,16 @@ def test_a_budget_leaves_texts_and_says_how_many(victim: Victim, folder: Path) -
         if part.status == "succeeded":
             assert all_.status == "succeeded"
     assert cut
+
+
+@pytest.mark.parametrize("name", ["exhaustive", "inside"])
+def test_many_examples_at_once_give_the_same(name: str, victim: Victim, folder: Path) -> None:
+    options = {"space": SMALL | {"max_words": 2}, "query_budget": 60}
+    examples = short(victim, 16)
+    alone = outcomes(victim, folder, name, examples, world.SINGLE, **options)
+    together = outcomes(victim, folder, name, examples, world.SINGLE, pooled=6, **options)
+    for one, other in zip(alone, together, strict=True):
+        assert one.model_copy(update={"seconds": 0.0}) == other.model_copy(update={"seconds": 0.0})
 
 
 def test_protected_columns_are_left_alone(folder: Path) -> None:
