@@ -183,7 +183,17 @@ def ran(place: Path, suite: str, job: str, progress: Any = None, workers: int = 
     return api.run(f"{suite}.yaml", options(place, only=only, workers=workers), progress=progress)
 
 
-@pytest.mark.parametrize(("suite", "name", "job", "field"), CASES, ids=[f"{c[0]}-{c[1]}-{c[3]}" for c in CASES])
+NIGHTLY = {("finetune", "org/plain"), ("train", "org/plain"), ("train", "vectors"), ("attack", "lm")}
+"""The stages and the inputs of these have another case each."""
+
+
+@pytest.mark.parametrize(
+    ("suite", "name", "job", "field"),
+    [
+        pytest.param(*c, id=f"{c[0]}-{c[1]}-{c[3]}", marks=pytest.mark.nightly if c[:2] in NIGHTLY else ())
+        for c in CASES
+    ],
+)
 def test_an_input_exchanged_after_planning_fails_the_job(
     place: Path, originals: Path, suite: str, name: str, job: str, field: str
 ) -> None:

@@ -77,7 +77,9 @@ def test_records_say_on_which_weights_they_stand(whole: World) -> None:
         assert {record.provenance.inputs[whole.job(needed).key] for needed in needs} == {own[needs[0]]}
 
 
-@pytest.mark.parametrize("published", [True, False], ids=["once more", "at once"])
+@pytest.mark.parametrize(
+    "published", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["once more", "at once"]
+)
 def test_a_victim_that_comes_out_otherwise_does_not_join_results_on_the_old_one(
     world: World, whole: World, cache: WeightCache, monkeypatch: pytest.MonkeyPatch, published: bool
 ) -> None:
