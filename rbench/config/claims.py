@@ -10,7 +10,7 @@ from rbench.config.check import check
 from rbench.config.overrides import choices, items, names
 from rbench.config.positions import Positioned, Problems, read, shown
 from rbench.config.printed import is_quoted, with_quoted
-from rbench.config.registry import unknown
+from rbench.config.registry import OWN, unknown
 from rbench.errors import SuiteError
 from rbench.schema import CLEAN, COSINE
 from rbench.schema.claimed import AXES, Ground, chains, comparisons
@@ -135,7 +135,7 @@ def missing(metric: str, ground: Ground) -> str | None:
     if metric in ground.cells:
         return None
     if metric not in ground.known:
-        return unknown("metric of a claim", metric, ground.known)
+        return unknown("metric of a claim", metric, ground.known, OWN)
     measure = ground.measured.get(metric, metric)
     needs = ground.metrics.get(metric) or _NEEDS.get(measure, f"`evaluate: [{measure}]`")
     return f"this suite does not produce the metric {metric}: it needs {needs}"

@@ -59,6 +59,8 @@ KINDS: dict[Kind, Sort] = {
 }
 """All kinds, by the name of the sub-folder that holds their files. A new kind needs one new line here."""
 
+OWN = "; a file of your own is found in the folder that --include names"
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*", re.ASCII)
 """The form of names: no separators and no leading dot or underscore. So no name leaves its folder or is `__init__`."""
 
@@ -168,7 +170,10 @@ MOST_LISTED = 30
 
 
 def unknown(what: str, name: object, valid: Iterable[str], see: str = "") -> str:
-    """Word the error for an unknown name: `unknown task "mrr"; did you mean mr?`, or with valid names and `see`."""
+    """Word the error for an unknown name: `unknown task "mrr"; did you mean mr?`, or with valid names and `see`.
+
+    Where nothing is near, the name may be that of a file that the user has: the error says how one is found.
+    """
     valid = sorted(valid)
     shown = str(name)
     start = f'unknown {what} "{shown if len(shown) <= 60 else shown[:57] + "..."}"'
@@ -177,7 +182,8 @@ def unknown(what: str, name: object, valid: Iterable[str], see: str = "") -> str
         return f"{start}; did you mean {' or '.join(close)}?"
     more = len(valid) - MOST_LISTED
     listed = ", ".join(valid[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
-    return f"{start}; valid are: {listed}{see}" if valid else f"{start}; there are none"
+    own = OWN if what in {sort.one for kind, sort in KINDS.items() if kind != "suites"} else ""  # these have paths
+    return f"{start}; valid are: {listed}{see}{own}" if valid else f"{start}; there are none{own}"
 
 
 def nearest(name: str, valid: Iterable[str], n: int = 3) -> list[str]:

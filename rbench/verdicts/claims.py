@@ -35,6 +35,7 @@ from rbench.verdicts.pairing import by_counts, matched, sample_of
 
 Verdict = Literal["supported", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "undecided")
+INCLUDE = "the folder with its file is named with --include DIR"
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class JudgedClaim:
     judged: tuple[Judged, ...]
     percent: bool
     """Whether the metric is shown multiplied by 100."""
+    unknown: str = ""
+    """Why nothing is judged: the metric is not known here."""
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -116,11 +119,16 @@ class JudgedClaim:
 
 
 def judge_claims(claims: Sequence[Claim], ground: Ground, cells: Cells) -> tuple[JudgedClaim, ...]:
-    """Judge claims on a RUN. A claim that nothing matches is undecided, without a comparison."""
+    """Judge claims on a RUN. A claim that nothing matches is undecided, without a comparison.
+
+    So is one whose metric is not known: a RUN may be read without the folder in which a user has the metric's file.
+    """
     return tuple(_judged(claim, ground, cells) for claim in claims)
 
 
 def _judged(claim: Claim, ground: Ground, cells: Cells) -> JudgedClaim:
+    if claim.metric not in ground.known:
+        return JudgedClaim(claim, (), percent=False, unknown=f"{claim.metric} is unknown here: {INCLUDE}")
     percent = cells.percent(claim.metric)
     bound = _bound(claim, 100.0 if percent else 1.0)
     trained = trainings(cells.results.plan)
@@ -200,7 +208,7 @@ def _each(found: JudgedClaim) -> str:
 
 def _counted(found: JudgedClaim) -> str:
     counts = ", ".join(f"{n} {verdict}" for verdict, n in found.counts.items() if n)
-    return f"{found.verdict}{_about(found)} ({counts or 'nothing here matches it'})"
+    return f"{found.verdict}{_about(found)} ({counts or found.unknown or 'nothing here matches it'})"
 
 
 def _about(found: JudgedClaim) -> str:
@@ -210,6 +218,8 @@ def _about(found: JudgedClaim) -> str:
 
 def brief(found: JudgedClaim) -> str:
     """Return the counts of verdicts, or the only number with its interval, p and n; and whom the verdict is about."""
+    if found.unknown:
+        return found.unknown
     whom = f", {found.about}" if found.about else ""
     if len(found.judged) != 1:
         return ", ".join(f"{found.counts[verdict]} {verdict}" for verdict in VERDICTS) + whom
@@ -289,7 +299,8 @@ _FIELDS = ("n", "value", "low", "high", "p", "smallest", "seeds")
 
 
 def _unmatched(found: JudgedClaim) -> dict[str, Any]:
-    return {"claim": found.claim.id, "claim_verdict": found.verdict, "of_metric": found.claim.metric}
+    of = {"claim": found.claim.id, "claim_verdict": found.verdict, "of_metric": found.claim.metric}
+    return {**of, "why": found.unknown or None}
 
 
 def _notes(found: Sequence[JudgedClaim]) -> Iterator[str]:

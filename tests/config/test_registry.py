@@ -90,6 +90,8 @@ def test_any_text_is_a_file_of_the_registry_or_an_error(name: str) -> None:
 def test_an_unknown_name_is_told_the_nearest_or_else_all(mine: Path) -> None:
     with pytest.raises(SuiteError, match=r'unknown task "movis"; did you mean movies'):
         Registry([mine]).path("tasks", "movis")
+    with pytest.raises(SuiteError, match=r"; a file of your own is found in the folder that --include names"):
+        Registry([mine]).path("tasks", "zzzz")
     assert unknown("fruit", "zzz", ["pear", "apple"]) == 'unknown fruit "zzz"; valid are: apple, pear'
     assert unknown("fruit", "zzz", []) == 'unknown fruit "zzz"; there are none'
     assert len(unknown("fruit", "z" * 10_000, ["apple"])) < 200

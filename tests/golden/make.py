@@ -83,7 +83,7 @@ def main(names: Iterable[str]) -> int:
         return 1
     with tempfile.TemporaryDirectory() as scratch:
         refused = [said for name in wanted if (said := make(CASES[name], Path(scratch)))]
-    print("\n".join(refused) or f"{len(wanted)} cases are as recorded, or were recorded now")
+    print("\n".join(refused) or f"as recorded, or recorded now below {VALUES}, to be committed: {', '.join(wanted)}")
     return int(bool(refused))
 
 

@@ -25,6 +25,7 @@ from rbench.store.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.formats import LOST
 from rbench.tables.nested_means import limits, observed
+from rbench.verdicts.claims import brief
 from tests.tables.conftest import make_suite
 
 FAST = '''\
@@ -211,6 +212,20 @@ def test_claims_speak_of_it(run: Store, mine: Path, name: str, tmp_path: Path) -
     assert len(shared) <= min(map(len, means))
     with pytest.raises(SuiteError, match=f'unknown metric of a claim "{name}"'):
         api.claims(run.root, claims)
+
+
+def test_a_claim_of_the_suite_is_undecided_without_the_folder_and_says_why(make_run: MakeRun, mine: Path) -> None:
+    claims = [
+        {"id": "mine", "metric": "fast", "lower": "minilm", "than": "bert_b"},
+        {"id": "theirs", "lower": "minilm", "than": "bert_b"},
+    ]
+    root = make_run(make_suite(claims=claims), sealed=True).root
+    said = "fast is unknown here: the folder with its file is named with --include DIR"
+    own, other = api.claims(root)
+    assert (own.verdict, own.judged, brief(own)) == ("undecided", (), said) and other.judged
+    assert api.claims(root, include=[mine])[0].judged
+    assert said in invoke("claims", root)
+    assert said in api.report(root).read_text(encoding="utf-8")
 
 
 def test_a_baseline_keeps_its_values_and_a_check_judges_them(run: Store, mine: Path, tmp_path: Path) -> None:
