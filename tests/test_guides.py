@@ -18,7 +18,7 @@ from rbench.store.runs import Store
 from tests.victims.made import write_classifier
 
 DOCS = Path(__file__).parents[1] / "docs"
-GUIDES = {path.name: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("guide-*.md"))}
+GUIDES = {path.name: path.read_text(encoding="utf-8") for path in (*sorted(DOCS.glob("guide-*.md")), DOCS / "noise.md")}
 TICKETS = {"calm": ("Where is my order?", "My order is here, thank you."), "angry": ("Never again!", "Bad, bad order!")}
 
 

@@ -81,7 +81,7 @@ def examples(prepared: Any, job: Any) -> int:
 
 
 def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
-    """Return a row for the encoder, and one for BM25 where bm25s is installed."""
+    """Return a row for the encoder, and one for BM25."""
     import numpy as np
 
     from rbench.encoders import index
@@ -105,9 +105,7 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
         )
     ids = [one.id for one in queries]
     found = index.top(vectors, corpus, DEPTH, list(map(of.own, ids)))
-    rows = [_row(ENCODER, found, of, ids, options.k)]
-    lexical = _bm25(texts, of, ids)
-    return rows + ([_row(BM25, lexical, of, ids, options.k)] if lexical is not None else [])
+    return [_row(system, top, of, ids, options.k) for system, top in ((ENCODER, found), (BM25, _bm25(texts, of, ids)))]
 
 
 def _row(system: str, found: Top, of: Collection, ids: Sequence[str], k: int) -> MeasuredRow:
@@ -126,12 +124,9 @@ def _row(system: str, found: Top, of: Collection, ids: Sequence[str], k: int) ->
     )
 
 
-def _bm25(queries: Sequence[str], of: Collection, ids: Sequence[str]) -> Top | None:
-    """Return the ranking of BM25; None where bm25s is not installed. A query without a known word finds nothing."""
-    try:
-        import bm25s
-    except ImportError:
-        return None
+def _bm25(queries: Sequence[str], of: Collection, ids: Sequence[str]) -> Top:
+    """Return the ranking of BM25. A query without a known word finds nothing."""
+    import bm25s
     import numpy as np
 
     from rbench.encoders.index import Top
@@ -234,12 +229,10 @@ def _cell(found: ByEncoder, row: Row, task: str) -> dict[str, Any]:
 def _notes(found: ByEncoder, shown: Sequence[str]) -> list[str]:
     done = _done(found, shown)
     sizes: Mapping[str, float | None] = {one.spec.task.name: one.rows[0].numbers["documents"] for one in done}
-    notes = [
+    note = (
         f"{', '.join(f'{task}: {int(size or 0):,} documents' for task, size in sizes.items())}. n: queries with a "
         "relevant document. MAP is of the first 1,000 documents. Of equal scores the document with the largest id "
         "comes first, as in trec_eval. The search is exact."
-    ]
-    if any(_of(one, BM25) is None for one in done):
-        notes.append("There is no BM25 here, because bm25s is not installed: pip install 'rbench[ranking]'.")
+    )
     named = {one.spec.task.name: one.spec.task for one in done}
-    return notes + [f"{name}: {note}" for name, task in named.items() for note in task.notes]
+    return [note, *(f"{name}: {more}" for name, task in named.items() for more in task.notes)]
