@@ -100,7 +100,7 @@ def test_the_spec_is_that_of_a_file_that_says_it_all(mine: World) -> None:
         ("train: {warmup: none}\n", '_long.yaml:1:17: `train.warmup`: expected a number, found "none"'),
         ("base: x\ntrain:\n  stepz: 3\n", '_long.yaml:3:3: unknown key "stepz"; did you mean steps?'),
         ("train: {options: {dropuot: 0.1}}\n", '_long.yaml:1:19: unknown key "dropuot"; did you mean dropout?'),
-        ("train: {data: corpsu}\n", '_long.yaml:1:15: unknown task "corpsu"; did you mean corpus?'),
+        ("train: {data: corpsu}\n", '_long.yaml:1:15: unknown task "corpsu"; did you mean corpus'),
         ("train: {select_by: corpus}\n", "_long.yaml:1:20: task corpus (its kind is unlabelled) has no similarity"),
         ("name: _long\n", "_long.yaml:1:7: `name` differs from the file's name; remove it or write `name: mine`"),
         ("title: a\ntitle: b\n", "_long.yaml:2:1: duplicate key `title`"),

@@ -103,6 +103,16 @@ def scorer(name: str, folder: Path) -> Value:
     }
 
 
+def retriever(folder: Path) -> Value:
+    """The strategy for rankings: vectors of documents, and nDCG of their ranking."""
+    module = importlib.import_module("rbench.train.finetune.retriever")
+    context = FinetuneContext(
+        world.encoder(folder), world.queries(), TRAINING, 3, "cpu", lambda done, total, text: None
+    )
+    found, scores = module.run(module.Options(), context)
+    return {"scores": scores, "corpus": [formula.digest(row) for row in found.corpus]}
+
+
 def generated(data: TaskData) -> list[Outcome]:
     """Outcomes of an attack that put the words of every text in another order, with success on every second."""
     made = []
@@ -123,6 +133,6 @@ def generated(data: TaskData) -> list[Outcome]:
 
 def cases() -> list[Case]:
     computed = {name: partial(strategy, name) for name in SETTINGS} | {"probe": probe}
-    computed["saved"] = saved
+    computed |= {"saved": saved, "retriever": retriever}
     computed |= {name: partial(scorer, name) for name in ("cosine", "regression")}
     return [Case(f"finetune/{name}", (f"{FOLDER}/{name}.py",), compute) for name, compute in computed.items()]

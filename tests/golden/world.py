@@ -14,6 +14,7 @@ from rbench.encoders.sentence import SentenceEncoder
 from rbench.mini import tokenizer
 from rbench.schema import EncoderSpec, TaskSpec
 from rbench.tasks import Example, TaskData
+from rbench.tasks.ranking import Collection
 from rbench.words.resources import Resources
 from tests.golden import formula
 from tests.recipes import world
@@ -121,6 +122,17 @@ def pairs() -> TaskData:
     task = TaskSpec(name="golden", kind="sts", columns=("a", "b"), metric="spearman", scale=(0, 5))
     splits = {"train": made[:16], "validation": made[16:28], "test": made[28:]}
     return TaskData(task, "memory", "f", {}, {}, {}, splits)
+
+
+def queries() -> TaskData:
+    """A ranking task in memory: all sentences as documents, and each second one, cut short, as a query for it."""
+    ids = tuple(sorted((f"d{i:02}" for i in range(len(SENTENCES))), reverse=True))
+    texts = dict(zip(sorted(ids), SENTENCES, strict=True))
+    asked = [Example(f"q{name}", (" ".join(texts[name].split()[1:]),), None) for name in sorted(ids)[::2]]
+    relevance = {one.id: {one.id[1:]: 1} for one in asked}
+    task = TaskSpec(name="golden", kind="ranking", columns=("query",), generator="mini-ranking")
+    found = Collection(ids, tuple(texts[name] for name in ids), relevance)
+    return TaskData(task, "memory", "f", {}, {}, {}, {"test": asked}, collection=found)
 
 
 def logits(classifier: EncoderClassifier, texts: list[str]) -> torch.Tensor:

@@ -20,9 +20,6 @@ import multiprocessing, os, signal, sys
 from rbench.system import processes
 from rbench.train.edits import Pool
 
-def nothing(*arguments):
-    pass
-
 def deaf(*arguments):
     return not hasattr(signal, "pthread_sigmask") or signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
@@ -40,7 +37,7 @@ if __name__ == "__main__":  # what follows is for this process alone: the others
         for worker in several:
             worker.process.join()
             assert worker.process.exitcode == 0
-    with Pool(2, "rbench.train.edits", nothing) as pool:
+    with Pool(2) as pool:
         assert list(pool.map(sorted, [3, 1])) == [[1, 3]]
         assert list(pool.map(deaf, [3, 1])) == [True]
     print("done")

@@ -248,7 +248,7 @@ def test_bold_compare_and_a_claim_have_the_same_p_before_correction(tmp_path: Pa
     (cell,) = compared.cells
     claim = Claim.model_validate({"id": "one", "lower": "a", "than": "b", "about": "weights"})
     cells = tuple(CellOf(name, "mr", "pwws", "clean") for name in "ab")
-    (found,) = judge_claims([claim], Ground({"asr": cells}), Cells(results))
+    (found,) = judge_claims([claim], Ground({"asr": cells}, metrics={"asr": "attacks"}), Cells(results))
     assert found.judged[0].p == cell.p == pytest.approx(mcnemar(0, 7))
     assert (found.verdict, cell.verdict, bold(marked(build(results), results))) == ("supported", "lower", ["a"])
     assert any("Holm over the only comparison of this command" in note for note in table(compared).notes)
