@@ -285,7 +285,7 @@ def paper(results: Results) -> Table:
             )
             tokens = [_more(cell) for cell in own]
             rows.append((*_places(of, task, finetune), label, *heights, *worst, *tokens))
-    columns = [*of.encoders, *(f"{one}, worst" for one in of.encoders), *(f"{one}, tokens" for one in of.encoders)]
+    columns = [*of.encoders, *(f"Worst, {one}" for one in of.encoders), *(f"More tokens, {one}" for one in of.encoders)]
     return _table(of, "paper", (*_places(of, "Task", "Fine-tuning"), "Noise", *columns), rows, starts, shown)
 
 
@@ -309,7 +309,7 @@ def full(results: Results) -> Table:
 
 
 def _more(cell: NoiseCell | None) -> Number | None:
-    """Return how many more tokens the changed texts have at the highest as a share."""
+    """Return by what share the changed texts have more tokens than the texts as they are, at the highest degree."""
     if cell is None or not cell.present:
         return None
     ratio = cell.share("tokens", "plain")
@@ -385,7 +385,8 @@ def _notes(of: Grid[NoiseCell], layout: Layout, asked_of: Sequence[Job]) -> list
     if layout == "paper":
         said.append(
             "Of a kind, the mean height of the curve from degree 0 to the highest; worst: that of the share of texts "
-            "that are right in every draw. Tokens: how many more the changed texts have at the highest degree."
+            "that are right in every draw. More tokens: by how many percent the changed texts have more at the highest "
+            "degree."
         )
     else:
         said.append(
