@@ -35,7 +35,7 @@ from rbench.verdicts.pairing import by_counts, matched, sample_of
 
 Verdict = Literal["supported", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "undecided")
-INCLUDE = "the folder with its file is named with --include DIR"
+INCLUDE = "name the folder that holds its file with --include DIR"
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def judge_claims(claims: Sequence[Claim], ground: Ground, cells: Cells) -> tuple
 
 def _judged(claim: Claim, ground: Ground, cells: Cells) -> JudgedClaim:
     if claim.metric not in ground.known:
-        return JudgedClaim(claim, (), percent=False, unknown=f"{claim.metric} is unknown here: {INCLUDE}")
+        return JudgedClaim(claim, (), percent=False, unknown=f"{claim.metric} is unknown here; {INCLUDE}")
     percent = cells.percent(claim.metric)
     bound = _bound(claim, 100.0 if percent else 1.0)
     trained = trainings(cells.results.plan)

@@ -220,7 +220,7 @@ def test_a_claim_of_the_suite_is_undecided_without_the_folder_and_says_why(make_
         {"id": "theirs", "lower": "minilm", "than": "bert_b"},
     ]
     root = make_run(make_suite(claims=claims), sealed=True).root
-    said = "fast is unknown here: the folder with its file is named with --include DIR"
+    said = "fast is unknown here; name the folder that holds its file with --include DIR"
     own, other = api.claims(root)
     assert (own.verdict, own.judged, brief(own)) == ("undecided", (), said) and other.judged
     assert api.claims(root, include=[mine])[0].judged
