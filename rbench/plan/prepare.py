@@ -53,7 +53,7 @@ class Options:
     """A folder with encoders, masked language models and word vectors, one folder each; also RBENCH_MODELS=DIR:DIR."""
     include: tuple[Path, ...] = ()
     """A folder of your own with suites/, attacks/, tasks/, encoders/, victims/, resources/, contrast/, objectives/,
-    finetune/, measures/, metrics/, figures/, or some of them; also RBENCH_INCLUDE=DIR:DIR."""
+    finetune/, measures/, metrics/, noise/, figures/, or some of them; also RBENCH_INCLUDE=DIR:DIR."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where models run; auto takes a GPU where there is one."""
     backend: Literal["auto", "torch", "onednn", "openvino"] = "auto"
