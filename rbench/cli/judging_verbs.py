@@ -1,4 +1,4 @@
-"""Implements `rbench claims`, `compare`, `figure`, `baseline` and `check`: what a RUN shows, and whether it holds."""
+"""Implements `rbench claims`, `compare`, `figure`, `baseline`, `check` and `judge`: what a RUN shows, if it holds."""
 
 from __future__ import annotations
 
@@ -184,3 +184,62 @@ def check(
     say(rbench.api.check_table(found))
     if found.verdict != "passed":
         raise typer.Exit(CHECK_FAILED if found.verdict == "failed" else UNDECIDED)
+
+
+judge = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+app.add_typer(
+    judge,
+    name="judge",
+    rich_help_panel=MEASURE,
+    short_help="Ask people about the texts of a run.",
+    help="Ask people about the texts of a run.\n\nWhether a success still has its label, and means the same, only "
+    "people can say. Write sheets for raters, take their answers back, and read the table --metric judged.",
+    epilog="Example: [bold]rbench judge export results/runs/table1 --out to-judge[/bold]",
+)
+
+
+@judge.command(epilog="Example: [bold]rbench judge export results/runs/table1 --out to-judge[/bold]")
+@verb("Drawing texts of {run}")
+def export(
+    *,
+    run: Path = a.RUN,
+    out: Path = a.option("--out DIR", "The new folder, which must not be there.", ..., file_okay=False),
+    per_cell: int = a.option("--per-cell N>=2", "How many successes of each attacked cell are judged.", 50),
+    raters: int = a.option("--raters N>=1", "How many people judge each text.", 3),
+    seed: int = a.option("--seed N", "Of what is drawn, and of the order of each rater.", 0),
+) -> None:
+    """Write a sheet for each rater, as a page and as CSV.
+
+    Raters see changed and original texts in a random order and cannot tell which is which. DIR/raters is what they get.
+    DIR/key.json joins their answers to the run; it stays with you.
+    """
+    made = rbench.api.judge_export(run, out, per_cell, raters, seed)
+    say(
+        f"{len(made.sheet.items)} items for each of {raters} raters are in {made.folder / 'raters'}: a page and a CSV "
+        "file"
+    )
+    for task in made.closed:
+        tell(f"note: no licence clearly allows to pass on the texts of {task}. Ask only people who may see them.")
+    say(f"the key is {made.folder / 'key.json'}: keep it, and show it to no rater")
+
+
+@judge.command("import", epilog="Example: [bold]rbench judge import results/runs/table1 to-judge/answers/*.csv[/bold]")
+@verb("Reading answers for {run}")
+def import_(
+    *,
+    run: Path = a.RUN,
+    answers: list[Path] = a.argument("FILE...", "What raters sent back: CSV files.", ..., dir_okay=False),
+    key: Path | None = a.option(
+        "--key FILE", "The key of the sheet. (default: key.json beside the answers, or in the folder above)"
+    ),
+) -> None:
+    """Take answers into the run: all of them, or none if anything is wrong.
+
+    They are kept in RUN/judged.json, without texts. The table --metric judged shows what raters say, and how far they
+    agree; the metrics valid_asr and valid_asr_kept are what is left of ASR.
+    """
+    found = rbench.api.judge_import(run, answers, key)
+    raters = ", ".join(map(str, found.raters))
+    say(f"{found.path}: {found.answers} new answers; raters so far: {raters}")
+    for rater, count in found.missing:
+        tell(f"note: rater {rater} left {count} items open")

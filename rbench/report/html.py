@@ -1,4 +1,4 @@
-"""Puts a report's data, scripts and styles into one HTML file; and a site's index and encoders' pages into others.
+"""Puts a report's data, scripts and styles into one HTML file; a site's index and encoders' pages, and sheets, too.
 
 Templates escape whatever they insert. A report's policy allows no connection, and only the scripts whose hashes it
 names. Data lies in elements that are no scripts, and page scripts insert it as text, never as markup. Styles may stand
@@ -20,7 +20,9 @@ from markupsafe import Markup
 
 from rbench.errors import RbenchError
 from rbench.report.data import Report
+from rbench.report.sheet import Drawn, closed, page_data
 from rbench.report.site import EncoderPage, Site
+from rbench.schema.judged import SCALE
 from rbench.system.console import harmless
 from rbench.tables.formats import beside, number
 from rbench.tables.table import Beside, Entry, Number
@@ -94,6 +96,21 @@ def encoder(page: EncoderPage, home: str) -> str:
     return _rendered("encoder.html.j2", page=page, home=home, bar=_bar, text=_text, better=better, **_of_sites())
 
 
+def sheet(drawn: Drawn, rater: int) -> str:
+    """Return the page on which a rater judges texts. It keeps answers in the rater's browser, and exports them."""
+    script = Script("module", own_file("static", "sheet.js"))
+    return _rendered(
+        "sheet.html.j2",
+        rater=rater,
+        scale=SCALE,
+        closed=closed([*drawn.tasks.values()]),
+        policy=POLICY.replace("style-src", f"script-src '{script.hash}'; style-src"),
+        script=script,
+        style=own_file("static", "report.css") + own_file("static", "sheet.css"),
+        data=_as_json(page_data(drawn, rater)),
+    )
+
+
 def _of_sites() -> dict[str, Any]:
     return {"policy": POLICY, "style": own_file("static", "report.css") + own_file("static", "site.css")}
 
@@ -141,6 +158,10 @@ def _data(report: Report) -> Markup:
     wanted: dict[str, Any] = report.model_dump(
         mode="json", include={"names", "metrics", "curves", "series", "quality", "pairs", "sampled", "suite"}
     )
+    return _as_json(wanted)
+
+
+def _as_json(wanted: dict[str, Any]) -> Markup:
     text = json.dumps(wanted, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 

@@ -22,6 +22,7 @@ from typing import Literal, get_args
 from rbench.errors import StoreError
 from rbench.schema import PART_ACCURACY, AttackJob, Health, Job, MeasureJob, Plan, Record, Score
 from rbench.score import Deviations, attack_counts, attack_health, attack_scores, near_chance, wilson
+from rbench.store import judged
 from rbench.store.job_status import lacking, measure_of, mixed, redo
 from rbench.store.runs import Store
 from rbench.store.runs.store import folder_path
@@ -81,7 +82,7 @@ def verify(run: Path | str) -> Verified:
     foreign = (text for text in store.foreign(map(store.folder, plan.jobs)) if text not in said)
     return Verified(
         store.root,
-        (*findings, *map(Finding, foreign), *strange),
+        (*findings, *map(Finding, judged.wrong(store, plan)), *map(Finding, foreign), *strange),
         counts,
     )
 

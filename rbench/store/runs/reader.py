@@ -26,7 +26,9 @@ FILES = ("record.json", OUTCOMES, PREDICTIONS, ROWS)
 PROCESSES = ".processes"
 """The folder in which the processes that run here say so (`rbench.execution.cluster.scheduler`). It is no result."""
 PLAN = "plan.json"
-MADE = ("tables", "figures", "logs", "report.html", "report.parquet")
+JUDGED = "judged.json"
+"""What people said of the RUN's texts (`rbench.store.judged`)."""
+MADE = ("tables", "figures", "logs", "report.html", "report.parquet", JUDGED)
 """What is made of a RUN's results, beside its plan and the folders of its stages."""
 OWN = (PLAN, PROCESSES, *MADE)
 """All that a RUN has beside the folders of its stages."""
