@@ -35,6 +35,10 @@ SUITES: dict[str, tuple[str, ...]] = {
         f"encoders={PACKAGED}",
         "evaluate=[{adversarial: {victim: robustsentembed-mini-packaged, attack: textfooler}}]",
     ),
+    "cline-table2": (
+        f"encoders={PACKAGED}",
+        "evaluate=[contrast, {adversarial: {victim: robustsentembed-mini-packaged, attack: textfooler}}]",
+    ),
     "adcl-table3": (f"encoders={PACKAGED}",),
     "adcl-table4": (
         f"encoders={PACKAGED}",
@@ -52,6 +56,8 @@ SUITES: dict[str, tuple[str, ...]] = {
     "adcl-gated": (f"encoders={PACKAGED}", "finetune=[clean]", FEWER, "claims=[]"),
     "robustsentembed-table4": ("encoders=[mini-bert-packaged]",),
     "vadvcse-table2": ("encoders=[mini-static]",),
+    "vadvcse-table4": ("encoders=[mini-static]",),
+    "vadvcse-table5": ("encoders=[mini-static]",),
     "robustsentembed-figure3": ("encoders=[mini-static, simcse-mini-packaged]",),
     "cline-table7": ("encoders=[mini-bert-packaged]",),
     "adcl-figure3": (
@@ -70,7 +76,7 @@ SUITES: dict[str, tuple[str, ...]] = {
 ALIKE = (
     ("robustsentembed-table2", "robustsentembed-figure2"),
     ("adcl-table4", "adcl-figure3"),
-    ("cline-table5",),
+    ("cline-table5", "cline-table2"),
     ("adcl-table3",),
     ("robustsentembed-table3", "vadvcse-table1", "sts"),
     ("dose-response", "robustness-search", "robustness-report"),
@@ -78,7 +84,8 @@ ALIKE = (
     ("vadvcse-table3",),
     ("noise",),
     ("strength",),
-    ("robustsentembed-table4", "vadvcse-table2", "robustsentembed-figure3", "cline-table7"),
+    ("robustsentembed-table4", "vadvcse-table2", "vadvcse-table4", "vadvcse-table5"),
+    ("robustsentembed-figure3", "cline-table7"),
 )
 """Suites with the same victims, which one process fine-tunes once, and those of measures of encoders."""
 EVERYDAY = ("adcl-table4", "adcl-table3", "robustsentembed-table3", "vadvcse-table3")

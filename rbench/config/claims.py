@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rbench.config.check import check
 from rbench.config.overrides import choices, items, names
 from rbench.config.positions import Positioned, Problems, read, shown
-from rbench.config.printed import is_quoted, with_quoted
+from rbench.config.printed import is_quoted, with_quoted, without_cited
 from rbench.config.registry import OWN, unknown
 from rbench.errors import SuiteError
 from rbench.schema import CLEAN, COSINE
@@ -41,19 +41,31 @@ def check_claims(claims: Sequence[Claim], merged: Positioned, ground: Ground, pr
 
 
 def claims_here(
-    claims: Sequence[Claim], base: Positioned, merged: Positioned, ground: Ground, problems: Problems
+    claims: Sequence[Claim],
+    base: Positioned,
+    merged: Positioned,
+    ground: Ground,
+    problems: Problems,
+    encoders: Collection[str],
 ) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
-    """Check the claims of a suite. Return those that can be judged here, and a note on the others.
+    """Check the claims of a suite. Return those that can be judged here, and notes on the others.
 
     Where a profile or an override has replaced encoders, tasks or attacks, a claim that does not fit is left out if the
     names that are not here are names of the suite without the profile. So is any claim that does not fit and is quoted
-    from a printed table. Any other mistake is a problem.
+    from a printed table. Any other mistake is a problem. A quoted claim is judged without the systems that its paper
+    only cites (`printed.without_cited`), and a note says so.
 
     Args:
         base: the suite's file as it is without profile and overrides.
         merged: the suite with both.
+        encoders: the names of all encoders that rbench has.
     """
-    placed = _placed(claims, merged, problems)
+    placed, cited = [], {}
+    for one in _placed(claims, merged, problems):
+        if is_quoted(one.located):
+            claim, cited[one.claim.id] = without_cited(one.claim, encoders)
+            one = one._replace(claim=claim)
+        placed.append(one)
     # Whether a profile or an override has replaced what claims speak of, and not the claims themselves.
     same = base.data.get("claims") == merged.data.get("claims")
     keys = (*_LISTS.values(), "evaluate", "tables")
@@ -69,7 +81,15 @@ def claims_here(
             problems.add(place, message)
     what = "a claim is" if len(left) == 1 else f"{len(left)} claims are"
     said = f"{what} left out, because the suite has other encoders, tasks, attacks or metrics here: {', '.join(left)}"
-    return tuple(kept), (said,) if left else ()
+    return tuple(kept), (*((said,) if left else ()), *_judged_without({one.id: cited.get(one.id, ()) for one in kept}))
+
+
+def _judged_without(cited: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a note on the claims that are judged without systems that their paper cites, by their ids."""
+    names = list(dict.fromkeys(name for of in cited.values() for name in of))
+    if names:
+        claims = ", ".join(claim for claim, of in cited.items() if of)
+        yield f"judged without {', '.join(names)}, which the paper cites and rbench does not have: {claims}"
 
 
 def file_of(run: Path, folder: Path) -> Path:

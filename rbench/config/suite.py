@@ -169,7 +169,7 @@ def _load(
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
     ground = of_suite(suite, entries, tuning, sets, measures.values())
-    claims, notes = claims_here(suite.claims, located, merged, ground, problems)
+    claims, notes = claims_here(suite.claims, located, merged, ground, problems, registry.names("encoders"))
     problems.raise_any()
     scored = [name for name in suite.tasks if entries.tasks.found[name].kind == "sts"]
     # A suite that attacks STS tasks and names no tables has that of adversarial STS.
