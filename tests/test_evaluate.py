@@ -15,7 +15,7 @@ from rbench import api, mini
 from rbench.api.suites import prepared_for
 from rbench.config import load
 from rbench.config.registry import Registry
-from rbench.errors import ResourceError
+from rbench.errors import ResourceError, SuiteError
 from rbench.plan.prepare import Options
 from rbench.schema import Job, Plan, PretrainJob
 from rbench.score import unpacked_numbers
@@ -256,6 +256,39 @@ def test_several_tasks_select_and_all_their_pairs_are_in_the_key(place: Path) ->
     assert record is not None
     (score,) = [score for score in record.scores if score.name == "mean_test_spearman"]
     assert score.n == 50 + 60 and "one, two (test split): toy-cse" in api.table(result.run, metric="sts", notes="full")
+
+
+def test_each_task_may_be_scored_on_a_split_of_its_own_to_select_steps(place: Path) -> None:
+    rows = [json.dumps(row) + "\n" for row in mini.rows("mini-sts", "validation")]
+    for name, split in (("one", "test"), ("two", "validation")):
+        write(
+            place / f"mine/tasks/{name}.yaml",
+            f"{FILES['tasks/pairs.yaml']}local: {{splits: {{{split}: [s/{name}]}}}}\n",
+        )
+    spec = FILES["encoders/toy-cse.yaml"].replace(
+        "select_by: mini-sts", "select_by: [one, two], select_split: {one: test, two: validation}"
+    )
+    write(place / "mine/encoders/toy-cse.yaml", spec)
+    write(place / "s.yaml", "encoders: toy-cse\nevaluate: mini-sts\n")
+    write(place / "data/s/one.jsonl", "".join(rows[:50]))
+    write(place / "data/s/two.jsonl", "".join(rows[40:110]))
+    result = api.run("s.yaml", options(place, data=(place / "data",)))
+    assert not result.failed
+    plan = Store(result.run).plan()
+    assert plan is not None
+    record = Store(result.run).record(job_of(plan, "pretrain/toy-cse/seed0"))
+    assert record is not None
+    (score,) = [score for score in record.scores if score.name == "mean_test_and_validation_spearman"]
+    assert score.n == 50 + 70
+    assert "one, two (test and validation splits): toy-cse" in api.table(result.run, metric="sts", notes="full")
+
+
+def test_a_split_of_a_task_that_selects_nothing_is_an_error(place: Path) -> None:
+    spec = FILES["encoders/toy-cse.yaml"].replace("select_by: mini-sts", "select_by: mini-sts, select_split: {x: test}")
+    write(place / "mine/encoders/toy-cse.yaml", spec)
+    write(place / "s.yaml", "encoders: toy-cse\nevaluate: mini-sts\n")
+    with pytest.raises(SuiteError, match="select_split names x, which select_by does not"):
+        api.run("s.yaml", options(place))
 
 
 def test_the_key_of_training_has_the_further_models(place: Path) -> None:

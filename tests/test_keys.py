@@ -87,7 +87,7 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
                 weights[loaded.models[job.parts[0]][option]] = found
             data[train.data] = spec.data_fingerprint
             splits[train.data, "train"] = spec.data_fingerprint  # of a task, on whose texts it is trained
-            splits |= {(task, train.select_split): spec.selection_fingerprint or "" for task in train.selecting}
+            splits |= {(task, train.scored_split(task)): spec.selection_fingerprint or "" for task in train.selecting}
             if spec.resources is not None:
                 training[job.parts[0]] = spec.resources, spec.resource_fingerprints
         elif isinstance(spec, MeasureJob) and spec.split is not None:

@@ -182,11 +182,14 @@ def _selection(train: TrainSpec, fingerprint: str, context: Context) -> Any:
     """Return the pairs whose scores select the step of the training."""
     from rbench.train.selection import Selection
 
-    split = train.select_split
     data = {name: context.task(context.tasks[name]) for name in train.selecting}
-    if selected_by(train, {(name, split): rows.split_fingerprint(split) for name, rows in data.items()}) != fingerprint:
+    splits = {name: train.scored_split(name) for name in data}
+    if selected_by(
+        train, {(name, splits[name]): rows.split_fingerprint(splits[name]) for name, rows in data.items()}
+    ) != (fingerprint):
         raise changed(", ".join(data))
-    return Selection({name: score.Pairs.of(rows.split(split)) for name, rows in data.items()}, split)
+    pairs = {name: score.Pairs.of(rows.split(splits[name])) for name, rows in data.items()}
+    return Selection(pairs, train.scored_splits)
 
 
 def _scores(

@@ -87,7 +87,7 @@ def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str 
 
     `splits` holds fingerprints by task and split.
     """
-    found = [splits[task, train.select_split] for task in train.selecting]
+    found = [splits[task, train.scored_split(task)] for task in train.selecting]
     return content_key({"selected_by": found}) if len(found) > 1 else next(iter(found), None)
 
 

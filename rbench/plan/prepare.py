@@ -389,7 +389,7 @@ def _users_of_splits(loaded: Loaded) -> Iterator[tuple[str, str, str, int]]:
     for name, spec in loaded.encoders.items():
         if spec.train is not None:
             for task in spec.train.selecting:
-                yield f"encoder {name}: select_by", task, spec.train.select_split, FEWEST
+                yield f"encoder {name}: select_by", task, spec.train.scored_split(task), FEWEST
     measures = [("build", needs) for needs in loaded.building.values()]
     measures += [(f"evaluate: {label}", needs) for label, needs in loaded.measures.items()]
     for user, needs in measures:

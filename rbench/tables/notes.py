@@ -200,11 +200,11 @@ def selected_steps(plan: Plan) -> list[str]:
     selected: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for job in plan.jobs:
         if job.pretraining is not None and (train := job.pretraining.encoder.train) and train.selecting:
-            names = selected.setdefault((train.selecting, train.select_split), [])
+            names = selected.setdefault((train.selecting, train.scored_splits), [])
             names += [name] if (name := plan.draw(job.pretraining.encoder.name).encoder) not in names else []
     return [
         f"Training steps selected by {'the mean of ' if len(tasks) > 1 else ''}Spearman's correlation on "
-        f"{', '.join(tasks)} ({split} split): {', '.join(names)}."
+        f"{', '.join(tasks)} ({split} {'splits' if ' ' in split else 'split'}): {', '.join(names)}."
         for (tasks, split), names in selected.items()
     ]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 import safetensors.torch
 import transformers
@@ -30,10 +30,11 @@ STATE, BEST = "selection.json", "selected.safetensors"
 
 @dataclass(frozen=True)
 class Selection:
-    """The pairs that steps are scored on: a split of one or more STS tasks, by task name."""
+    """The pairs that steps are scored on: of a split of one or more STS tasks, by task name."""
 
     pairs: Mapping[str, Pairs]
-    split: Literal["validation", "test"] = "validation"
+    split: str = "validation"
+    """Named as `TrainSpec.scored_splits` does."""
 
     def __len__(self) -> int:
         return sum(len(pairs) for pairs in self.pairs.values())
@@ -56,7 +57,7 @@ class Selection:
         The score is `stsb_validation_spearman`, for instance, or `mean_...` for several tasks.
         """
         name = "mean" if len(self.pairs) > 1 else next(iter(self.pairs))
-        return f"{name}_{self.split}_spearman", "selected_step"
+        return f"{name}_{self.split.replace(' ', '_')}_spearman", "selected_step"
 
 
 class Selector(transformers.TrainerCallback):  # type: ignore[misc]

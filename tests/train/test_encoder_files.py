@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rbench.config import load_encoder
+from rbench.config import load, load_encoder
 from rbench.config.registry import Registry
 from rbench.schema import EncoderSpec
 from rbench.train import objectives
@@ -150,3 +150,32 @@ def test_options_are_checked_without_torch() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_released_is_a_bundle_of_all_that_the_authors_code_sets() -> None:
+    name = "robustsentembed-bert-base"
+    printed, released = read(name).train, read(f"{name}-released").train
+    assert printed is not None and released is not None
+    assert printed.options["variant"] == "printed"
+    assert (printed.epochs, printed.batch_size, printed.select_by) == (4, 128, "stsb")
+    assert released.options == {**printed.options, "variant": "released"}
+    assert (released.learning_rate, released.epochs, released.batch_size, released.max_length) == (7e-6, 2, 256, 32)
+    assert released.select_every == 125
+    scored = {task: released.scored_split(task) for task in released.selecting}
+    years = {f"sts{year}": "test" for year in range(12, 17)}
+    assert scored == {**years, "stsb": "validation", "sickr": "validation"}
+
+
+@pytest.mark.parametrize(
+    "suite", ["table1", "robustsentembed-figure2", "robustsentembed-table2", "robustsentembed-table3"]
+)
+def test_suites_say_which_settings_of_released_each_row_has(suite: str) -> None:
+    for profile in (None, "local", "mini"):
+        loaded = load(suite, registry=Registry(), profile=profile)
+        rows = [row for row in loaded.suite.encoders if "released" in row]
+        assert rows or profile is not None
+        whole = any(row.endswith("-released") for row in rows)
+        told = " ".join(loaded.suite.notes)
+        assert not rows or (
+            "7e-6, two epochs, 256" in told if whole else "selection are those of the row without it" in told
+        )
