@@ -134,6 +134,19 @@ class MaskedLM:
             step=self._step,
         )
 
+    def perplexities(self, texts: Sequence[str], max_length: int = 512) -> list[float]:
+        """Return the pseudo-perplexity of each text (Salazar et al. 2020): each of its tokens is masked once, and the
+        probability that the others give it counts. Texts are cut at `max_length` tokens."""
+        special, found = set(self.tokenizer.all_special_ids), []
+        for ids, types in self.rows(texts, max_length):
+            places = [i for i, token in enumerate(ids) if token not in special]
+            rows = [((*ids[:i], self.tokenizer.mask_token_id, *ids[i + 1 :]), types) for i in places]
+            states = [one[i] for one, i in zip(self.network(rows), places, strict=True)]
+            logs = self._to_logits(torch.stack(states)).float().log_softmax(dim=1) if places else torch.zeros(1, 1)
+            own = logs[torch.arange(len(places)), torch.tensor([ids[i] for i in places], dtype=torch.int64)]
+            found.append(float(torch.exp(-own.mean())))
+        return found
+
     @cached_property
     def whole_words(self) -> tuple[list[int], list[str]]:
         """The token ids that are one whole alphabetic word, in order of id, and their words."""

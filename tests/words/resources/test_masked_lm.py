@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -23,3 +24,23 @@ def test_the_best_are_those_of_the_model(kind: str, backend: str) -> None:
         best = torch.topk(logits, 5)
         assert found.ids == best.indices.tolist()
         assert found.values == pytest.approx(best.values.tolist(), abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert"])
+def test_perplexity_is_that_of_each_token_masked_alone(kind: str) -> None:
+    lm = toy.masked_lm(kind)
+    texts = ["the movie was good", "good the was was movie"]
+    found = lm.perplexities(texts)
+    for text, one in zip(texts, found, strict=True):
+        inputs = lm.tokenizer([text], return_tensors="pt")
+        ids = inputs["input_ids"][0]
+        logs = []
+        for place, token in enumerate(ids.tolist()):
+            if token in lm.tokenizer.all_special_ids:
+                continue
+            masked = ids.clone()
+            masked[place] = lm.tokenizer.mask_token_id
+            with torch.no_grad():
+                logits = lm.model(input_ids=masked[None], attention_mask=inputs["attention_mask"]).logits[0, place]
+            logs.append(float(logits.double().log_softmax(dim=0)[token]))
+        assert one == pytest.approx(np.exp(-np.mean(logs)), rel=1e-4)

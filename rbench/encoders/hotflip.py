@@ -1,0 +1,194 @@
+"""HotFlip: write a passage, word by word, whose vector points where it is wanted (Ebrahimi et al. 2018, section 3).
+
+A flip replaces one token of the passage. Its gain in cosine is estimated to first order, by the gradient g of the
+cosine at the embedding of the token that goes: g (e_new - e_old). At one place after the other, the flips with the
+largest estimates are computed exactly, and the best of them is made if it raises the cosine. Zhong et al. (2023) poison
+a corpus so; they draw the places at random.
+
+Only tokens that are one whole word are put in, so that the passage is a text that reads back as the same tokens. What
+is computed exactly is always the text, as the encoder reads it from a corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rbench.encoders.index import Vectors, unit
+from rbench.encoders.inference import GradientNetwork, Row, padding_of, rows_of, steady
+from rbench.errors import JobError
+
+if TYPE_CHECKING:
+    from rbench.encoders.sentence import SentenceEncoder
+
+VERSION = 1
+USES = ("encoders.index",)
+
+Words = tuple[str, ...]
+
+
+class Flipped(NamedTuple):
+    """A passage, and how it came about."""
+
+    words: Words
+    cosines: tuple[float, ...]
+    """With the direction that was wanted: before the first flip, and after each."""
+    places: tuple[int, ...]
+    """The place of each flip."""
+
+
+class HotFlip:
+    """Writes passages for an encoder.
+
+    Args:
+        encoder: reads passages with its prompt for documents, in eval mode.
+    """
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        self.encoder = encoder.for_documents()
+        twin: Any = steady(self.encoder)
+        self._embed: nn.Module = twin.model.get_input_embeddings()
+        pad = padding_of(self.encoder.tokenizer)
+        self._network = GradientNetwork(twin, _vectors, self._embed, self.encoder.device, pad=pad)
+        self._after = _common_end(*self._rows(["", "a"]))
+        """Number of tokens that stand after the words of a text."""
+
+    def _rows(self, texts: Sequence[str]) -> list[Row]:
+        return rows_of(self.encoder.tokenizer(list(texts), truncation=True, max_length=self.encoder.max_length))
+
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        """The words that are one token each, behind another word, with the tokens' ids, in the order of the ids.
+
+        Raises JobError where the tokenizer has none.
+        """
+        tokenizer = self.encoder.tokenizer
+        special, ids = set(tokenizer.all_special_ids), sorted(set(tokenizer.get_vocab().values()))
+        words = {i: _word(tokenizer, i) for i in ids if i not in special}
+        named = [(i, word) for i, word in words.items() if word and not any(map(str.isspace, word))]
+        (alone,) = self._rows(["a"])
+        rows = self._rows([f"a {word}" for _, word in named]) if named else []
+        found: dict[str, int] = {}
+        for (i, word), row in zip(named, rows, strict=True):
+            if len(row[0]) == len(alone[0]) + 1 and row[0][len(row[0]) - self._after - 1] == i:
+                found.setdefault(word, i)
+        if not found:
+            raise JobError(
+                f"no token of this encoder's {type(tokenizer).__name__} is a whole word, so no passage can be written "
+                "for it; leave it out of the measure"
+            )
+        return found
+
+    def words_of(self, text: str, n: int) -> Words:
+        """Return the first n words of a text that are in the vocabulary; fewer where it has fewer."""
+        known = {i: word for word, i in self.vocabulary.items()}
+        (row,) = self._rows([text])
+        return tuple(known[i] for i in row[0] if i in known)[:n]
+
+    def cosines(self, passages: Sequence[Words], wanted: Vectors) -> NDArray[np.float64]:
+        """Return the cosines (n,) of passages with a direction (dim,) of length 1."""
+        found = unit(self.encoder.encode([" ".join(words) for words in passages], "fastest"))
+        return np.asarray(found.astype(np.float64) @ wanted.astype(np.float64), dtype=np.float64)
+
+    def gradient(self, words: Words, wanted: Vectors) -> NDArray[np.float32]:
+        """Return the gradient (words, width) of the cosine at the token embeddings of a passage.
+
+        Raises ValueError where the words are not one token each.
+        """
+        (row,) = self._rows([" ".join(words)])
+        start = self._start(row, len(words))
+        aim = torch.from_numpy(np.asarray(wanted, dtype=np.float32))
+
+        def direction(answers: Tensor, places: list[int]) -> Tensor:
+            lengths = answers.norm(dim=1, keepdim=True).clamp(min=1e-12)
+            units, to = answers / lengths, aim.to(answers.device)
+            across = to - (units @ to)[:, None] * units
+            whole: Tensor = across / lengths
+            return whole
+
+        (found,) = self._network([row], direction)
+        return np.asarray(found.embeddings[start : start + len(words)].float().numpy(), dtype=np.float32)
+
+    def _start(self, row: Row, words: int) -> int:
+        """Return the place of the first word in a row of tokens. Raises ValueError where words are not one token each.
+
+        The prompt and whatever else stands before the words is as long as before the single word `a`.
+        """
+        (alone,) = self._rows(["a"])
+        if len(row[0]) != len(alone[0]) - 1 + words:
+            raise ValueError("words of the passage are not one token each")
+        return len(row[0]) - self._after - words
+
+    def write(self, first: Words, wanted: Vectors, *, steps: int, candidates: int) -> Flipped:
+        """Return the passage that begins as `first` and ends nearest to a direction (dim,) of length 1.
+
+        It ends early where no place is left at which a flip is found that raises the cosine.
+
+        Args:
+            steps: how often a place is tried, one after the other from the first, and again from there.
+            candidates: how many flips at the place are computed exactly.
+        """
+        words, cosines, places, idle = first, [float(self.cosines([first], wanted)[0])], [], 0
+        for step in range(steps):
+            place = step % len(words)
+            made = self._candidates(words, place, wanted, candidates)
+            found = self.cosines(made, wanted) if made else np.array([-np.inf])
+            best = int(found.argmax())
+            idle = 0 if found[best] > cosines[-1] else idle + 1
+            if idle == len(words):
+                break
+            if idle == 0:
+                words = made[best]
+                places.append(place)
+                cosines.append(float(found[best]))
+        return Flipped(words, tuple(cosines), tuple(places))
+
+    def _candidates(self, words: Words, place: int, wanted: Vectors, n: int) -> list[Words]:
+        """Return the passages after the n flips at a place with the largest estimates, best first.
+
+        A flip after which words are no longer one token each is left out.
+        """
+        order = np.argsort(-self.estimates(words, wanted)[place], kind="stable")[:n]
+        made = [(*words[:place], new, *words[place + 1 :]) for new in np.array([*self.vocabulary])[order].tolist()]
+        rows = self._rows([" ".join(one) for one in (words, *made)])
+        return [one for one, row in zip(made, rows[1:], strict=True) if len(row[0]) == len(rows[0][0])]
+
+    def estimates(self, words: Words, wanted: Vectors) -> NDArray[np.float32]:
+        """Return to first order what each flip adds to the cosine, (words, vocabulary)."""
+        gradient = self.gradient(words, wanted)
+        old = self._table[[self._place[word] for word in words]]
+        return np.asarray(gradient @ self._table.T - (gradient * old).sum(axis=1, keepdims=True), dtype=np.float32)
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.vocabulary)}
+
+    @cached_property
+    def _table(self) -> NDArray[np.float32]:
+        """The embeddings (vocabulary, width) of the words, as the network's first layer gives them."""
+        ids = torch.tensor([*self.vocabulary.values()], device=self.encoder.device)
+        with torch.no_grad():
+            return np.asarray(self._embed(ids[None])[0].float().cpu().numpy(), dtype=np.float32)
+
+
+def _vectors(encoder: Any, **inputs: Tensor) -> Tensor:
+    vectors: Tensor = encoder(**inputs)
+    return vectors.float()
+
+
+def _word(tokenizer: Any, i: int) -> str:
+    """Return a token as a word, without the mark of a word's begin."""
+    token = tokenizer.convert_ids_to_tokens(i)
+    return str(tokenizer.convert_tokens_to_string([token])).replace("▁", " ").strip()
+
+
+def _common_end(one: Row, other: Row) -> int:
+    """Return how many tokens two rows have in common at their ends."""
+    pairs = zip(reversed(one[0]), reversed(other[0]), strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one[0]), len(other[0])))
