@@ -68,6 +68,7 @@ def of_suite(
         "parts": [CellOf(e, part, None, f) for e, t, f in victims for part in tested(tasks.get(t))],
         "advsts": [cell for cell in attacked if cell.task in tasks and tasks[cell.task].kind == "sts"],
     }
+    labelled: dict[str, dict[str, Cells]] = {}
     for one in measures:
         module = entries.modules.found["measures", one.what.name].open()
         of = getattr(module, "WAYS", one.tasks) if len(one.tasks) == 1 else one.tasks
@@ -76,9 +77,13 @@ def of_suite(
             own = [
                 CellOf(e, name, None, f) for e, t, f in victims for name in module.spoken(one.what.options, t, suite)
             ]
+        if one.of == "victims" and hasattr(module, "labels"):
+            labelled[one.what.name] = {
+                label: [CellOf(e, t, None, f) for e, t, f in victims] for label in module.labels(one.what.options)
+            }
         cells[one.what.name] = list(dict.fromkeys((*cells.get(one.what.name, ()), *own)))
     cells = dict.fromkeys((table.metric for table in suite.tables), attacked) | cells
-    return ground_of(attacked, tasks, cells, trained, Metrics(entries.modules.registry))
+    return ground_of(attacked, tasks, cells, trained, Metrics(entries.modules.registry), labelled)
 
 
 def ground_of(
@@ -87,6 +92,7 @@ def ground_of(
     measured: Mapping[str, Cells],
     trained: Mapping[str, Trained],
     metrics: Metrics,
+    labelled: Mapping[str, Mapping[str, Cells]],
 ) -> Ground:
     """Return what may be spoken of, by metric.
 
@@ -95,12 +101,15 @@ def ground_of(
         tasks: those that are attacked.
         measured: the cells of each measure.
         trained: how encoders are trained.
+        labelled: the cells of each measure, by label. Claims name those of `typos@0.1` by `noise.typos@0.1`, too.
     """
     having = {one.name: {name for name, task in tasks.items() if one.is_of(task)} for one in metrics.all()}
     cells = {
         one.name: _where(one, [cell for cell in attacked if cell.task in having[one.name]]) for one in metrics.all()
     }
     cells |= {name: measured.get(one.measure, ()) for name, one in metrics.measured.items()}
+    for name, one in metrics.measured.items():
+        cells |= {f"{name}.{label}": own for label, own in labelled.get(one.measure, {}).items()}
     return Ground(
         {metric: tuple(own) for metric, own in cells.items() if own},
         trained,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rbench.config.check import check
+from rbench.config.metrics import no_label
 from rbench.config.overrides import choices, items, names
 from rbench.config.positions import Positioned, Problems, read, shown
 from rbench.config.printed import is_quoted, with_quoted, without_cited
@@ -154,9 +155,13 @@ def missing(metric: str, ground: Ground) -> str | None:
     """Say what a suite needs so that it has a metric; None if it has it."""
     if metric in ground.cells:
         return None
-    if metric not in ground.known:
+    if not ground.knows(metric):
         return unknown("metric of a claim", metric, ground.known, OWN)
-    measure = ground.measured.get(metric, metric)
+    number, _, label = metric.partition(".")
+    if metric not in ground.known and number in ground.cells:
+        there = (other.removeprefix(f"{number}.") for other in ground.cells if other.startswith(f"{number}."))
+        return no_label(number, label, there)
+    measure = ground.measured.get(metric) or ground.measured.get(number, metric)
     needs = ground.metrics.get(metric) or _NEEDS.get(measure, f"`evaluate: [{measure}]`")
     return f"this suite does not produce the metric {metric}: it needs {needs}"
 
@@ -228,5 +233,5 @@ def _strange(one: Placed, base: Positioned, ground: Ground) -> Iterator[str]:
     for _, subject in one.claim.subjects:
         if subject.objective is not None and subject.objective not in ground.objectives:
             yield subject.objective
-    if one.claim.metric not in ground.known:
+    if not ground.knows(one.claim.metric):
         yield one.claim.metric

@@ -7,16 +7,16 @@ it does not know: an unknown name is an error that lists the nearest names.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 from rbench.config.code import Module, checked, find
 from rbench.config.positions import shown
 from rbench.config.registry import KINDS, Registry, unknown
-from rbench.errors import SuiteError
+from rbench.errors import StoreError, SuiteError
 from rbench.schema import Meaning, TaskKind, TaskSpec
 
 HEADLINE = "asr"
@@ -71,7 +71,8 @@ class Metric:
 class Measured(NamedTuple):
     """A number of a measure: one of the METRICS of its file, or without these the one that has the measure's name.
 
-    Whether it is a share its cells say, one by one. Fields that a `Metric` has too mean the same here.
+    `noise.typos@0.1` is the number `noise` of the cells with the label `typos@0.1`. Whether it is a share its cells
+    say, one by one. Fields that a `Metric` has too mean the same here.
     """
 
     name: str
@@ -84,6 +85,32 @@ class Measured(NamedTuple):
     bounds: tuple[float, float] = (-math.inf, math.inf)
     counts: str = "what has a value with both encoders"
     gate: int = 0
+    label: str = ""
+    """The label of the cells that are meant; empty: all cells."""
+
+    def of_label(self, label: str) -> Measured:
+        """Return the number of the cells with a label alone, which claims name by their task.
+
+        Its `cells` raise StoreError, with the labels that there are, where none has this one.
+        """
+
+        def cells(results: Any) -> Any:
+            found = self.cells(results)
+            own = {key: cell for key, cell in found.cells.items() if cell.label == label}
+            if not own:
+                there = dict.fromkeys(cell.label for cell in found.cells.values())
+                raise StoreError(f"{results.root}: {no_label(self.name, label, there)}")
+            return replace(found, cells=own, spoken=lambda cell: [(cell.task, self.name)])
+
+        title = f"{self.about.title}, {label}"
+        about = replace(self.about, title=title, said=f"{self.about.words}, {label}", short="")
+        return self._replace(name=f"{self.name}.{label}", about=about, cells=cells, label=label)
+
+
+def no_label(number: str, label: str, there: Iterable[str]) -> str:
+    """Word the error for a number of a label that no cell has."""
+    listed = ", ".join(filter(None, there)) or "none: its cells are told apart by encoder and task"
+    return f"{number} has no label {label}; its labels are {listed}"
 
 
 AnyMetric = Metric | Measured
@@ -113,13 +140,19 @@ class Metrics:
         return self[name]
 
     def asked(self, name: str) -> AnyMetric:
-        """Return what a name stands for. Raises SuiteError, with the nearest names, where it is nothing, or wrong."""
+        """Return what a name stands for: a metric, a number of a measure, or such a number of a label, `NUMBER.LABEL`.
+
+        Raises SuiteError, with the nearest names, where it is nothing, or its file is wrong.
+        """
         if name in self:
             return self[name]
-        if name not in self.measured:
-            known = {*self.registry.names("metrics"), *self.measured}
-            raise SuiteError(unknown(KINDS["metrics"].one, name, known, " (`rbench list metrics`)"))
-        return self.measured[name]
+        number, _, label = name.partition(".")
+        if name in self.measured:
+            return self.measured[name]
+        if label and number in self.measured:
+            return self.measured[number].of_label(label)
+        known = {*self.registry.names("metrics"), *self.measured}
+        raise SuiteError(unknown(KINDS["metrics"].one, name, known, " (`rbench list metrics`)"))
 
     @cached_property
     def measured(self) -> Mapping[str, Measured]:

@@ -19,8 +19,9 @@ from pydantic import Field, model_validator
 
 from rbench.errors import JobError
 from rbench.measures._context import Measured, VictimContext
-from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, WORST, Stored, labels, share
+from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, WORST, Stored, share
 from rbench.measures._noise import METRICS as METRICS
+from rbench.measures._noise import labels as labels
 from rbench.measures._noise import spoken as spoken
 from rbench.measures._predicted import asked
 from rbench.measures._stored import jobs, read_rows

@@ -58,6 +58,10 @@ class Ground:
         """All that a claim may have as its metric, whether or not the suite has it."""
         return frozenset((*self.metrics, *self.measured))
 
+    def knows(self, metric: str) -> bool:
+        """Return whether a claim may have this metric: one of `known`, or a number of a measure with a label."""
+        return metric in self.known or metric.partition(".")[0] in self.measured
+
     def names(self, axis: Axis, metric: str) -> tuple[str, ...]:
         """Return the names on an axis among the cells of a metric, in their order."""
         found = (getattr(cell, axis) for cell in self.cells.get(metric, ()))

@@ -102,7 +102,18 @@ class Cells:
         attacked = [cell for cell in self._named(HEADLINE) if cell.encoder in plan.suite.lineup]
         tasks = {job.attacking.task.name: job.attacking.task for job in plan.attacks if job.attacking is not None}
         measured = {one.measure: [*self._named(name)] for name, one in self.results.metrics.measured.items()}
-        return ground_of(attacked, tasks, measured, trained_by(plan), self.results.metrics)
+        labelled = {one.measure: self._labelled(name) for name, one in self.results.metrics.measured.items()}
+        return ground_of(attacked, tasks, measured, trained_by(plan), self.results.metrics, labelled)
+
+    def _labelled(self, metric: str) -> dict[str, list[CellOf]]:
+        """Return the cells of a number of a measure, by label, as `metric.LABEL` names them."""
+        found: dict[str, list[CellOf]] = {}
+        for own in self._named(metric).values():
+            for cell, _ in own:
+                if cell.label:
+                    name = CellOf(cell.encoder, cell.task, cell.attack or None, cell.finetune or None)
+                    found.setdefault(cell.label, []).append(name)
+        return found
 
     @cached_property
     def _attacks(self) -> Grid:
@@ -119,7 +130,8 @@ class Cells:
     def _named(self, metric: str) -> Named:
         """Return the cells that have a metric by their names, in the order of the plan; none where the RUN has none."""
         of = self.results.metrics.asked(metric)
-        if (kind := of.measure if isinstance(of, Measured) else "") not in self._grids:
+        kind = f"{of.measure}.{of.label}" if isinstance(of, Measured) else ""
+        if kind not in self._grids:
             named = self._grids.setdefault(kind, {})
             with suppress(StoreError):
                 found: tabled.Grid[Any] = of.cells(self.results) if isinstance(of, Measured) else self._attacks

@@ -127,7 +127,7 @@ def judge_claims(claims: Sequence[Claim], ground: Ground, cells: Cells) -> tuple
 
 
 def _judged(claim: Claim, ground: Ground, cells: Cells) -> JudgedClaim:
-    if claim.metric not in ground.known:
+    if not ground.knows(claim.metric):
         return JudgedClaim(claim, (), percent=False, unknown=f"{claim.metric} is unknown here; {INCLUDE}")
     percent = cells.percent(claim.metric)
     bound = _bound(claim, 100.0 if percent else 1.0)

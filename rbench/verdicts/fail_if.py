@@ -22,7 +22,8 @@ from rbench.tables.any_attack import any_attack
 from rbench.verdicts.cells import OfCell, cells_of
 from rbench.verdicts.compare import CellKey
 
-_FORM = re.compile(rf"\s*({NAME.pattern})\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
+_LABEL = r"(?:\[[^\]\s]*\]|[^\s<>=\[\]])+"  # typos@0.1, or ranking[k=5]
+_FORM = re.compile(rf"\s*({NAME.pattern}|[A-Za-z0-9_+-]+\.{_LABEL})\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
 _EXAMPLE = 'write a metric, > or <, and a number, such as --fail-if "asr > 60"'
 
 
@@ -103,7 +104,9 @@ def parse(text: str, metrics: Metrics) -> Condition:
     if found is None:
         raise SuiteError(f"{place}: not a condition; {_EXAMPLE}")
     metric, sign, number = found.groups()
-    name = metric if metric in metrics or metric in metrics.measured else metric.lower()
+    start, dot, label = metric.partition(".")
+    known = metric in metrics or {metric, start} & metrics.measured.keys()
+    name = metric if known else f"{start.lower()}{dot}{label}"
     try:
         of = metrics.asked(name)
     except SuiteError as error:

@@ -182,6 +182,7 @@ evaluate: [{noise: {kinds: [leet, upper], degrees: [0.1, 0.5], draws: 2, num_exa
 claims:
   - {id: lost, metric: noise_drop, lower: {task: upper}, than: {task: leet}, for_each: encoder}
   - {id: first, metric: noise, higher: simcse-mini-packaged, than: mini-bert-packaged, where: {task: leet@0.5}}
+  - {id: same, metric: noise.leet@0.5, higher: simcse-mini-packaged, than: mini-bert-packaged}
 """
 
 
@@ -218,7 +219,7 @@ def test_a_suite_with_a_kind_of_ones_own(folder: Path) -> None:
     assert "leet@0.5" in full and "Read as before" in full
     assert (folder / "RUN" / "figures" / "noise.svg").exists() and "noise" in (folder / "RUN/report.html").read_text()
     said = api.claims(folder / "RUN", include=[folder / "DIR"])
-    assert {one.claim.id for one in said} == {"lost", "first"}
+    assert {one.claim.id for one in said} == {"lost", "first", "same"}
     (folder / "DIR" / "noise" / "leet.py").write_text(LEET + "\n# edited\n", encoding="utf-8")
     again = api.plan("suite.yaml", options)
     assert not {job.key for job in again.jobs if job.what == "noise"} & {job.key for job in measuring}
@@ -233,6 +234,7 @@ def test_a_suite_with_a_kind_of_ones_own(folder: Path) -> None:
         ("leet, upper", "upper, typo", r'suite.yaml:10:\d+: unknown kind of noise "typo"; did you mean typos\?'),
         ("}}]", "}}, noise]", "a suite asks for noise once"),
         ("task: leet@0.5", "task: leet@0.7", r"leet@0.7"),
+        ("metric: noise.leet@0.5", "metric: noise.leet@0.7", "noise has no label leet@0.7; its labels are none, leet,"),
         (
             "tasks: [mini-sentiment]\nfinetune: probe",
             "tasks: [mini-sts]",
