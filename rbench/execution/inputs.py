@@ -241,13 +241,14 @@ class Inputs:
 
 
 def victim_of(inputs: Inputs, task: TaskSpec, context: Context, role: str = "victim") -> Any:
-    """Return the victim in a role, for `rbench.encoders.classify`: fine-tuned by a job, or a classifier that exists."""
+    """Return the victim in a role: a classifier that exists, or what a job made, which is a classifier, a scorer or a
+    retriever by the kind of the task."""
     place, given = inputs.victim(role), inputs.existing(role)
     if given is not None:
         return opened(inputs, place, given, task, context)
-    from rbench.encoders.classifier import EncoderClassifier
+    from rbench.encoders.scorer import load_victim
 
-    return inputs.network(place, "victim", lambda where: EncoderClassifier.load(Path(where), context.device)[0])
+    return inputs.network(place, "victim", lambda where: load_victim(Path(where), context.device)[0])
 
 
 def victim_hash(inputs: Inputs, role: str = "victim") -> str:

@@ -1,5 +1,8 @@
 """What the measure `noise` stored, as values of texts: curves over degrees, their means and their worst draws.
 
+Each number is the mean of a value for each text: whether it is right, nDCG@10 of a query, or, for Spearman's
+correlation, what the pair adds to it (`rbench.score.influence`). So encoders are compared text by text in any task.
+
 A label names what victims read: `typos@0.1` is the kind `typos` at one degree, `typos` its curve from degree 0 to the
 highest, `none` the texts as they are. `+normalise` at the end says that texts were normalised before they were read.
 """
@@ -14,22 +17,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.schema import Meaning, MeasuredRow, Score, Suite
-from rbench.score import Sample, Share, scored, unpacked
+from rbench.score import Sample, Share, scored, unpacked, unpacked_numbers
+from rbench.score.influence import spearman_values
 
 Array = NDArray[np.float64]
 NAME, WORST, DROP = "noise", "noise_worst", "noise_drop"
 METRICS = {
     NAME: Meaning(
-        "Accuracy under noise",
-        "mean over draws of the share of changed texts that are right",
+        "Score under noise",
+        "mean over draws of the task's score on the changed texts",
         "highest",
         good="more robust",
         among="of each row",
     ),
-    WORST: Meaning("Worst of the draws", "texts that are right in every draw / texts", "highest"),
-    DROP: Meaning("Accuracy lost to noise", "accuracy on the texts as they are - accuracy under noise", "lowest"),
+    WORST: Meaning("Worst of the draws", "the task's score, of each text the worst of all draws", "highest"),
+    DROP: Meaning("Score lost to noise", "score on the texts as they are - score under noise", "lowest"),
 }
 NONE, NORMALISED = "none", "+normalise"
+HITS, SCORES, GOLD, NDCG = "hits", "scores", "gold", "ndcg"
+"""What rows have, packed: whether texts are right; scores of pairs, and once their gold scores; nDCG of queries."""
+K = 10
+"""The documents that nDCG looks at."""
+SCORE_OF = {"sts": "Spearman's correlation", "ranking": f"nDCG@{K}"}
+"""The score by kind of task; of all others it is accuracy."""
 
 
 def labels(options: Mapping[str, Any]) -> list[str]:
@@ -66,22 +76,46 @@ class Stored:
         if not (rows := self.of(label)):
             return None
         if name == DROP:
-            lost: Array = _hits(self.of(NONE)).mean(0) - self._over(rows, label, np.mean)
-            return lost
-        return self._over(rows, label, np.min if name == WORST else np.mean)
+            before, after = self._draws(self.of(NONE)), self._over(rows, label, worst=False)
+            return None if before is None or after is None else before - after
+        return self._over(rows, label, worst=name == WORST)
 
-    def _over(self, rows: Sequence[MeasuredRow], label: str, joined: Any) -> Array:
+    def _over(self, rows: Sequence[MeasuredRow], label: str, *, worst: bool) -> Array | None:
         if label.startswith(NONE) or "@" in label:
-            made: Array = joined(_hits(rows), axis=0)
-            return made
-        start = f"{NONE}{NORMALISED}" if label.endswith(NORMALISED) else NONE
-        heights, at = [_hits(self.of(start))[0]], [0.0]
+            return self._draws(rows, worst=worst)
+        heights = [self._draws(self.of(f"{NONE}{NORMALISED}" if label.endswith(NORMALISED) else NONE))]
+        at = [0.0]
         for one in dict.fromkeys(row.names["degree"] for row in rows):
-            heights.append(joined(_hits([row for row in rows if row.names["degree"] == one]), axis=0))
+            heights.append(self._draws([row for row in rows if row.names["degree"] == one], worst=worst))
             at.append(float(one))
-        curve = np.stack(heights)  # (degrees, n); numpy calls the rule trapz before 2.0, and trapezoid since
+        known = [one for one in heights if one is not None]
+        if len(known) < len(heights):
+            return None
+        curve = np.stack(known)  # (degrees, n); numpy calls the rule trapz before 2.0, and trapezoid since
         area: Array = np.diff(at) @ (curve[1:] + curve[:-1]) / 2 / at[-1]
         return area
+
+    def _draws(self, rows: Sequence[MeasuredRow], *, worst: bool = False) -> Array | None:
+        """Return the value of each text (n,) over some draws: their mean, or that of the worst draw for the text.
+
+        The worst draw for a pair is the one whose score is farthest from its gold score. None where a correlation is
+        not defined, because all scores are equal.
+        """
+        if (gold := self._gold) is None:
+            found = _read(rows)
+            return found.min(0) if worst else found.mean(0)
+        scores = _read(rows)  # (draws, n)
+        if worst:
+            scores = np.take_along_axis(scores, np.abs(scores - gold).argmax(0)[None], axis=0)
+        values = [spearman_values(draw, gold) for draw in scores]
+        known = [one for one in values if one is not None]
+        return np.mean(known, axis=0) if len(known) == len(values) else None
+
+    @property
+    def _gold(self) -> Array | None:
+        """The gold scores of pairs (n,); None where texts have none."""
+        row = next((row for row in self.rows if GOLD in row.names), None)
+        return None if row is None else unpacked_numbers(row.names[GOLD], int(row.numbers["n"] or 0)).astype(np.float64)
 
     def score(self, label: str, name: str) -> Score | None:
         """Return a number with its interval: Wilson's of a share, Student's of a mean. None where it has none."""
@@ -92,12 +126,21 @@ class Stored:
         found = scored(name, Share(int(values.sum()), len(values)) if binary else Sample.of(values.tolist()))
         if name == DROP or found.low is None or found.high is None:
             return found
-        return found.model_copy(update={"low": max(found.low, 0.0), "high": min(found.high, 1.0)})
+        least = 0.0 if self._gold is None else -1.0
+        return found.model_copy(update={"low": max(found.low, least), "high": min(found.high, 1.0)})
 
 
-def _hits(rows: Iterable[MeasuredRow]) -> Array:
-    """Return whether each text is right, (draws, n)."""
-    return np.stack([unpacked(row.names["hits"], int(row.numbers["n"] or 0)) for row in rows]).astype(np.float64)
+def _read(rows: Iterable[MeasuredRow]) -> Array:
+    """Return what rows have of each text, (draws, n): whether it is right, the score of a pair, or nDCG of a query."""
+    found = []
+    for row in rows:
+        n = int(row.numbers["n"] or 0)
+        if HITS in row.names:
+            found.append(unpacked(row.names[HITS], n).astype(np.float64))
+        else:
+            packed = row.names[NDCG] if NDCG in row.names else row.names[SCORES]
+            found.append(unpacked_numbers(packed, n).astype(np.float64))
+    return np.stack(found)
 
 
 def share(rows: Iterable[MeasuredRow], part: str, whole: str) -> float | None:

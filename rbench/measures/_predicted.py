@@ -18,14 +18,19 @@ def asked(context: VictimContext, texts: Sequence[tuple[str, ...]]) -> Classifie
     """Classify texts with the victim, and show the progress."""
     from rbench.encoders.classify import classify
 
+    return classify(context.victim, texts, progress=counted(context, len(texts)))
+
+
+def counted(context: VictimContext, total: int) -> Callable[[int], None]:
+    """Return what is called with the number of texts of each batch that is done, and shows the progress."""
     done = 0
 
-    def classified(count: int) -> None:
+    def shown(count: int) -> None:
         nonlocal done
         done += count
-        context.progress(done, len(texts), "")
+        context.progress(done, total, "")
 
-    return classify(context.victim, texts, progress=classified)
+    return shown
 
 
 def unlike_predictions(

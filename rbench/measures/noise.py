@@ -1,9 +1,11 @@
-"""Noise: accuracy on texts that are changed as ordinary or hostile typing changes them, by kind and degree.
+"""Noise: scores on texts that are changed as ordinary or hostile typing changes them, by kind and degree.
 
-A sample of test texts is changed by each kind of noise (`rbench/noise`), at each in several seeded draws. All
-victims read the same changed texts, whatever their seed. Three numbers are means over texts: the expected accuracy, the
-share of texts that are right in every draw, and the accuracy lost. A curve over degrees has a mean height, its area
-over the range of degrees. Nobody checks that a changed text still has its label: at high degrees it may not.
+A sample of test texts is changed by each kind of noise (`rbench/noise`), at each degree in several seeded draws. All
+victims read the same changed texts, whatever their seed. The score is that of the task: accuracy, Spearman's
+correlation of pairs, nDCG of queries. Three numbers are means over texts: the expected score, that of the worst draw
+for each text (of accuracy, the share of texts that are right in every draw), and the score lost. A curve over degrees
+has a mean height, its area over the range of degrees. Nobody checks that a changed text still has its label, its gold
+score or its relevant documents: at high degrees it may not.
 """
 
 from __future__ import annotations
@@ -11,24 +13,23 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from rbench.errors import JobError
+from rbench.measures._answers import Answers, answers
 from rbench.measures._context import Measured, VictimContext
-from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, WORST, Stored, share
+from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, SCORE_OF, WORST, Stored, share
 from rbench.measures._noise import METRICS as METRICS
 from rbench.measures._noise import labels as labels
 from rbench.measures._noise import spoken as spoken
-from rbench.measures._predicted import asked
 from rbench.measures._stored import jobs, read_rows
 from rbench.noise import noised, normalise
 from rbench.schema import Job, Meaning, MeasuredRow, Record, Score, Strict, Suite, TableSpec
 from rbench.schema.common import Count, Positive
-from rbench.score.packed import packed
 from rbench.store.verify import unequal
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Reading, by_place, gathered, mean_of
@@ -41,15 +42,24 @@ from rbench.tables.results import Run
 from rbench.tables.table import Entry, Layout, Number
 
 if TYPE_CHECKING:
-    from rbench.encoders.classify import Classified
     from rbench.tasks import Example
 
-TITLE = "Accuracy on texts with typing errors, look-alike letters and other noise, by degree"
+TITLE = "Scores on texts with typing errors, look-alike letters and other noise, by degree"
 VERSION = 1
 OF = "victims"
-USES = ("encoders.classify", "noise._changes", "noise._normalise", "score.packed")
+SERVES = ("classification", "similarity", "ranking")
+USES = (
+    "encoders.classify",
+    "encoders.index",
+    "encoders.retriever",
+    "encoders.scorer",
+    "noise._changes",
+    "noise._normalise",
+    "score.influence",
+    "score.packed",
+)
 FILES = {"kinds": "noise"}
-TOLD = "to classify: {:,} texts with and without noise"
+TOLD = "to read: {:,} texts with and without noise"
 
 
 class Options(Strict):
@@ -100,11 +110,12 @@ class Changed(NamedTuple):
 
 
 def run(options: Options, context: VictimContext) -> Measured:
-    """Change the texts, classify each distinct one once, and return a row for each kind, draw and defence.
+    """Change the texts, ask the victim for each distinct one once, and return a row for each kind, draw and defence.
 
-    A row has the hits, packed, and counts: of texts (`n`), of those that the noise changed (`texts`), of these, those
-    of which the victim's tokenizer makes the same as of the text without noise (`undone`), of tokens with and without
-    noise (`tokens` and `plain`; 0 where a victim does not show them), and of units changed, changeable and all.
+    A row has what `answers` stores, packed, and counts: of texts (`n`), of those that the noise changed (`texts`), of
+    these, those of which the victim's tokenizer makes the same as of the text without noise (`undone`), of tokens with
+    and without noise (`tokens` and `plain`; 0 where a victim does not show them), and of units changed, changeable and
+    all.
 
     Raises JobError where a protected column is unknown or there is no text.
     """
@@ -118,13 +129,13 @@ def run(options: Options, context: VictimContext) -> Measured:
     defences = {"": lambda text: text, **({"normalise": normalise} if options.defence else {})}
     index: dict[tuple[str, ...], int] = {}
     read: list[tuple[str, Changed, list[int]]] = []
-    for name, defend in defences.items():
-        defended = cache(defend)
-        for one in sets:
-            texts = [tuple(defended(text) for text in row) for row in one.rows]
+    defended = {name: cache(defend) for name, defend in defences.items()}
+    for one in sets:  # rows with and without the defence stand side by side: where they are the same, they pack well
+        for name, defend in defended.items():
+            texts = [tuple(defend(text) for text in row) for row in one.rows]
             read.append((name, one, [index.setdefault(row, len(index)) for row in texts]))
-    found = asked(context, [*index])
-    rows = list(_rows(examples, read, found, shown=not hasattr(context.victim, "classified")))
+    found = answers(context, [*index], examples)
+    rows = list(_rows(read, found))
     counts = {
         "n": len(examples),
         "texts_without_letters": sum(not any(map(str.isalpha, "".join(one.texts))) for one in examples),
@@ -161,34 +172,31 @@ def _changed(options: Options, context: VictimContext, examples: Sequence[Exampl
                 yield Changed(named, made, touched, {name: float(units[name]) for name in none})
 
 
-def _rows(
-    examples: Sequence[Example], read: Sequence[tuple[str, Changed, list[int]]], found: Classified, *, shown: bool
-) -> Iterator[MeasuredRow]:
+def _rows(read: Sequence[tuple[str, Changed, list[int]]], found: Answers) -> Iterator[MeasuredRow]:
     """Yield what is stored of each set.
 
     Args:
         read: the defence, the set, and the places of its texts in `found`.
-        shown: whether the victim shows its tokens.
     """
+    shown = len(found.read) > 0
     plain = {defence: at for defence, one, at in read if one.names["kind"] == NONE}
     for defence, one, at in read:
-        hits = [int(found.labels[i]) == example.label for i, example in zip(at, examples, strict=True)]
         before = plain[defence]
         alike = [i == j or (shown and found.read[i] == found.read[j]) for i, j in zip(at, before, strict=True)]
         numbers = {
-            "n": len(hits),
-            "right": sum(hits),
+            "n": len(at),
             "texts": sum(one.touched),
             "undone": sum(same and touched for same, touched in zip(alike, one.touched, strict=True)),
             "tokens": sum(len(found.read[i]) for i in at) if shown else 0,
             "plain": sum(len(found.read[i]) for i in before) if shown else 0,
         }
-        names = {**one.names, "defence": defence, "hits": packed(hits)}
+        once = found.once if one.names["kind"] == NONE and not defence else {}
+        names = {**one.names, "defence": defence, **found.stored(at), **once}
         yield MeasuredRow(names=names, numbers={**numbers, **one.units})
 
 
 def _scores(rows: Sequence[MeasuredRow], options: Mapping[str, Any]) -> tuple[Score, ...]:
-    """Return the expected accuracy of each label, under the label's name."""
+    """Return the expected score of each label, under the label's name."""
     stored, found = Stored(tuple(rows)), []
     for label in labels(options):
         if (score := stored.score(label, NAME)) is not None:
@@ -197,7 +205,7 @@ def _scores(rows: Sequence[MeasuredRow], options: Mapping[str, Any]) -> tuple[Sc
 
 
 def examples(prepared: Any, job: Any) -> int:
-    """Return how many texts a job classifies."""
+    """Return how many texts a job reads."""
     options = Options.model_validate(job.spec.what.options)
     n = prepared.data[job.spec.task.name].sizes.get("test", 0)
     sets = 1 + len(options.kinds) * len(options.degrees) * options.draws
@@ -285,9 +293,9 @@ def paper(results: Results) -> Table:
                 best_of([cell.number(name) if cell else None for cell in own], "highest") for name in (NAME, WORST)
             )
             tokens = [_more(cell) for cell in own]
-            rows.append((*_places(of, task, finetune), label, *heights, *worst, *tokens))
+            rows.append((*_places(of, (task, finetune)), label, *heights, *worst, *tokens))
     columns = [*of.encoders, *(f"Worst, {one}" for one in of.encoders), *(f"More tokens, {one}" for one in of.encoders)]
-    return _table(of, "paper", (*_places(of, "Task", "Fine-tuning"), "Noise", *columns), rows, starts, shown)
+    return _table(of, "paper", (*_places(of), "Noise", *columns), rows, starts, shown)
 
 
 def full(results: Results) -> Table:
@@ -298,15 +306,15 @@ def full(results: Results) -> Table:
     for (task, finetune, label, encoder), cell in of.cells.items():
         if label not in shown:
             continue
-        named = (*_places(of, task, finetune), label)
+        named = (*_places(of, (task, finetune)), label)
         if not rows or rows[-1][:-8] != named:  # 8: the encoder and its numbers
             starts.add(len(rows))
         numbers = [cell.number(name) for name in METRICS]
         shares = (("changed", "units"), ("possible", "units"), ("undone", "texts"))
         reached, possible, undone = (Number(cell.share(*parts), percent=True) for parts in shares)
         rows.append((*named, encoder, *numbers, reached, possible, _more(cell), undone))
-    names = ("Accuracy", "Worst draw", "Lost", "Changed", "Changeable", "Tokens", "Read as before")
-    return _table(of, "full", (*_places(of, "Task", "Fine-tuning"), "Noise", "Encoder", *names), rows, starts, shown)
+    names = ("Score", "Worst draw", "Lost", "Changed", "Changeable", "Tokens", "Read as before")
+    return _table(of, "full", (*_places(of), "Noise", "Encoder", *names), rows, starts, shown)
 
 
 def _more(cell: NoiseCell | None) -> Number | None:
@@ -317,9 +325,29 @@ def _more(cell: NoiseCell | None) -> Number | None:
     return Number(None if ratio is None else ratio - 1, percent=True)
 
 
-def _places(of: Grid[NoiseCell], task: str, finetune: str) -> list[str]:
-    """Return the entries before the noise, of those in which rows differ."""
-    return [name for name, own in ((task, of.tasks), (finetune, of.finetunes)) if len(own) > 1]
+def _places(of: Grid[NoiseCell], victim: tuple[str, str] | None = None) -> list[str]:
+    """Return the entries before the noise, of those in which rows differ; without task and strategy their headings."""
+    scores = _scores_of(of)
+    task, finetune = victim or ("Task", "Fine-tuning")
+    named = ((task, of.tasks), (scores.get(task, "Score"), set(scores.values())), (finetune, of.finetunes))
+    return [name for name, own in named if len(own) > 1]
+
+
+def _scores_of(of: Grid[NoiseCell]) -> dict[str, str]:
+    """Return the name of the score of each task."""
+    specs = (job.measuring.task for job in jobs(of.results, NAME) if job.measuring is not None)
+    return {task.name: SCORE_OF.get(task.kind, "accuracy") for task in specs}
+
+
+def _meaning(of: Grid[NoiseCell]) -> Meaning:
+    """Return the meaning of the main number, with the name of its score where all tasks have the same."""
+    scores = set(_scores_of(of).values())
+    if len(scores) > 1:
+        return METRICS[NAME]
+    score = scores.pop()
+    what = "the share of changed texts that are right" if score == "accuracy" else f"{score} on the changed texts"
+    title = f"{score[0].upper()}{score[1:]} under noise"
+    return replace(METRICS[NAME], title=title, definition=f"mean over draws of {what}")
 
 
 def _table(
@@ -345,16 +373,16 @@ def _table(
             *of.flags.notes(asked_of),
             *missing("measurements under noise", asked_of, of.standing),
         ),
-        interval="Of shares Wilson's 95% intervals, of other means Student's. They cover the choice of texts and, with "
-        "several seeds, differences between seeds.",
+        interval="Of shares Wilson's 95% intervals, of other means Student's (of Spearman's correlation, of what each "
+        "pair adds to it). They cover the choice of texts and, with several seeds, differences between seeds.",
         flags=of.flags.listed(asked_of),
-        about=METRICS[NAME],
+        about=_meaning(of),
         caption="Every degree of noise; shares in %" if layout == "full" else "",
     )
 
 
 def _told(cell: NoiseCell) -> dict[str, Any]:
-    """Return a cell for programs: `value` is the accuracy under noise."""
+    """Return a cell for programs: `value` is the score under noise."""
     return {
         "encoder": cell.encoder,
         "finetune": cell.finetune,
@@ -379,21 +407,23 @@ def _notes(of: Grid[NoiseCell], layout: Layout, asked_of: Sequence[Job]) -> list
     degrees, draws = ", ".join(f"{one:g}" for one in options["degrees"]), options["draws"]
     sizes, bare = ({record.counts.get(name, 0) for record in records} for name in ("n", "texts_without_letters"))
     read = f" (n {spanned(sizes)})" if sizes else ""
+    about, scores = _meaning(of), _scores_of(of)
+    several = [f" ({', '.join(f'{task}: {score}' for task, score in scores.items())})"] * (len({*scores.values()}) > 1)
     said = [
-        f"{METRICS[NAME].title}: {METRICS[NAME].definition}. {draws} draws at each of the degrees {degrees}; all "
+        f"{about.title}: {about.definition}{''.join(several)}. {draws} draws at each of the degrees {degrees}; all "
         f"encoders read the same texts{read}. {NONE}: the texts as they are."
     ]
     if layout == "paper":
         said.append(
-            "Of a kind, the mean height of the curve from degree 0 to the highest; worst: that of the share of texts "
-            "that are right in every draw. More tokens: by how many percent the changed texts have more at the highest "
-            "degree."
+            "Of a kind, the mean height of the curve from degree 0 to the highest. Worst: the same, of each text the "
+            "draw that did it the most harm. More tokens: by how many percent the changed texts have more at the "
+            "highest degree."
         )
     else:
         said.append(
-            "Worst draw: right in every draw. Lost: accuracy without noise or defence, minus this one. Changed, "
-            "changeable: shares of units. Tokens: how many more the changed texts have. Read as before: changed texts "
-            "of which the tokenizer makes what it makes of the unchanged ones."
+            "Worst draw: of each text the draw that did it the most harm. Lost: score without noise or defence, minus "
+            "this one. Changed, changeable: shares of units. Tokens: how many more the changed texts have. Read as "
+            "before: changed texts of which the tokenizer makes what it makes of the unchanged ones."
         )
     if options["defence"]:
         said.append(f"{NORMALISED}: texts are normalised before they are read (rbench.noise.normalise).")

@@ -101,7 +101,7 @@ def test_claims_and_compare_mean_the_same_cells_by_label_as_by_task(run: Path) -
     assert compared.difference == next(one.difference for one in by_task if one.name.task == LABEL)
     assert compared.difference.value == pytest.approx(said["label"].difference.value)
     table = api.comparison_table(api.compare(run, between=BETWEEN, metric=f"noise_drop.{LABEL}"))
-    assert "Accuracy lost to noise, typos@0.5: letters against words" in table
+    assert "Score lost to noise, typos@0.5: letters against words" in table
 
 
 def test_a_check_judges_the_label_whose_texts_are_right_or_wrong(run: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Accuracy by the degree of noise: a panel for each kind and task, a curve with its band for each encoder.
+"""Scores by the degree of noise: a panel for each kind and task, a curve with its band for each encoder.
 
 The curves are those of the measure `noise`: the mean over draws, from the texts as they are at degree 0 to the highest
 degree. With a defence, a thin dotted line shows the same encoder on normalised texts. The figure is ours; RobTest (Chen
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "Accuracy by the degree of noise, kind by kind"
+TITLE = "Scores by the degree of noise, kind by kind"
 
 
 class Options(Strict):
@@ -35,7 +35,7 @@ class Options(Strict):
     task: str | None = None
     """The only task to draw; None: all."""
     of: Literal["mean", "worst"] = "mean"
-    """Of the draws: their mean, or the texts that are right in every draw."""
+    """Of the draws: their mean, or of each text the one that did it the most harm."""
 
 
 def draw(options: Options, results: Results) -> Figure:
@@ -68,7 +68,7 @@ def draw(options: Options, results: Results) -> Figure:
                 _defended(axes, _curve(of, place, encoder, NORMALISED), name, index)
         axes.set_xlabel("degree")
         if i % min(4, len(places)) == 0:
-            axes.set_ylabel(style.axis(METRICS[name]) if len(places) == 1 else "accuracy (%)")
+            axes.set_ylabel(style.axis(METRICS[name]) if len(places) == 1 else "score (%)")
     style.legend(figure, list(entries.values()), list(entries))
     style.note(figure, _note(of, list(curves.values()), name))
     return figure
@@ -119,7 +119,7 @@ def _note(of: Grid[NoiseCell], curves: list[list[tuple[float, NoiseCell]]], name
     """Return the note below the figure: what is drawn, of how many texts, and what is missing."""
     all_of = [cell for curve in curves for _, cell in curve]
     sizes = spanned({score.n for cell in all_of if (score := cell.score(name)) is not None})
-    what = "Texts right in every draw" if name == WORST else "Mean over draws"
+    what = "Of each text the worst draw" if name == WORST else "Mean over draws"
     said = f"{what}; degree 0: the texts as they are. n {sizes}; bands are 95% intervals."
     if any(label.endswith(NORMALISED) for label in of.labels):
         said += " Dotted: on normalised texts."
