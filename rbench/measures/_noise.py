@@ -103,7 +103,8 @@ class Stored:
         """
         if (gold := self._gold) is None:
             found = _read(rows)
-            return found.min(0) if worst else found.mean(0)
+            joined: Array = found.min(0) if worst else found.mean(0)
+            return joined
         scores = _read(rows)  # (draws, n)
         if worst:
             scores = np.take_along_axis(scores, np.abs(scores - gold).argmax(0)[None], axis=0)
