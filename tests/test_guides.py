@@ -196,3 +196,13 @@ def test_every_page_that_a_page_names_is_there() -> None:
     for path in DOCS.glob("*.md"):
         for target in re.findall(r"\]\(([^)#:\s]+)\)", path.read_text(encoding="utf-8")):
             assert (DOCS / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_guide_on_one_model_prints_cards(place: Path) -> None:
+    alone, beside, programs = commands("guide-evaluate-one-model.md")
+    quick = ["--finetune", "probe", "--n", "12", "--backend", "torch", "--workers", "1"]
+    both = rbench([*beside, *quick])
+    assert both.exit_code == 0 and "| simcse-mini-packaged is |" in both.stdout, both.output
+    assert "| Clean accuracy |" in rbench([*alone, *quick]).stdout
+    card = json.loads(rbench([*programs, *quick]).stdout)
+    assert len(card["numbers"]) == 10 and not any(one["missing"] for one in card["numbers"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from rbench.api.attacking import attack_texts, textattack_wrapper
 from rbench.api.doctor import Check, doctor
+from rbench.api.evaluate import Evaluated, evaluate
 from rbench.api.housekeeping import pack
 from rbench.api.judge import Exported, Imported
 from rbench.api.judge import export as judge_export

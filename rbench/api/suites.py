@@ -337,7 +337,8 @@ def classifier(where: str, labels: str | None, registry: Registry) -> Entry:
     """Return what a suite has under `victims` for a classifier of the command line.
 
     Args:
-        where: a folder, a hub id, `module:function`, a file of the kind `victims` by name, or such a file's path.
+        where: a folder, a hub id, `module:function`, an address, a file of the kind `victims` by name, or such a file's
+            path.
         labels: `theirs=ours,...`, what the classifier's labels mean; None: they are matched by name.
 
     Raises:
@@ -352,8 +353,10 @@ def classifier(where: str, labels: str | None, registry: Registry) -> Entry:
     if file:
         return where
     entry: dict[str, Any] = {"model": where}
-    if FUNCTION.fullmatch(where) and not Path(where).exists():
-        entry = {"function": where, "version": "command line"}  # nothing is stored, so no version is needed
+    if where.startswith(("http://", "https://")):
+        entry = {"endpoint": {"url": where}, "version": "command line"}
+    elif FUNCTION.fullmatch(where) and not Path(where).exists():
+        entry = {"function": where, "version": "command line"}
     return {**entry, **({"labels": _map(labels)} if labels is not None else {})}
 
 

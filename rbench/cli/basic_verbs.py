@@ -1,4 +1,4 @@
-"""Implements `rbench run`, `attack`, `list`, `doctor` and `cases`: suites, and looks at single texts and at names."""
+"""Implements `rbench run`, `eval`, `attack`, `list`, `doctor` and `cases`: suites, models, single texts and names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,22 @@ from rbench.schema import victim_name
 if TYPE_CHECKING:
     from rbench.api import Case, Cases, Executor, Options
 
+CARDS = ("markdown", "json")
 OF_TABLE = "A table of your own (--task my.csv)"
+TEXT = a.option(
+    "--text COLUMN",
+    "The column of the texts; twice for tasks of two texts. (default: guessed, and shown)",
+    panel=OF_TABLE,
+)
+LABEL = a.option("--label COLUMN", "The column of the labels. (default: guessed, and shown)", panel=OF_TABLE)
+LABELS = a.option(
+    "--labels A,B",
+    "The labels in the order of their ids. (default: all that the column has, sorted)",
+    panel=OF_TABLE,
+)
+KIND = a.option(
+    "--kind NAME", "single, nli, pair or paraphrase. (default: by the texts: single, nli or pair)", panel=OF_TABLE
+)
 
 
 @app.command(
@@ -77,6 +92,62 @@ def run(
             raise typer.Exit(CHECK_FAILED if judged.met else UNDECIDED)
 
 
+@app.command(
+    "eval",
+    rich_help_panel=MEASURE,
+    epilog="Example: [bold]rbench eval minilm --task mr --data ~/data --models ~/models --compare-to ./mine[/bold]",
+)
+@verb(
+    "Evaluating {model}",
+    "Finished work is kept: run the same command again, without --fresh, to go on.",
+    of="api.evaluate.evaluate",
+    shared="out data models include device workers concurrency backend max_seconds fresh no_texts quiet verbose",
+)
+def eval_(
+    *,
+    model: str = a.argument(
+        "MODEL",
+        f"An encoder: {a.ENCODERS[:1].lower()}{a.ENCODERS[1:-1]}; or a classifier: its folder, hub id, "
+        "module:function or address.",
+        ...,
+    ),
+    task: str | None = a.option(
+        "--task -t NAME|FILE",
+        "A task with classes (rbench list tasks), or a table: my.csv, ./folder. (default: mini-sentiment for models of "
+        "the embedded world, else mr)",
+    ),
+    n: int = a.option("--n -n N", "How many test texts are attacked.", 100, min=1),
+    fmt: str = a.option("--format NAME", "markdown or json.", "markdown", callback=a.one_of("format", CARDS)),
+    text: list[str] | None = TEXT,
+    label: str | None = LABEL,
+    labels: str | None = LABELS,
+    kind: str | None = KIND,
+    quiet: bool,
+    **how: Any,
+) -> None:
+    """Evaluate one model: ten numbers with intervals, in plain words.
+
+    Fine-tunes an encoder on a task (a classifier stays as it is), attacks it in two ways, asks for every text with one
+    word replaced, adds typing errors, and scores similarity and a ranking. Prints a card with the numbers and with
+    three texts that break the model. --compare-to judges a second model against it, text by text. Everything is kept in
+    a RUN, so that the same command resumes.
+    """
+    from rbench.system.progress import watching
+
+    chosen = None if task is None else task_of(task, text, label, labels, kind)
+    with watching(quiet) as progress:
+        found = rbench.api.evaluate(model, task=chosen, n=n, progress=progress, **how)
+    say(found.card.rendered(fmt))
+    for one in found.runs:
+        printing.trouble(one)
+    if not quiet:
+        tell(f"report: {', '.join(found.card.reports)}")
+    if found.failed:
+        raise typer.Exit(FAILED)
+    if found.left:
+        raise typer.Exit(INCOMPLETE)
+
+
 def _attacking(said: Mapping[str, object]) -> str:
     """Return the first line of `rbench attack`."""
     what = said["encoder"] or said["classifier"] or "a classifier"
@@ -115,22 +186,10 @@ def attack(
     resources: str | None = a.option(
         "--resources PROFILE", "Which word vectors, synonyms and models the attack uses: rbench list resources."
     ),
-    text: list[str] | None = a.option(
-        "--text COLUMN",
-        "The column of the texts; twice for tasks of two texts. (default: guessed, and shown)",
-        panel=OF_TABLE,
-    ),
-    label: str | None = a.option(
-        "--label COLUMN", "The column of the labels. (default: guessed, and shown)", panel=OF_TABLE
-    ),
-    labels: str | None = a.option(
-        "--labels A,B",
-        "The labels in the order of their ids. (default: all that the column has, sorted)",
-        panel=OF_TABLE,
-    ),
-    kind: str | None = a.option(
-        "--kind NAME", "single, nli, pair or paraphrase. (default: by the texts: single, nli or pair)", panel=OF_TABLE
-    ),
+    text: list[str] | None = TEXT,
+    label: str | None = LABEL,
+    labels: str | None = LABELS,
+    kind: str | None = KIND,
     options: Options,
     quiet: bool,
 ) -> None:

@@ -186,10 +186,11 @@ def result(run: RunResult, *, quiet: bool = False) -> None:
                 tell(f"figures: {', '.join(map(str, run.figures))}")
             if run.report is not None:
                 tell(f"report: {run.report}")
-        _trouble(run)
+        trouble(run)
 
 
-def _trouble(run: RunResult) -> None:
+def trouble(run: RunResult) -> None:
+    """Print to standard error what is not done, what failed, errored or is flagged, and the remedies."""
     for line in run.said_of_others():
         tell(line)
     for record in run.failed:

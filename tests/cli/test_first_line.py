@@ -16,6 +16,7 @@ from tests.cli.conftest import Api, Shell
 
 FIRST = {
     "run quickstart": "Planning quickstart",
+    "eval mini-bert": "Evaluating mini-bert",
     "plan quickstart": "Planning quickstart",
     "status .": "Reading .",
     "table .": "Reading .",
