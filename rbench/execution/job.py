@@ -14,10 +14,12 @@ import traceback
 from typing import Any
 
 import rbench
+from rbench import score
 from rbench.errors import LeaseLost, RbenchError
-from rbench.execution import attacks, existing, measured, weights
+from rbench.execution import attacks, measured, weights
 from rbench.execution.attacks import sample
-from rbench.execution.inputs import Context
+from rbench.execution.inputs import Context, Inputs, Source, opened
+from rbench.execution.parts import by_part, part_counts
 from rbench.masking import masked
 from rbench.schema import (
     AttackJob,
@@ -26,9 +28,11 @@ from rbench.schema import (
     PretrainJob,
     Provenance,
     Record,
+    Score,
     VictimJob,
 )
 from rbench.store import provenance
+from rbench.system.progress import counting
 
 log = logging.getLogger("rbench")
 
@@ -67,7 +71,7 @@ def run_job(job: Job, context: Context) -> Record | None:
         elif isinstance(spec, FinetuneJob):
             record = weights.cached(job, context, lambda folder: weights.finetune(job, spec, context, folder), source)
         elif isinstance(spec, VictimJob):
-            record = existing.open_existing(job, spec, context, source)
+            record = open_existing(job, spec, context, source)
         elif isinstance(spec, AttackJob):
             record = attacks.attack(job, spec, context, source)
         else:
@@ -112,6 +116,46 @@ def _device_name(device: str) -> str:
     import torch
 
     return f"{device} ({torch.cuda.get_device_name()})"
+
+
+def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -> Record:
+    """Open a classifier that exists, and score it on the rows on which fine-tuned victims are scored.
+
+    These are validation rows, or test rows of a task without a validation split.
+
+    Raises JobError where it cannot be opened, is no longer the planned one, or its answers are not usable.
+    """
+    from rbench.encoders.classify import classify
+    from rbench.train.finetune import sample_split
+
+    data = context.data(spec.task, spec.data_fingerprint)
+    inputs = Inputs(job, context)
+    place = context.places.victims[spec.victim.name, spec.task.name]
+    victim = opened(inputs, place, context.victims[spec.victim.name], spec.task, context, forgiving=True)
+    split = "validation" if data.sizes.get("validation") else "test"
+    rows = sample_split(data, split, spec.max_validation, job.seed)
+    told = counting(context.progress.update, len(rows), f"{split}: {len(rows)} texts")
+    found = classify(victim, [row.texts for row in rows], progress=told)
+    parted = by_part(victim, data, context.progress.update) if spec.task.parts else ()
+    inputs.check()
+    answered = [(int(one), row.label) for one, row in zip(found.labels, rows, strict=True) if one >= 0]
+    right = sum(one == label for one, label in answered)
+    accuracy = Score(name=f"{split}_accuracy", value=right / len(answered), n=len(answered))
+    without = f", and {len(rows) - len(answered)} had no usable answer" if len(answered) < len(rows) else ""
+    context.progress.note(f"{job.name}: {split} accuracy {right / len(answered):.3f} on {len(answered)} rows{without}")
+    health = score.victim_health(accuracy, (label for _, label in answered), split)
+    known = [(one, int(label)) for one, label in answered if label is not None]
+    exchanged = score.exchanged_labels([one for one, _ in known], [label for _, label in known], spec.task.labels)
+    if exchanged is not None:
+        health = health.model_copy(update={"flags": (*health.flags, exchanged)})
+    return Record(
+        job=job,
+        status="complete",
+        scores=(accuracy, *parted),
+        counts={"n": len(rows), **{f"{name}_rows": size for name, size in data.sizes.items()}, **part_counts(data)},
+        health=health,
+        provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=place.fingerprint),
+    )
 
 
 __all__ = ["Context", "run_job", "sample"]

@@ -12,9 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import RbenchError, ResourceError, StoreError
-from rbench.execution.cluster import leases
 from rbench.execution.cluster.membership import Member, identity_of
-from rbench.execution.cluster.scheduler import Team, TeamBoard, digest, who
+from rbench.execution.cluster.scheduler import Team, TeamBoard, digest, run_jobs, who
 from rbench.execution.job import Context, run_job
 from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared
@@ -218,7 +217,7 @@ def _check_crowding(team: Team, progress: Progress) -> None:
 
 
 def _run(todo: list[Job], context: Context) -> Iterator[tuple[Job, Record | None]]:
-    """Run all jobs that no other process runs, and yield each that ends as `leases.run` does."""
+    """Run all jobs that no other process runs, and yield each that ends as `scheduler.run_jobs` does."""
     number = {job.key: i + 1 for i, job in enumerate(todo)}
     board = TeamBoard(context.team, context.store, context.cache, todo)
     own: set[str] = set()
@@ -234,7 +233,7 @@ def _run(todo: list[Job], context: Context) -> Iterator[tuple[Job, Record | None
             context.progress.finish(record.status)
         return record
 
-    for job, record in leases.run(todo, board, call):
+    for job, record in run_jobs(todo, board, call):
         if record is not None and job.key not in own:
             context.progress.note(f"{job.name}: {record.status}, by another process")
         yield job, record

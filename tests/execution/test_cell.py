@@ -17,9 +17,8 @@ import pytest
 from rbench.errors import LeaseLost
 from rbench.execution import attacks as attacking
 from rbench.execution.attacks import Cell
-from rbench.execution.cluster import leases
 from rbench.execution.cluster import scheduler as boards
-from rbench.execution.cluster.scheduler import Team, TeamBoard
+from rbench.execution.cluster.scheduler import Team, TeamBoard, run_jobs
 from rbench.execution.job import run_job
 from rbench.schema import Choice, Job, Outcome, Plan, Provenance, Record, Suite
 from rbench.store.runs import Store
@@ -92,7 +91,7 @@ def work(root: Path, log: Path | None = None, wait: float = 0.0) -> list[str]:
             store.write_record(record)
             return record
 
-        return [job.name for job, _ in leases.run(JOBS, board, call)]
+        return [job.name for job, _ in run_jobs(JOBS, board, call)]
 
 
 def content(root: Path) -> dict[str, bytes]:
@@ -232,7 +231,7 @@ def deadly_work(root: Path, deadly: str) -> None:
         board = TeamBoard(team, store, WeightCache(root / "cache"), JOBS)
         attacking.attack = attack
         told = SimpleNamespace(store=store, team=team, progress=Notes(), device="cpu", network=OneSlotCache())
-        for _ in leases.run(JOBS, board, lambda job: run_job(job, told)):
+        for _ in run_jobs(JOBS, board, lambda job: run_job(job, told)):
             pass
 
 

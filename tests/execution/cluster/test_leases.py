@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from rbench.execution.cluster import leases
+from rbench.execution.cluster.scheduler import run_jobs
 from rbench.schema import Job, Provenance, Record
 from tests.plan.test_planner import inputs, make_plan, suite
 
@@ -60,7 +60,7 @@ def names(jobs: list[Job]) -> set[str]:
 
 def test_alone_every_job_runs_once_in_its_order() -> None:
     board = Board()
-    results = list(leases.run(PLAN.jobs, board, recorded))
+    results = list(run_jobs(PLAN.jobs, board, recorded))
     assert [job.key for job, _ in results] == [job.key for job in PLAN.jobs] == board.taken
     assert board.pauses == 0 and not board.held
 
@@ -68,7 +68,7 @@ def test_alone_every_job_runs_once_in_its_order() -> None:
 def test_jobs_behind_a_failure_are_not_run_and_the_others_are() -> None:
     broken = next(job for job in PLAN.jobs if job.name == "finetune/lm/a/clean/seed0")
     board = Board()
-    results = list(leases.run(PLAN.jobs, board, lambda job: recorded(job, "failed" if job == broken else "complete")))
+    results = list(run_jobs(PLAN.jobs, board, lambda job: recorded(job, "failed" if job == broken else "complete")))
     missing = {job.key for job, record in results if record is None}
     assert {job.key for job, _ in results} == {job.key for job in PLAN.jobs}
     assert missing == {job.key for job in PLAN.jobs if broken.key in job.needs.values()}
@@ -79,7 +79,7 @@ def test_a_failure_elsewhere_counts_as_one_here() -> None:
     first = PLAN.jobs[0]
     board = Board()
     board.done[first.key] = recorded(first, "failed")
-    results = {job.key: record for job, record in leases.run(PLAN.jobs, board, recorded)}
+    results = {job.key: record for job, record in run_jobs(PLAN.jobs, board, recorded)}
     assert first.key not in board.taken and results[first.key] == board.done[first.key]
     behind = [job for job in PLAN.jobs if first.key in job.needs.values()]
     assert behind and all(results[job.key] is None for job in behind)
@@ -94,7 +94,7 @@ def test_what_others_have_is_left_to_them() -> None:
 
     board = Board(ends)
     board.held = {finetune[0].key}
-    results = list(leases.run(PLAN.jobs, board, recorded))
+    results = list(run_jobs(PLAN.jobs, board, recorded))
     assert board.pauses == 1, "it waits for what it needs, once nothing else is left"
     assert {job.key for job, _ in results} == {job.key for job in PLAN.jobs}
     assert {*board.taken[-len(behind) :]} == behind and finetune[0].key not in board.taken
@@ -104,20 +104,20 @@ def test_it_leaves_when_only_others_have_something_to_do() -> None:
     last = PLAN.jobs[-1]
     board = Board()
     board.held = {last.key}
-    results = list(leases.run(PLAN.jobs, board, recorded))
+    results = list(run_jobs(PLAN.jobs, board, recorded))
     assert board.pauses == 0 and {job.key for job, _ in results} == {job.key for job in PLAN.jobs} - {last.key}
 
 
 def test_it_leaves_only_once_others_are_known_to_live() -> None:
     board = Board()
     board.held, board.sure = {PLAN.jobs[-1].key}, 3
-    assert len(list(leases.run(PLAN.jobs, board, recorded))) == len(PLAN.jobs) - 1 and board.pauses == 3
+    assert len(list(run_jobs(PLAN.jobs, board, recorded))) == len(PLAN.jobs) - 1 and board.pauses == 3
 
 
 def test_while_it_waits_to_leave_it_takes_over_what_a_dead_one_did() -> None:
     board = Board(lambda board: board.held.clear())
     board.held, board.sure = {PLAN.jobs[-1].key}, 9
-    results = list(leases.run(PLAN.jobs, board, recorded))
+    results = list(run_jobs(PLAN.jobs, board, recorded))
     assert len(results) == len(PLAN.jobs) and board.taken[-1] == PLAN.jobs[-1].key
 
 
@@ -125,7 +125,7 @@ def test_the_lease_of_one_who_died_is_taken_in_the_end() -> None:
     first = PLAN.jobs[0]
     board = Board(lambda board: board.held.clear())
     board.held = {first.key}
-    results = list(leases.run(PLAN.jobs, board, recorded))
+    results = list(run_jobs(PLAN.jobs, board, recorded))
     assert first.key in board.taken and len(results) == len(PLAN.jobs)
 
 
@@ -133,7 +133,7 @@ def test_a_job_that_others_work_on_comes_after_those_that_nobody_has() -> None:
     attacks = [job for job in PLAN.jobs if job.stage == "attack"]
     board = Board()
     board.shared = {attacks[0].key}
-    list(leases.run(PLAN.jobs, board, recorded))
+    list(run_jobs(PLAN.jobs, board, recorded))
     assert board.taken[-1] == attacks[0].key and len(board.taken) == len(PLAN.jobs)
 
 
@@ -145,7 +145,7 @@ def test_attacks_on_a_victim_that_others_attack_come_after_those_on_other_victim
     assert 1 < len(theirs) < len(attacks)
     board = Board()
     board.held = {theirs[0].key}
-    list(leases.run(PLAN.jobs, board, recorded))
+    list(run_jobs(PLAN.jobs, board, recorded))
     others = [job.key for job in PLAN.jobs if job not in theirs]
     assert board.taken == [*others, *(job.key for job in theirs[1:])]
 
@@ -158,7 +158,7 @@ def test_a_job_of_which_only_a_part_was_done_is_tried_again() -> None:
     def call(one: Job) -> Record | None:
         return next(parts, recorded(one)) if one == job else recorded(one)
 
-    results = list(leases.run(PLAN.jobs, board, call))
+    results = list(run_jobs(PLAN.jobs, board, call))
     assert [key for key in board.taken if key == job.key] == [job.key] * 3
     assert [key.key for key, _ in results].count(job.key) == 1
 
@@ -168,4 +168,4 @@ def test_what_the_callable_raises_ends_the_run() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(leases.run(PLAN.jobs, Board(), call))
+        list(run_jobs(PLAN.jobs, Board(), call))
