@@ -6,10 +6,9 @@ So robust encoders are at the top left, as in the paper. A line joins the encode
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rbench.errors import StoreError
 from rbench.report.figures import style
@@ -17,7 +16,9 @@ from rbench.schema.common import Strict
 from rbench.score.statistics import wilson
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, Grid, grid
+from rbench.tables.columns import average
 from rbench.tables.notes import spanned
+from rbench.tables.table import Meaning, Number
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -36,16 +37,13 @@ class Options(Strict):
     """Of the axis of queries."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """An encoder under an attack, on one task or over several. Intervals are of 95%."""
+class Point(NamedTuple):
+    """An encoder under an attack, on one task or over several."""
 
-    reduction: float
-    """Clean accuracy minus accuracy under attack, in points (0..100)."""
-    queries: float
+    reduction: Number
+    """Clean accuracy minus accuracy under attack, a share."""
+    queries: Number
     """Average number of queries of the examples that were attacked."""
-    reduction_interval: style.Interval
-    queries_interval: style.Interval
 
 
 def draw(options: Options, results: Results) -> Figure:
@@ -96,34 +94,19 @@ def point(cell: Cell) -> Point:
     Clean accuracy minus accuracy under attack is the share of successes among all examples, so its interval is
     Wilson's. That of the mean number of queries is Student's t.
     """
-    tally, queries = cell.pooled, cell.sampled("queries")
+    tally = cell.pooled
     share = wilson(tally.succeeded / cell.repeats, tally.total / cell.repeats)
-    assert share is not None and queries.value is not None
-    interval = style.on_axis(queries, percent=False)[1]
-    return Point(100 * tally.succeeded / tally.total, queries.value, (100 * share[0], 100 * share[1]), interval)
+    assert share is not None
+    queries = Number.of(cell.sampled("queries"), cell.meaning("queries"))
+    return Point(Number(tally.succeeded / tally.total, True, tally.total, *share), queries)
 
 
 def _mean(points: Sequence[Point]) -> Point:
-    return Point(
-        math.fsum(p.reduction for p in points) / len(points),
-        math.fsum(p.queries for p in points) / len(points),
-        _of_mean([(p.reduction, p.reduction_interval) for p in points]),
-        _of_mean([(p.queries, p.queries_interval) for p in points]),
-    )
-
-
-def _of_mean(parts: Sequence[tuple[float, style.Interval]]) -> style.Interval:
-    """Return the interval of the mean of independent estimates from theirs; None where one has none.
-
-    The distances to the lower ends are added as squares, and so are those to the upper ends (Zou and Donner 2008). It
-    covers the choice of examples within each task, and not the choice of tasks.
-    """
-    mean = math.fsum(value for value, _ in parts) / len(parts)
-    ends = [(value - interval[0], interval[1] - value) for value, interval in parts if interval is not None]
-    if len(ends) < len(parts):
-        return None
-    down, up = (math.hypot(*(end[side] for end in ends)) / len(parts) for side in (0, 1))
-    return mean - down, mean + up
+    """Return the means over tasks. Their intervals cover the choice of examples within each task, and not of tasks."""
+    scales = [Meaning("", "", percent=percent) for percent in (True, False)]
+    reduction, queries = map(partial(average, intervals=True), zip(*points, strict=True), scales)
+    assert reduction is not None and queries is not None
+    return Point(reduction, queries)
 
 
 def _panel(
@@ -138,27 +121,21 @@ def _panel(
     for i, attack in enumerate(attacks):
         there = [points[name, attack] for name in names if (name, attack) in points]
         if len(there) > 1:
-            x, y = [p.reduction for p in there], [p.queries for p in there]
+            x, y = ([style.on_axis(one, one.percent)[0] for one in axis] for axis in zip(*there, strict=True))
             dashes = style.look(i)["linestyle"]
             (joined,) = axes.plot(x, y, color=style.MUTED, linestyle=dashes, linewidth=0.9, label=attack, zorder=1)
             joins.setdefault(attack, joined)
         elif there:  # no line tells which attack it is
-            at = (there[0].reduction, there[0].queries)
+            at = tuple(style.on_axis(one, one.percent)[0] for one in there[0])
             axes.annotate(attack, at, (4, 4), textcoords="offset points", fontsize=6.5, color=style.MUTED)
     several = len({finetune for _, finetune in names}) > 1
     for i, (encoder, finetune) in enumerate(names):
         there = [points[(encoder, finetune), attack] for attack in attacks if ((encoder, finetune), attack) in points]
         label = f"{encoder}, {finetune}" if several else encoder
         if there:
-            drawn = style.points(
-                axes,
-                [p.reduction for p in there],
-                [p.queries for p in there],
-                index=i,
-                label=label,
-                x_intervals=[p.reduction_interval for p in there],
-                y_intervals=[p.queries_interval for p in there],
-            )
+            across, up = ([style.on_axis(one, one.percent) for one in axis] for axis in zip(*there, strict=True))
+            (x, wide), (y, high) = zip(*across, strict=True), zip(*up, strict=True)
+            drawn = style.points(axes, x, y, index=i, label=label, x_intervals=wide, y_intervals=high)
             encoders.setdefault(label, drawn)  # type: ignore[arg-type]
 
 

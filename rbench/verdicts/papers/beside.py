@@ -44,30 +44,24 @@ CITED = ("of systems that rbench does not have", "")
 """Why a number of a system that the paper only cites has none of ours beside it."""
 
 
-class Ours(NamedTuple):
-    """Our number for a printed one, in the unit of the printed table."""
-
-    value: float
-    low: float | None
-    high: float | None
-    n: int | None
-    encoder: str | None
-
-
 @dataclass(frozen=True)
 class Pair:
     """A printed number, and ours beside it."""
 
     found: Found
-    ours: Ours | None
+    ours: Number | None
+    """In the unit of the printed table, with its digits."""
     why: tuple[str, str] = ("", "")
     """Where there is none of ours: the reason, and the name that it is about."""
+    encoder: str | None = None
+    """The RUN's encoder that ours is of."""
 
     @property
     def difference(self) -> float | None:
         """Ours less the printed number."""
         printed = self.found.cell.value
-        return None if self.ours is None or printed is None else self.ours.value - printed
+        ours = self.ours.value if self.ours is not None else None
+        return None if ours is None or printed is None else ours - printed
 
     @property
     def inside(self) -> bool | None:
@@ -176,7 +170,8 @@ class _Reader:
         scale = _scale(self.printed.metrics[found.metric])
         one = numbers[0]
         low, high = (None if one.get(end) is None else scale * one[end] for end in ("low", "high"))
-        return Pair(found, Ours(scale * one["value"], low, high, one.get("n"), encoder))
+        ours = Number(scale * one["value"], False, one.get("n"), low, high, digits=_digits(found))
+        return Pair(found, ours, encoder=encoder)
 
     def _table(self, metric: str) -> Table | None:
         if metric not in self.made and metric not in self.missing:
@@ -262,18 +257,21 @@ def _computed(pair: Pair, column: PrintedColumn, by_name: Mapping[str, Pair]) ->
     if column.computed.kind == "difference" and pair.ours is not None:
         return pair  # the RUN's table has it, with an interval
     parts = [by_name[name] for name in column.computed.of]
-    there = [part.ours for part in parts if part.ours is not None]
-    if len(there) < len(parts):
+    values = [part.ours.value for part in parts if part.ours is not None and part.ours.value is not None]
+    if len(values) < len(parts):
         lacking = next(part.why for part in parts if part.ours is None)
-        alike = all(part.ours is not None or part.why == lacking for part in parts) and not there
+        alike = all(part.ours is not None or part.why == lacking for part in parts) and not values
         return replace(
-            pair, ours=None, why=lacking if alike else ("computed from numbers of which some are left out", "")
+            pair,
+            ours=None,
+            encoder=None,
+            why=lacking if alike else ("computed from numbers of which some are left out", ""),
         )
-    values = [one.value for one in there]
     value = math.fsum(values) / len(values) if column.computed.kind == "mean" else values[0] - values[1]
-    if pair.ours is not None and math.isclose(pair.ours.value, value, abs_tol=1e-9):
+    if pair.ours is not None and math.isclose(pair.ours.value or 0.0, value, abs_tol=1e-9):
         return pair  # the RUN's own average, with an interval, is over the same columns
-    return replace(pair, ours=Ours(value, None, None, None, there[0].encoder), why=("", ""))
+    ours = Number(value, percent=False, digits=_digits(pair.found))
+    return replace(pair, ours=ours, why=("", ""), encoder=parts[0].encoder)
 
 
 # ---------------------------------------------------------------------------- which encoder stands beside a printed one
@@ -393,7 +391,6 @@ def table(compared: Comparison, plan: Plan, layout: str, metric: str | None = No
         layout="paper" if layout == "paper" else "full",
         header=header,
         rows=tuple(rows),
-        groups=frozenset(),
         cells=tuple(_cell(compared, i, compared.pairs[i][j]) for i in shown for j in chosen),
         notes=(*notes, *sizes, *own, *plan.suite.notes),
         interval="95% intervals of ours, as the RUN's own tables have them. Papers print none.",
@@ -419,7 +416,7 @@ def _paper(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
         entries = [
             ""
             if pair.ours is None and not cited
-            else Beside(pair.found.cell.printed or "", _ours(pair), pair.inside, cited)
+            else Beside(pair.found.cell.printed or "", pair.ours, pair.inside, cited)
             for pair in pairs
         ]
         rows.append((*(label.get(name, "") for name in names), *entries))
@@ -434,14 +431,14 @@ def _full(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
             if pair.ours is None and not compared.cited(i):
                 continue
             alone = Beside(pair.found.cell.printed or "", inside=pair.inside, cited=compared.cited(i))
-            ours, less = _ours(pair), pair.difference
+            less = pair.difference
             rows.append(
                 (
                     *(label.get(name, "") for name in names),
                     column.label,
                     alone,
-                    ours,
-                    None if less is None else Number(less, percent=False, digits=_digits(pair)),
+                    pair.ours,
+                    None if less is None else Number(less, percent=False, digits=_digits(pair.found)),
                     None if pair.ours is None else pair.ours.n,
                 )
             )
@@ -456,16 +453,8 @@ def _heading(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def _ours(pair: Pair) -> Number | None:
-    if pair.ours is None:
-        return None
-    return Number(
-        pair.ours.value, percent=False, n=pair.ours.n, low=pair.ours.low, high=pair.ours.high, digits=_digits(pair)
-    )
-
-
-def _digits(pair: Pair) -> int:
-    return len((pair.found.cell.printed or "").partition(".")[2])
+def _digits(found: Found) -> int:
+    return len((found.cell.printed or "").partition(".")[2])
 
 
 def _cell(compared: Comparison, row: int, pair: Pair) -> dict[str, Any]:
@@ -481,8 +470,8 @@ def _cell(compared: Comparison, row: int, pair: Pair) -> dict[str, Any]:
         "finetune": where.strategy,
         "part": where.part,
         "printed": pair.found.cell.value,
-        "encoder": ours.encoder if ours is not None else None,
-        "stand_in": ours is not None and ours.encoder in compared.stand_ins.values(),
+        "encoder": pair.encoder,
+        "stand_in": pair.encoder in compared.stand_ins.values(),
         "cited": compared.cited(row),
         **{name: getattr(ours, name, None) for name in ("value", "low", "high", "n")},
         "difference": pair.difference,

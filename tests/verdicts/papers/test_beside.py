@@ -23,9 +23,9 @@ from rbench.schema import EncoderSpec
 from rbench.store.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.formats import render
-from rbench.tables.table import Table
+from rbench.tables.table import Number, Table
 from rbench.verdicts.papers import tables as printed
-from rbench.verdicts.papers.beside import Comparison, Ours, Pair, _agrees, compare, partners, table
+from rbench.verdicts.papers.beside import Comparison, Pair, _agrees, compare, partners, table
 from rbench.verdicts.papers.tables import PrintedTable
 from tests import reference
 from tests.tables.conftest import make_run as make_run
@@ -87,8 +87,9 @@ def test_a_printed_number_has_ours_of_its_system_task_and_attack_beside_it(
     )
     _, of_pwws, of_bert, mean, bae = found.pairs[0]
     for pair, own in ((of_pwws, pwws), (of_bert, bert)):
-        assert pair.ours is not None and pair.ours.encoder == "minilm"
-        assert pair.ours[:4] == pytest.approx((100 * own["value"], 100 * own["low"], 100 * own["high"], own["n"]))
+        assert pair.ours is not None and pair.encoder == "minilm"
+        ours = (pair.ours.value, pair.ours.low, pair.ours.high, pair.ours.n)
+        assert ours == pytest.approx((100 * own["value"], 100 * own["low"], 100 * own["high"], own["n"]))
         assert pair.difference == pytest.approx(100 * own["value"] - float(pair.found.cell.printed or ""))
         assert pair.inside == (100 * own["low"] <= float(pair.found.cell.printed or "") <= 100 * own["high"])
     assert mean.ours is not None and (mean.ours.low, mean.inside) == (None, None)
@@ -224,9 +225,11 @@ def test_the_average_of_the_run_gives_its_interval_where_it_is_over_the_same_set
 
     (row,) = (row for row in told(0.73).pairs if row[0].ours is not None)
     assert [pair.ours and pair.ours.value for pair in row] == pytest.approx([70, 71, 72, 73, 74, 75, 76, 73])
-    assert row[-1].ours is not None and row[-1].ours[1:3] == pytest.approx((50, 90)) and row[-1].inside is True
+    assert row[-1].ours is not None and row[-1].inside is True
+    assert (row[-1].ours.low, row[-1].ours.high) == pytest.approx((50, 90))
     (row,) = (row for row in told(0.6).pairs if row[0].ours is not None)
-    assert row[-1].ours is not None and row[-1].ours[:3] == (pytest.approx(73), None, None), "an average of other sets"
+    assert row[-1].ours is not None and row[-1].ours.low is None, "an average of other sets"
+    assert row[-1].ours.value == pytest.approx(73)
     (row,) = (row for row in told(0.7, sets[:3]).pairs if row[0].ours is not None)
     assert row[-1].ours is None and row[-1].why[0] == "computed from numbers of which some are left out"
 
@@ -234,7 +237,7 @@ def test_the_average_of_the_run_gives_its_interval_where_it_is_over_the_same_set
 @pytest.mark.parametrize(("printed", "inside"), [(84.1, False), (84.2, True), (90.0, True), (90.1, False)])
 def test_the_ends_of_our_interval_are_inside_it(printed: float, inside: bool) -> None:
     found: Any = SimpleNamespace(cell=SimpleNamespace(value=printed))
-    assert Pair(found, Ours(85.0, 84.2, 90.0, 10, "a")).inside is inside
+    assert Pair(found, Number(85.0, False, 10, 84.2, 90.0)).inside is inside
 
 
 def test_a_strategy_stands_for_one_that_states_no_other_options() -> None:
