@@ -33,7 +33,7 @@ from rbench.store.runs.files import make_folder_of
 from rbench.store.runs.packed import name_of, opened
 from rbench.system.below import Below
 from rbench.tables import Results, results_frame
-from rbench.tables.titles import titles
+from rbench.tables.for_people import titles
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.claims import JudgedClaim, judge_claims
 from rbench.verdicts.papers import tables as printed

@@ -33,8 +33,7 @@ from rbench.system.progress import Progress
 from rbench.tables import Results, results_frame
 from rbench.tables.aggregate import grid
 from rbench.tables.flags import Flags
-from rbench.tables.frame import outcomes_frame
-from rbench.tables.summary import for_people, frame_of, markdown, measures, summary_frame
+from rbench.tables.frame import for_people, frame_of, markdown, measures, outcomes_frame, summary_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +81,7 @@ class RunResult:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """One row for each complete attack; see `rbench.tables.summary.summary_frame`.
+        """One row for each complete attack; see `rbench.tables.frame.summary_frame`.
 
         Raises JobError if every job failed.
         """

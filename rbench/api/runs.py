@@ -22,11 +22,10 @@ from rbench.store.multi_run import Joined, Part
 from rbench.store.runs import Reader, Store
 from rbench.store.runs.store import folder_path
 from rbench.tables import Results, Table, build, latex, results_frame
-from rbench.tables.brief import briefed
+from rbench.tables.for_people import briefed, titled
 from rbench.tables.formats import render, unknown
 from rbench.tables.results import plan_of
 from rbench.tables.table import Layout
-from rbench.tables.titles import titled
 from rbench.verdicts.bold import marked
 from rbench.verdicts.papers import beside
 from rbench.verdicts.papers import tables as printed

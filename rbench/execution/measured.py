@@ -14,7 +14,7 @@ from rbench.execution.inputs import Context, Inputs, Source, own, victim_hash, v
 from rbench.measures._context import Asked, EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext
 from rbench.schema import AS_IS, AdversarialSet, Job, MeasureJob, Outcome, Record
 from rbench.store.weights import weights_hash
-from rbench.tasks import SetData, adversarial
+from rbench.tasks import SetData, TaskData, adversarial
 
 if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
@@ -60,6 +60,16 @@ def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Rec
     )
 
 
+def _shared(spec: MeasureJob, data: TaskData, context: Context) -> dict[str, Any]:
+    """Return what all contexts have in common."""
+    return {
+        "task": spec.task,
+        "rows": data.split,
+        "splits": tuple(data.sizes),
+        "progress": context.progress.update,
+    }
+
+
 def _encoder(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
     """Open an encoder as it is. The network stays in memory for the next job with the same one, with its vectors."""
     from rbench import encoders
@@ -86,13 +96,10 @@ def _encoder(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Gi
         return {"weights_hash": weights, "resources": found}
 
     given = EncoderContext(
-        task=spec.task,
+        **_shared(spec, data, context),
         name=job.parts[0],
         encoder=network.encoder,
-        rows=data.split,
-        splits=tuple(data.sizes),
         resources=inputs.resources(spec.resources),
-        progress=context.progress.update,
         data=data,
         remembered=network,
     )
@@ -104,13 +111,10 @@ def _victim(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Giv
     found = _opened_set(job, spec, context)
     data = context.task(spec.task) if found is not None else context.data(spec.task, spec.data_fingerprint, spec.split)
     given = VictimContext(
-        task=spec.task,
+        **_shared(spec, data, context),
         seed=job.seed,
         victim=victim_of(inputs, spec.task, context),
         set=found,
-        rows=data.split,
-        splits=tuple(data.sizes),
-        progress=context.progress.update,
         file=lambda kind, name: context.modules[kind, name].open(),
     )
 
@@ -157,16 +161,16 @@ def _training(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> G
     trained = context.plan.job(job.needs["encoder"]).pretraining
     assert trained is not None and trained.encoder.train is not None
     folder, encoder = Path(inputs.open(inputs.made("encoder"))), trained.encoder.name
+    data = context.data(spec.task, spec.data_fingerprint, spec.split)
     given = TrainedContext(
-        task=spec.task,
+        **_shared(spec, data, context),
         seed=job.seed,
         spec=own(trained, context),
         weights=folder,
-        data=context.data(spec.task, spec.data_fingerprint, spec.split),
+        data=data,
         device=context.device,
         resources=inputs.resources(trained.resources, encoder),
         objective=context.modules["objectives", trained.encoder.train.objective].open(),
-        progress=context.progress.update,
     )
 
     def evidence() -> dict[str, Any]:
@@ -191,15 +195,12 @@ def _victims(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Gi
 
     data = context.data(spec.task, spec.data_fingerprint, spec.split)
     given = MeasureContext(
-        task=spec.task,
+        **_shared(spec, data, context),
         attack=spec.attack or "",
         seed=job.seed,
         victims=victims,
         outcomes={of: _outcomes(job, of, context) for of in victims},
         victim=victim,
-        rows=data.split,
-        splits=tuple(data.sizes),
-        progress=context.progress.update,
     )
     return Given(given)
 

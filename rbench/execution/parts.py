@@ -7,6 +7,7 @@ from typing import Any
 
 from rbench.schema import PART_ACCURACY, PART_ROWS, Score
 from rbench.score import wilson
+from rbench.system.progress import counting
 from rbench.tasks import TaskData, parts
 
 VERSION = 1
@@ -23,24 +24,12 @@ def by_part(victim: Any, data: TaskData, progress: Callable[[int, int, str], Non
     from rbench.encoders.classify import classify
 
     tested = data.split("test")
-    told = counting(progress, "test", len(tested))
+    told = counting(progress, len(tested), f"test: {len(tested)} texts")
     said = classify(victim, [example.texts for example in tested], progress=told).labels
     right: dict[str, list[bool]] = {}
     for example, label in zip(tested, said, strict=True):
         right.setdefault(parts.part_of(example), []).append(int(label) == example.label)
     return tuple(_score(part.name, right[part.name]) for part in data.spec.parts if part.name in right)
-
-
-def counting(progress: Callable[[int, int, str], None], split: str, total: int) -> Callable[[int], None]:
-    """Return what `classify` tells how many more texts are done. It tells `progress` of all that are done."""
-    done = 0
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        progress(done, total, f"{split}: {total} texts")
-
-    return count
 
 
 def part_counts(data: TaskData) -> dict[str, int]:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rbench.errors import JobError
 from rbench.measures._context import VictimContext
 from rbench.measures._noise import GOLD, HITS, NDCG, SCORES, K
-from rbench.measures._predicted import asked, counted
+from rbench.measures._predicted import asked
 from rbench.score.packed import packed, packed_numbers
+from rbench.system.progress import counting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,7 +125,7 @@ def _vectors(context: VictimContext, module: Any, texts: Sequence[str]) -> tuple
         device=str(victim.device),
         backend="torch",
     )
-    vectors = torch.stack(network(rows, counted(context, len(rows))))
+    vectors = torch.stack(network(rows, counting(context.progress, len(rows))))
     if not bool(torch.isfinite(vectors).all()):
         raise JobError("the victim's vectors are NaN or infinite: its weights are damaged, or its training diverged")
     return [ids for ids, _ in rows], np.array(cut, dtype=bool), vectors

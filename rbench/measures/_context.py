@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rbench.errors import JobError
-from rbench.schema import EncoderSpec, MeasuredRow, Outcome, Prediction, Score, TaskSpec
+from rbench.schema import EncoderSpec, MeasuredRow, Outcome, Prediction, Score, Strict, TaskSpec
+from rbench.system.progress import counting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from rbench.encoders.sentence import RememberedVectors, SentenceEncoder
     from rbench.tasks import Example, SetData, TaskData
     from rbench.words.resources import Resources
+
+
+class Plain(Strict):
+    """The options of a measure that has none."""
 
 
 class Asked(NamedTuple):
@@ -37,21 +42,27 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EncoderContext:
-    """The inputs of one job of a measure of encoders: one encoder as it is, and one task."""
+class _Given:
+    """What the job of any measure is given."""
 
     task: TaskSpec
+    rows: Callable[[str], list[Example]]
+    """Returns the rows of a split of the task."""
+    splits: tuple[str, ...]
+    progress: Callable[[int, int, str], None]
+    """Called with what is done, what there is to do, and a message."""
+
+
+@dataclass(frozen=True)
+class EncoderContext(_Given):
+    """The inputs of one job of a measure of encoders: one encoder as it is, and one task."""
+
     name: str
     """The encoder in the names of jobs."""
     encoder: SentenceEncoder
     """In eval mode, opened for the kind of the task."""
-    rows: Callable[[str], list[Example]]
-    """Returns the rows of a split of the task."""
-    splits: tuple[str, ...]
     resources: Resources | None
     """The resources that the measure NEEDS, of the suite's profile."""
-    progress: Callable[[int, int, str], None]
-    """Called with what is done, what there is to do, and a message."""
     data: TaskData | None = None
     """All that is known of the task's rows."""
     remembered: RememberedVectors | None = None
@@ -65,13 +76,7 @@ class EncoderContext:
         import numpy as np
 
         distinct = list(dict.fromkeys(texts))
-        done = 0
-
-        def encoded(count: int) -> None:
-            nonlocal done
-            done += count
-            self.progress(done, len(distinct), f"{self.task.name}, texts encoded")
-
+        encoded = counting(self.progress, len(distinct), f"{self.task.name}, texts encoded")
         found = self.encoder.encode(distinct, "fastest", encoded).astype(np.float64)
         broken = int((~np.isfinite(found).all(1)).sum())
         if broken:
@@ -85,30 +90,23 @@ class EncoderContext:
 
 
 @dataclass(frozen=True)
-class VictimContext:
+class VictimContext(_Given):
     """The inputs of one job of a measure of victims."""
 
-    task: TaskSpec
     seed: int
     """The seed of fine-tuning. A measure draws its random numbers from it."""
     victim: EncoderClassifier
     """In eval mode; or a classifier that exists. `rbench.encoders.classify` serves both."""
     set: SetData | None
     """The set that the job is about; None for the rows of the task."""
-    rows: Callable[[str], list[Example]]
-    """Returns the rows of a split of the task."""
-    splits: tuple[str, ...]
-    progress: Callable[[int, int, str], None]
-    """Called with what is done, what there is to do, and a message."""
     file: Callable[[str, str], Any]
     """Returns the module of a kind and name, of those that the measure's FILES say."""
 
 
 @dataclass(frozen=True)
-class TrainedContext:
+class TrainedContext(_Given):
     """The inputs of one job of a measure of trainings: an encoder that a job trained, and texts."""
 
-    task: TaskSpec
     seed: int
     """Draws the sample of texts, and whatever else is drawn."""
     spec: EncoderSpec
@@ -121,8 +119,6 @@ class TrainedContext:
     """What the objective needs of a resource profile."""
     objective: Any
     """The module by which it was trained."""
-    progress: Callable[[int, int, str], None]
-    """Called with what is done, what there is to do, and a message."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +132,9 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class MeasureContext:
+class MeasureContext(_Given):
     """The inputs of one job of a measure. A measure of tasks has no victims and no attack."""
 
-    task: TaskSpec
     attack: str
     """The attack's label."""
     seed: int
@@ -150,8 +145,3 @@ class MeasureContext:
     """By victim, the outcome of each attacked example, with texts, sorted by id."""
     victim: Callable[[Asked], EncoderClassifier]
     """Opens a victim, in eval mode. Only the last one stays in memory, so ask one all questions before the next."""
-    rows: Callable[[str], list[Example]]
-    """Returns the rows of a split of the task."""
-    splits: tuple[str, ...]
-    progress: Callable[[int, int, str], None]
-    """Called with what is done, what there is to do, and a message."""

@@ -17,7 +17,7 @@ from rbench.errors import JobError
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
-    from rbench.measures._triplets import Triplet
+    from rbench.measures.hits import Triplet
 
 PARTS = ("cls", "mean", "bertscore")
 BATCH = 16

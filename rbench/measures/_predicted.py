@@ -9,6 +9,7 @@ from rbench.measures._context import VictimContext
 from rbench.schema import Prediction, Record, Score
 from rbench.score import judged
 from rbench.store.verify import unequal
+from rbench.system.progress import counting
 
 if TYPE_CHECKING:
     from rbench.encoders.classify import Classified
@@ -18,19 +19,7 @@ def asked(context: VictimContext, texts: Sequence[tuple[str, ...]]) -> Classifie
     """Classify texts with the victim, and show the progress."""
     from rbench.encoders.classify import classify
 
-    return classify(context.victim, texts, progress=counted(context, len(texts)))
-
-
-def counted(context: VictimContext, total: int) -> Callable[[int], None]:
-    """Return what is called with the number of texts of each batch that is done, and shows the progress."""
-    done = 0
-
-    def shown(count: int) -> None:
-        nonlocal done
-        done += count
-        context.progress(done, total, "")
-
-    return shown
+    return classify(context.victim, texts, progress=counting(context.progress, len(texts)))
 
 
 def unlike_predictions(

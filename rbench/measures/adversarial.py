@@ -11,20 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rbench.measures._context import Measured, VictimContext
-from rbench.measures._options import Plain
+from rbench.measures._context import Measured, Plain, VictimContext
 from rbench.measures._predicted import asked, unlike_predictions
+from rbench.measures.contrast import ABOUT as SCALE
+from rbench.measures.contrast import OnSets, on_sets
 from rbench.schema import AdversarialSet, Job, Plan, Prediction, Record
 from rbench.score import adversarial_scores, adversarial_values, judged
 from rbench.score.adversarial import SET_SCORES
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured as Cell
 from rbench.tables.columns import mark_best
-from rbench.tables.contrast import ABOUT as SCALE
-from rbench.tables.contrast import OnSets, on_sets
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
-from rbench.tables.table import Entry, Meaning
+from rbench.tables.table import Entry, Meaning, groups_of
 
 if TYPE_CHECKING:
     from rbench.tasks.adversarial import AdversarialRow
@@ -130,14 +129,13 @@ def table(options: Plain, results: Results) -> Table:
     titles = [task if tasks.count(task) == 1 else f"{task} {name}" for task, name in found.sets]
     return Table(
         metric="adversarial",
-        layout="paper",
         header=(
             "Encoder",
             *(["Fine-tuning"] if several else []),
             *(f"{t} {s}" for t in titles for s in _SHOWN.values()),
         ),
         rows=tuple(rows),
-        groups=frozenset(i for i in range(1, len(rows)) if several and rows[i][0] != rows[i - 1][0]),
+        groups=groups_of(rows) if several else frozenset(),
         cells=tuple(_described(cell) for of in found.sets for cell in found.of(of)),
         notes=_notes(found),
         interval=INTERVAL,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.measures._options import Plain
+from rbench.measures._context import Plain
 from rbench.schema import Score, TableSpec
 from rbench.score import Deviations, Tally
 from rbench.tables import Results, Table
@@ -28,7 +28,7 @@ from rbench.tables.layouts import described as described_as
 from rbench.tables.nested_means import Values
 from rbench.tables.notes import notes, sizes
 from rbench.tables.results import Run
-from rbench.tables.table import Contest, Entry, Layout, Meaning, Number
+from rbench.tables.table import Contest, Entry, Layout, Meaning, Number, groups_of
 
 TITLE = "Adversarial STS: errors and correlations of scorers, before and after an attack (RobustSentEmbed, Table 2)"
 ABOUT = Meaning(
@@ -170,7 +170,7 @@ def _table(
         layout=layout,
         header=tuple(header),
         rows=tuple(rows),
-        groups=frozenset(i for i in range(1, len(rows)) if rows[i][0] != rows[i - 1][0]),
+        groups=groups_of(rows),
         cells=tuple(cell.plain(whole) for cell in found),
         notes=notes(whole, tasks, (asr, _DEFINITIONS, sizes(whole, "asr", tasks).replace("a cell", "ASR"))),
         interval=f"{_INTERVAL} {covered}",

@@ -9,11 +9,17 @@ they take the whole of STS-B, so that is the default here.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from rbench.measures import EncoderContext, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
 from rbench.schema import Score, Split, Strict, TaskSpec
+from rbench.score.statistics import Sample
 from rbench.tables import Results, Table
 from rbench.tables.columns import best_of
 from rbench.tables.table import Entry, Meaning
@@ -35,12 +41,13 @@ ABOUT = Meaning(
     good="better",
     among="of each column",
 )
-
-
 METRICS = {
     "alignment": replace(ABOUT, title="Alignment"),
     "uniformity": replace(ABOUT, title="Uniformity"),
 }
+Array = NDArray[np.float64]
+BLOCK = 1024
+"""Rows of the matrix of all pairs that are in memory at once."""
 
 
 class Options(Strict):
@@ -75,10 +82,6 @@ def splits(options: Options, task: TaskSpec) -> tuple[str, ...]:
 
 def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
     """Return one row. Texts whose vector is 0 have no direction; they are left out, with their pairs, and counted."""
-    import numpy as np
-
-    from rbench.measures._sphere import alignment, on_sphere, uniformity
-
     rows = [one for split in options.splits for one in context.rows(split)]
     texts = [text for one in rows for text in one.texts]
     at: dict[str, int] = {}
@@ -102,6 +105,59 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
     ):
         numbers |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
     return [MeasuredRow(names={}, numbers=numbers)]
+
+
+class Found(NamedTuple):
+    """A number and its 95% interval; None where it is not defined."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def on_sphere(vectors: Array) -> Array:
+    """Return the vectors with length 1. A vector 0 has no direction, and its row becomes NaN."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+def alignment(first: Array, second: Array) -> Found:
+    """Return the mean squared distance of paired rows, each (pairs, dim) of length 1, with Student's t interval.
+
+    The mean of no pairs is not defined, and one pair has no interval.
+    """
+    distances = Sample.of(np.square(first - second).sum(1).tolist())
+    return Found(distances.mean, *(distances.interval() or (None, None)))
+
+
+def uniformity(vectors: Array, clusters: NDArray[np.int64]) -> Found:
+    """Return the logarithm of the mean of exp(-2 d^2) over all pairs of different rows, d their distance.
+
+    Args:
+        vectors: (texts, dim), of length 1.
+        clusters: for each text its cluster, for instance the pair that it comes from. Texts of one may be alike, and
+            clusters are taken for independent. The interval is that of a U-statistic by its first projection.
+
+    It is not defined for fewer than two texts, and has no interval for fewer than two clusters.
+    """
+    n = len(vectors)
+    if n < 2:
+        return Found(None)
+    means = np.zeros(n)
+    for start in range(0, n, BLOCK):
+        rows = slice(start, start + BLOCK)
+        kernel = np.exp(4 * (vectors[rows] @ vectors.T) - 4)  # d^2 = 2 - 2 cos
+        kernel[np.arange(len(kernel)), np.arange(n)[rows]] = 0
+        means[rows] = kernel.sum(1) / (n - 1)
+    mean = float(means.mean())
+    value = float(np.log(mean))
+    _, of = np.unique(clusters, return_inverse=True)
+    parts = np.bincount(of, weights=2 * (means - mean) / n)
+    if len(parts) < 2:
+        return Found(value)
+    error = float(np.sqrt(len(parts) / (len(parts) - 1) * np.square(parts).sum())) / mean
+    half = float(ndtri(0.975)) * error
+    return Found(value, value - half, value + half)
 
 
 def cells(results: Results, options: Options | None = None, *, planned: bool = True) -> ByEncoder:
@@ -130,10 +186,8 @@ def table(options: Options, results: Results) -> Table:
         rows.append((task, *found.names(row), sizes[0], low, sizes[1], high))
     return Table(
         metric=NAME,
-        layout="paper",
         header=("Task", *found.named, "Pairs", "Alignment", "Texts", "Uniformity"),
         rows=tuple(rows),
-        groups=frozenset(),
         cells=tuple(_cell(found, row, task) for task, row in shown if found.of(row, task)),
         notes=(
             "Vectors have length 1. Pairs: those with a score of at least "

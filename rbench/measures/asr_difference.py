@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rbench.errors import StoreError
-from rbench.measures._options import Plain
+from rbench.measures._context import Plain
 from rbench.schema import Flag
 from rbench.schema.claimed import CellOf, Comparison, Group
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.cells import in_order
 from rbench.tables.notes import missing
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import Entry, Meaning, Number, groups_of
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.claims import Bound, Found, estimate
 
@@ -60,9 +60,7 @@ def table(options: Plain, results: Results) -> Table:
     cells_of_run = grid(results)
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
-    groups = set()
     for of_pair in _differences(cells_of_run, results):
-        groups.add(len(rows))
         rows += [_row(one) for one in of_pair]
         cells += [_cell(one) for one in of_pair]
     if not rows:
@@ -73,10 +71,9 @@ def table(options: Plain, results: Results) -> Table:
     unpaired = any(cell["paired"] is False for cell in cells)
     return Table(
         metric="asr_difference",
-        layout="paper",
         header=("Task", "Victim", "less that of", "Attack", "n", "ASR", "of the other", "Difference", "95% interval"),
         rows=tuple(rows),
-        groups=frozenset(groups - {0}),
+        groups=groups_of(rows, 3),
         cells=tuple(cells),
         notes=(
             "Differences in points, over the texts that both victims classify correctly; n counts these, once for each "
@@ -87,7 +84,6 @@ def table(options: Plain, results: Results) -> Table:
             *cells_of_run.flags.notes(run.job for run in cells_of_run.runs),
             *missing("attack jobs", [run.job for run in cells_of_run.runs], results.standing),
         ),
-        interval="",
         flags=cells_of_run.flags.listed(run.job for run in cells_of_run.runs),
         about=Meaning("Differences of attack success rates", "less is more robust", undefined="no text was attacked"),
     )

@@ -7,19 +7,23 @@ a limit, which is that of the table of attack success rates. All are read off th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from rbench.errors import StoreError
 from rbench.schema import Score
 from rbench.schema.common import Strict
-from rbench.score.budget import START, By
+from rbench.score.budget import START, By, Curve, Spent, shared_top
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
-from rbench.tables.budgets import Panel, panels
 from rbench.tables.columns import mark_best
+from rbench.tables.formats import unknown
 from rbench.tables.notes import counted, notes
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import Entry, Meaning, Number, groups_of
 
 TITLE = "Attack success rate by queries or words allowed, and the area under the curve"
 
@@ -30,10 +34,12 @@ BUDGETS: dict[By, tuple[float, ...]] = {
 }
 _WHAT: dict[By, str] = {"queries": "queries", "words": "words changed", "share": "of the words changed"}
 _SCALE: dict[By, str] = {"queries": "logarithmic", "words": "linear", "share": "linear"}
+_SPENT: dict[By, str] = {"queries": "num_queries", "words": "num_words_changed", "share": "perturbed_share"}
+"""The field of an outcome that a budget limits."""
 
 
-class Options(Strict):
-    """What a suite may set."""
+class Curves(Strict):
+    """Which curves, and over which range: what the table and the figure have in common."""
 
     by: By = "queries"
     """What the budget limits: `queries`, `words` or the `share` of words."""
@@ -41,10 +47,8 @@ class Options(Strict):
     """The only attack to show; None: all."""
     task: str | None = None
     """The only task to show; None: all."""
-    budgets: tuple[Annotated[float, Field(ge=0)], ...] = ()
-    """The budgets that have a column. None named: those of BUDGETS that limit some attack."""
     most: Annotated[float, Field(gt=0)] | None = None
-    """Where the range of the area ends; None: at what was spent at most (`Curve.most`), by attack and task.
+    """Where the range of budgets ends; None: at what was spent at most (`Curve.most`), by attack and task.
     Areas of several RUNs can be compared only over the same range."""
 
     @model_validator(mode="after")
@@ -54,17 +58,70 @@ class Options(Strict):
         return self
 
 
+class Options(Curves):
+    """What a suite may set."""
+
+    budgets: tuple[Annotated[float, Field(ge=0)], ...] = ()
+    """The budgets that have a column. None named: those of BUDGETS that limit some attack."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The curves of one attack on one task, of all victims. Their areas are over the same range."""
+
+    attack: str
+    task: str
+    curves: tuple[tuple[Cell, Curve], ...]
+    """Cells of which at least one seed is done, in the suite's order."""
+    top: float
+    """Where the range of budgets ends."""
+
+
+def panels(of: Grid, asked: Curves) -> list[Panel]:
+    """Return the panels of a RUN, attack by attack. Those of which nothing is done are left out.
+
+    Raises StoreError where there is no such attack or task, nothing is done, or outcomes are missing or damaged.
+    """
+    found = []
+    for attack in _chosen("attack", asked.attack, of.attacks):
+        for task in _chosen("task", asked.task, of.tasks):
+            cells = [one for one in of.cells.values() if (one.attack, one.task) == (attack, task) and one.present]
+            if curves := tuple((cell, curve(cell, asked.by)) for cell in cells):
+                top = shared_top(one for _, one in curves) if asked.most is None else asked.most
+                found.append(Panel(attack, task, curves, top))
+    if not found:
+        root = of.results.root
+        raise StoreError(f"no attack of {root} is done, so there is no budget curve yet. Run the suite first.")
+    return found
+
+
+def curve(cell: Cell, by: By) -> Curve:
+    """Return a cell's curve from the outcomes of the seeds that are done. Raises StoreError where they are missing."""
+    spent: list[Spent] = []
+    done = [run for run in cell.runs if run.tally is not None]
+    for run in done:
+        seen = cell.results.observations(run.job)
+        amounts = np.nan_to_num(getattr(seen, _SPENT[by])[seen.attacked]).tolist()
+        spent += map(Spent, seen.unit[seen.attacked].tolist(), seen.fell[seen.attacked].tolist(), amounts)
+    return Curve(by, tuple(spent), cell.repeats)
+
+
+def _chosen(what: str, name: str | None, there: Sequence[str]) -> Sequence[str]:
+    if name is not None and name not in there:
+        raise unknown(what, name, there)
+    return there if name is None else (name,)
+
+
 def table(options: Options, results: Results) -> Table:
     """Make the table. Raises StoreError where nothing is done, outcomes are missing, or a name is unknown."""
     of, by = grid(results), options.by
-    found = panels(results, of, by, attack=options.attack, task=options.task, most=options.most)
+    found = panels(of, options)
     widest = max(panel.top for panel in found)
     budgets = sorted(set(options.budgets)) or [budget for budget in BUDGETS[by] if budget < widest]
     several = len(of.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
-    cells, groups = [], []
+    cells = []
     for panel in found:
-        groups.append(len(rows))
         entries = []
         for cell, curve in panel.curves:
             area = _area(panel, curve.area(panel.top) if panel.top > START[by] else None)
@@ -80,10 +137,9 @@ def table(options: Options, results: Results) -> Table:
     attacked = [cell for panel in found for cell, _ in panel.curves]
     return Table(
         metric="budget",
-        layout="paper",
         header=(*header, *(f"≤ {_shown(by, budget)}" for budget in budgets), "ASR"),
         rows=tuple(rows),
-        groups=frozenset(groups[1:]),
+        groups=groups_of(rows, 2),
         cells=tuple(cells),
         notes=notes(of, tasks, [*_notes(by, found), f"n: {counted(attacked, 'asr', tasks)}."]),
         interval="Wilson 95% intervals of the rates, percentile bootstrap 95% intervals of the areas, over examples.",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from rbench.measures import MeasureContext, MeasuredRow
-from rbench.measures._options import Plain
+from rbench.measures._context import Plain
 from rbench.measures._stored import jobs, measured
 from rbench.tables import Results, Table
 from rbench.tables.notes import missing
@@ -59,16 +59,13 @@ def table(options: Plain, results: Results) -> Table:
     asked = jobs(results, NAME)
     return Table(
         metric=NAME,
-        layout="paper",
         header=("Task", "Classes", "Mean words", *(split.capitalize() for split in SPLITS)),
         rows=tuple(rows),
-        groups=frozenset(),
         cells=tuple(cells),
         notes=(
             "Mean words: of all rows, split at white space, all columns of a row together. Sizes are of rows as used.",
             *results.plan.suite.notes,
             *missing("jobs", asked, results.standing),
         ),
-        interval="",
         about=Meaning("Data", "sizes of the tasks as they are used", percent=False, undefined="no rows"),
     )

@@ -6,16 +6,15 @@ sources. Which sources were there differs between machines, so the notes name th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.measures._options import Plain
+from rbench.measures._context import Plain
 from rbench.schema import PART_ACCURACY, PART_ROWS, Score, TaskSpec
 from rbench.schema.claimed import tested
-from rbench.score import wilson
+from rbench.score import mean_score
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Measured, Reading, gathered
 from rbench.tables.draws import notes as draw_notes
@@ -36,13 +35,6 @@ METRICS = {"accuracy": ABOUT}
 def _score(run: Run, part: str) -> Score | None:
     found = run.record.scores if run.record is not None else ()
     return next((one for one in found if one.name == f"{PART_ACCURACY}{part}" and one.value is not None), None)
-
-
-def _joined(scores: Sequence[Score]) -> Score:
-    """Return the mean over seeds and trainings, all of which saw the same rows."""
-    value, n = math.fsum(score.value or 0.0 for score in scores) / len(scores), scores[0].n
-    low, high = wilson(value * n, n) or (None, None)
-    return Score(name=scores[0].name, value=value, n=n, low=low, high=high)
 
 
 def table(options: Plain, results: Results) -> Table:
@@ -66,7 +58,6 @@ def table(options: Plain, results: Results) -> Table:
     header = [*(["Task"] if len(tasks) > 1 else []), "Encoder", *(["Fine-tuning"] if several else [])]
     return Table(
         metric="parts",
-        layout="paper",
         header=(*header, *names),
         rows=tuple(rows),
         groups=frozenset(i for i in range(1, len(victims)) if victims[i].task != victims[i - 1].task),
@@ -100,7 +91,7 @@ def cells(results: Results) -> Grid[Measured]:
     ]
     tuned = dict.fromkeys(names["finetune"] for _, names in named)
     orders = {"task": suite.tasks, "encoder": suite.lineup, "finetune": tuned}
-    cells, axes = gathered(results, named, orders, partial(Measured, read=Reading(ABOUT, _score, _joined)))
+    cells, axes = gathered(results, named, orders, partial(Measured, read=Reading(ABOUT, _score, mean_score)))
     return Grid(results, cells, **axes, spoken=spoken)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from rbench.errors import StoreError
+from rbench.measures.sts import SCORE, Evaluated, similarity
 from rbench.schema import Strict
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Grid, grid
-from rbench.tables.evaluations import SCORE, Evaluated, similarity
 from rbench.tables.notes import interval_note, notes, sizes
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import Entry, Meaning, Number, groups_of
 
 TITLE = "Quality of vectors (STS, clean accuracy) beside robustness (ASR, accuracy under attack)"
 
@@ -38,11 +38,10 @@ def table(options: Options, results: Results) -> Table:
     sets = _sets(vectors, options)
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
-    groups = set()
     for task, encoder, finetune in _victims(of):
-        groups |= {len(rows)} if rows and rows[-1][0] != task else set()
         numbers = {(name, "sts"): _correlation(vectors, encoder, name) for name in sets}
-        numbers |= {key: _attacked(of, (encoder, finetune, task), *key) for key in shown}
+        attacked = {key: of.shown(key[0], encoder, finetune, task) for key in shown}
+        numbers |= {key: cell.number(key[1]) if cell is not None else None for key, cell in attacked.items()}
         rows.append((task, encoder, *([finetune] if several else []), *numbers.values()))
         cells += [_cell(task, encoder, finetune, *key, number) for key, number in numbers.items()]
     if not any(isinstance(entry, Number) for row in rows for entry in row):
@@ -51,10 +50,9 @@ def table(options: Options, results: Results) -> Table:
     header += [name if name in vectors.labels else f"STS, mean of {len(vectors.labels)}" for name in sets]
     return Table(
         metric="quality",
-        layout="paper",
         header=(*header, *(f"{of.metrics[metric].about.column} {attack}".rstrip() for attack, metric in shown)),
         rows=tuple(rows),
-        groups=frozenset(groups),
+        groups=groups_of(rows),
         cells=tuple(cells),
         notes=notes(of, of.tasks, (*_said(vectors), sizes(of, "asr", of.tasks))),
         interval=f"{interval_note(of, 'asr')} Those of STS are as in the table sts.",
@@ -83,13 +81,6 @@ def _correlation(vectors: Evaluated, encoder: str, name: str) -> Number | None:
     if not name:
         return vectors.mean(encoder)
     return cell.number(SCORE) if cell is not None else None
-
-
-def _attacked(of: Grid, victim: tuple[str, str, str], attack: str, metric: str) -> Number | None:
-    """Return a number of a victim. Clean accuracy is from the first attack that is done: all see the same examples."""
-    found = (of.cells.get((name, *victim)) for name in ((attack,) if attack else of.attacks))
-    cell = next((cell for cell in found if cell is not None and cell.present), None)
-    return cell.number(metric) if cell is not None else None
 
 
 def _cell(task: str, encoder: str, finetune: str, name: str, quantity: str, number: Number | None) -> dict[str, Any]:

@@ -1,18 +1,26 @@
 """Transfer tasks: the accuracy of logistic regression on an encoder's frozen vectors, by SentEval's protocol.
 
 The tasks are those of SimCSE and its successors (Conneau and Kiela 2018): MR, CR, SUBJ, MPQA, SST2, TREC and MRPC.
-Nothing of the encoder is trained. A pair (u, v) has the features |u - v| and u * v, side by side. `_logistic` divides
-the rows, chooses the regularisation and fits. The classifier is scikit-learn's, which SentEval calls `usepytorch:
-False`. The papers' numbers are made with SentEval's PyTorch classifier, which fits the same model by Adam in batches of
-64, chooses its weight decay from 1e-5 to 1e-2, and stops early on held-out rows. Beside the protocol's folds, its
-numbers depend on the random numbers of that training.
+Nothing of the encoder is trained. A pair (u, v) has the features |u - v| and u * v, side by side. The classifier is
+scikit-learn's, which SentEval calls `usepytorch: False`. The papers' numbers are made with SentEval's PyTorch
+classifier, which fits the same model by Adam in batches of 64, chooses its weight decay from 1e-5 to 1e-2, and stops
+early on held-out rows. Beside the protocol's folds, its numbers depend on the random numbers of that training.
+
+SentEval has three ways to divide a task. `nested`, for tasks without splits: K folds, in each of which the
+regularisation is chosen by K folds of its training rows. `folds`, for tasks with a test split alone: the regularisation
+is chosen by K folds of the training rows. `split`, for tasks with three splits: it is chosen on the validation rows.
+The classifier is then fitted on all training rows. Folds are stratified and shuffled with seed 1111. The regularisation
+with the best accuracy wins, rounded to two decimals of a percentage as SentEval does, the strongest first among equals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, field_validator
 
 from rbench.errors import JobError
@@ -27,8 +35,8 @@ from rbench.tables.columns import average, best_of
 from rbench.tables.table import Entry, Meaning, Number
 
 if TYPE_CHECKING:
-    from rbench.measures._logistic import Array, Fitted, Labels
     from rbench.tasks import Example
+
 
 TITLE = "Transfer tasks: logistic regression on frozen vectors (SentEval)"
 VERSION = 1
@@ -48,18 +56,28 @@ ABOUT = Meaning(
     good="better",
     among="of each column",
 )
+Protocol = Literal["nested", "folds", "split"]
 _PROTOCOLS = {
     "nested": "cross-validation over all rows, regularisation chosen by an inner one",
     "folds": "regularisation chosen by cross-validation of training and validation rows, accuracy on test rows",
     "split": "regularisation chosen on validation rows, accuracy on test rows",
 }
-PROTOCOLS: dict[str, Literal["nested", "folds", "split"]] = {
+PROTOCOLS: dict[str, Protocol] = {
     **dict.fromkeys(("mr", "cr", "subj", "mpqa"), "nested"),
     **dict.fromkeys(("trec", "mrpc"), "folds"),
 }
-"""How SentEval divides its tasks, see `_logistic`. All others are divided as `split`."""
+"""How SentEval divides its tasks, see above. All others are divided as `split`."""
 NEEDED = {"nested": (), "folds": ("train", "test"), "split": ("train", "validation", "test")}
 """The splits that each protocol needs. `nested` joins all that there are; `folds` adds validation rows to training."""
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+SEED = 1111
+GRIDS: dict[Protocol, tuple[float, ...]] = {
+    "nested": tuple(2.0**power for power in range(-2, 4)),
+    "folds": tuple(2.0**power for power in range(-1, 6)),
+    "split": tuple(2.0**power for power in range(-2, 4)),
+}
+"""Values of C, the inverse strength of L2 regularisation, by protocol: those of SentEval's scikit-learn classifier."""
 
 
 class Options(Strict):
@@ -69,7 +87,7 @@ class Options(Strict):
     """Tasks with classes. An average is marked where one of these is missing in the table."""
     folds: Positive = 10
     """Folds of the cross-validations, at least 2. SimCSE and its successors take 10."""
-    protocols: Mapping[str, Literal["nested", "folds", "split"]] = {}
+    protocols: Mapping[str, Protocol] = {}
     """By task, how its rows are divided, where it is not as SentEval does: `nested`: cross-validation over all rows.
     `folds`: training and test rows. `split`: training, validation and test rows, as for tasks that SentEval lacks."""
     max_rows: Positive | None = None
@@ -82,7 +100,7 @@ class Options(Strict):
             raise ValueError("`folds` is at least 2")
         return folds
 
-    def protocol(self, task: str) -> Literal["nested", "folds", "split"]:
+    def protocol(self, task: str) -> Protocol:
         """Return how the rows of a task are divided."""
         return self.protocols.get(task, PROTOCOLS.get(task, "split"))
 
@@ -134,10 +152,6 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
 
 def _drawn(rows: list[Example], most: int | None) -> list[Example]:
     """Return at most so many rows, in their order."""
-    import numpy as np
-
-    from rbench.measures._logistic import SEED
-
     if most is None or most >= len(rows):
         return rows
     return [rows[i] for i in sorted(np.random.default_rng(SEED).permutation(len(rows))[:most])]
@@ -148,8 +162,6 @@ def features(context: EncoderContext, rows: Sequence[Example]) -> Array:
 
     Raises JobError where a vector is not finite.
     """
-    import numpy as np
-
     columns = list(zip(*(one.texts for one in rows), strict=True))
     found = context.vectors([text for column in columns for text in column])
     if len(columns) == 1:
@@ -162,35 +174,145 @@ def _fitted(
     protocol: str, folds: int, rows: Mapping[str, Sequence[Example]], vectors: Array, context: EncoderContext
 ) -> tuple[Fitted, Labels]:
     """Divide the rows, whose vectors follow each other split by split, and return the classes of the tested rows."""
-    import numpy as np
-
-    from rbench.measures import _logistic
-
     labels = np.array([one.label for own in rows.values() for one in own], dtype=np.int64)
 
     def told(done: int, of: int) -> None:
         context.progress(done, of, f"{context.task.name}, folds fitted")
 
     if protocol == "nested":
-        return _logistic.nested(vectors, labels, folds, told), labels
+        return nested(vectors, labels, folds, told), labels
     ends = np.cumsum([len(own) for own in rows.values()])
     at = {name: slice(end - len(own), end) for (name, own), end in zip(rows.items(), ends, strict=True)}
     test, tested = vectors[at["test"]], labels[at["test"]]
     if protocol == "folds":
         known = slice(0, at["test"].start)
-        return _logistic.with_folds((vectors[known], labels[known]), test, folds, told), tested
+        return with_folds((vectors[known], labels[known]), test, folds, told), tested
     train, validation = ((vectors[at[name]], labels[at[name]]) for name in ("train", "validation"))
     if len(np.unique(train[1])) < 2:
         raise JobError(
             f"the training rows of {context.task.name} are all of one class, so there is nothing to classify"
         )
-    return _logistic.with_split(train, validation, test), tested
+    return with_split(train, validation, test), tested
 
 
 def _f1(predicted: Labels, labels: Labels) -> float:
     from sklearn.metrics import f1_score
 
     return float(f1_score(labels, predicted, zero_division=0.0))
+
+
+class Fitted(NamedTuple):
+    """What classifiers said of the rows that they were tested on."""
+
+    predicted: Labels
+    """The class of each test row, (rows,)."""
+    chosen: tuple[float, ...]
+    """The C of each classifier: one a fold of `nested`, else one."""
+    folds: tuple[NDArray[np.int64], ...]
+    """The test rows of each classifier."""
+
+    def accuracy(self, labels: Labels) -> float:
+        """Return the mean over classifiers of the share of their rows that they classify correctly, 0..1."""
+        return float(np.mean([(self.predicted[rows] == labels[rows]).mean() for rows in self.folds]))
+
+
+def nested(vectors: Array, labels: Labels, folds: int, progress: Callable[[int, int], None]) -> Fitted:
+    """Cross-validate over all rows. Raises JobError as `check_folds`.
+
+    Args:
+        vectors, labels: (rows, features) and (rows,).
+        folds: how many folds, outer and inner.
+        progress: called with the outer folds that are done, and their number.
+    """
+    check_folds(labels, folds, inner=True)
+    predicted, chosen, tested = np.zeros_like(labels), [], []
+    for done, (train, test) in enumerate(_folds(labels, folds)):
+        progress(done, folds)
+        best = _best(vectors[train], labels[train], folds, GRIDS["nested"])
+        predicted[test] = fit(vectors[train], labels[train], best).predict(vectors[test])
+        chosen.append(best)
+        tested.append(test)
+    return Fitted(predicted, tuple(chosen), tuple(tested))
+
+
+def with_folds(train: tuple[Array, Labels], test: Array, folds: int, progress: Callable[[int, int], None]) -> Fitted:
+    """Choose by folds of the training rows, and predict the test rows. Raises JobError as `check_folds`."""
+    check_folds(train[1], folds, inner=False)
+    progress(0, 1)
+    best = _best(*train, folds, GRIDS["folds"])
+    return _tested(train, test, best)
+
+
+def with_split(train: tuple[Array, Labels], validation: tuple[Array, Labels], test: Array) -> Fitted:
+    """Choose on the validation rows, and predict the test rows."""
+    scores = [_rounded([_share(one, *validation)]) for one in _path(*train, GRIDS["split"])]
+    return _tested(train, test, GRIDS["split"][int(np.argmax(scores))])
+
+
+def check_folds(labels: Labels, folds: int, *, inner: bool) -> None:
+    """Raise JobError where a class has too few rows for each fold to have one of it, in the inner folds too."""
+    classes, counts = np.unique(labels, return_counts=True)
+    if len(classes) < 2:
+        raise JobError(f"all {len(labels)} rows are of one class, so there is nothing to classify")
+    fewest = int(counts.min())
+    left = fewest - -(-fewest // folds) if inner else fewest  # the largest fold takes this many of the class away
+    if left < folds:
+        raise JobError(
+            f"class {int(classes[counts.argmin()])} has {fewest} rows, too few for {folds} folds"
+            f"{' within ' + str(folds) + ' folds' if inner else ''}; set `folds` lower, or add rows"
+        )
+
+
+def fit(vectors: Array, labels: Labels, c: float) -> Any:
+    """Return scikit-learn's logistic regression with L2 regularisation of inverse strength `c`."""
+    return next(iter(_path(vectors, labels, (c,))))
+
+
+def _tested(train: tuple[Array, Labels], test: Array, best: float) -> Fitted:
+    return Fitted(fit(*train, best).predict(test), (best,), (np.arange(len(test)),))
+
+
+def _best(vectors: Array, labels: Labels, folds: int, grid: Sequence[float]) -> float:
+    """Return the C with the best mean accuracy over stratified folds."""
+    scores = np.zeros((len(grid), folds))
+    for fold, (train, test) in enumerate(_folds(labels, folds)):
+        for i, one in enumerate(_path(vectors[train], labels[train], grid)):
+            scores[i, fold] = _share(one, vectors[test], labels[test])
+    return grid[int(np.argmax([_rounded(row) for row in scores]))]
+
+
+def _path(vectors: Array, labels: Labels, grid: Sequence[float]) -> Any:
+    """Yield the classifier for each C, ascending. Each starts from the one before, which changes only the time.
+
+    The optimum is unique, so with this tolerance the solver hardly matters. Raises JobError where it does not converge.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    one = LogisticRegression(warm_start=True, tol=1e-6, max_iter=5000, random_state=SEED)
+    for c in grid:
+        one.set_params(C=c)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ConvergenceWarning)
+            try:
+                one.fit(vectors, labels)
+            except ConvergenceWarning as warning:
+                raise JobError(f"logistic regression with C = {c:g} did not converge: {warning}") from warning
+        yield one
+
+
+def _folds(labels: Labels, folds: int) -> Any:
+    from sklearn.model_selection import StratifiedKFold
+
+    return StratifiedKFold(folds, shuffle=True, random_state=SEED).split(np.zeros(len(labels)), labels)
+
+
+def _share(one: Any, vectors: Array, labels: Labels) -> float:
+    return float((one.predict(vectors) == labels).mean())
+
+
+def _rounded(shares: Sequence[float] | Array) -> float:
+    return round(100 * float(np.mean(shares)), 2)
 
 
 def table(options: Options, results: Results) -> Table:
@@ -214,10 +336,8 @@ def table(options: Options, results: Results) -> Table:
     means = [_mean_cell(row, mean, shown) for row, mean in zip(found.rows, averages, strict=True)] if several else []
     return Table(
         metric=NAME,
-        layout="paper",
         header=(*found.named, *shown, *([_heading(shown)] if several else []), *(f"{task} F1" for task in pairs)),
         rows=tuple(rows),
-        groups=frozenset(),
         cells=(*(_cell(found, row, task) for row in found.rows for task in shown if found.of(row, task)), *means),
         notes=(*_notes(found, shown), *found.common_notes()),
         interval=found.interval(

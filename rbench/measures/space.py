@@ -1,6 +1,12 @@
 """Vector space (ADCL, section 4.5, Table 4 and Figures 3 to 6): how far adversarial texts lie from their originals.
 
-For each victim: d_pos, d_neg, delta and the ratio d_pos / d_neg (`_distances`), and places of some texts by t-SNE.
+For each victim: d_pos, d_neg, delta and the ratio d_pos / d_neg, with paired bootstrap intervals, and places of some
+texts by t-SNE. d_pos is the mean distance of a text to its adversarial text, d_neg the mean distance of a text to every
+other text and every other adversarial text, delta = d_neg - d_pos. The paper's formula of d_neg lacks a factor 1/M,
+without which it is M times the average that the paper's words and numbers mean (ours: the average). The ratio is ours:
+vector spaces differ in scale, which delta follows and the ratio does not. The distance is Euclidean; the paper names
+none.
+
 The same texts are taken in all victims' spaces: those on which an attack fooled victims that the suite's first strategy
 fine-tuned. The paper takes texts that fooled the encoder without pre-training (`fooled: NAME`). That choice is
 unfavourable to this encoder, whose vectors are far apart where it was fooled. So the default is `either` (ours).
@@ -9,11 +15,14 @@ unfavourable to this encoder, whose vectors are far apart where it was fooled. S
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 from scipy.special import ndtri
 
@@ -26,10 +35,11 @@ from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Whole, in_order
 from rbench.tables.notes import missing
 from rbench.tables.results import Run
-from rbench.tables.table import Entry, Meaning
+from rbench.tables.table import Entry, Meaning, groups_of
 
 if TYPE_CHECKING:
-    from rbench.measures._vectors import Array
+    from rbench.encoders.classifier import EncoderClassifier
+
 
 TITLE = "Vector space: distances of texts and adversarial texts (ADCL, Table 4)"
 VERSION = 1
@@ -43,6 +53,13 @@ ABOUT = Meaning(
     percent=False,
     undefined="fewer than 2 such texts, or the encoder with which the others are compared",
 )
+Array = NDArray[np.float64]
+BATCH = 64
+"""Texts that go through the network at once."""
+RESAMPLED = 256
+"""Resamples that are computed at once."""
+PERPLEXITY = 30.0
+"""scikit-learn's own default; the paper prints none."""
 METRICS = {name: replace(ABOUT, title=name, digits=3) for name in NUMBERS[:3]}
 
 
@@ -101,11 +118,6 @@ def _text(maker: Asked, one: Outcome) -> Text:
 
 def run(options: Options, context: MeasureContext) -> list[MeasuredRow]:
     """Return a row of distances for each victim, and a row for each text that is placed in its plane."""
-    import numpy as np
-
-    from rbench.measures._distances import Distances, estimates
-    from rbench.measures._vectors import plane, vectors
-
     texts, victims = chosen(options, context), context.victims
     spaces, rows = [], []
     for done, of in enumerate(victims):
@@ -148,6 +160,130 @@ def _placed(of: Asked, texts: Sequence[Text], places: Array) -> list[MeasuredRow
         )
         for i, one in enumerate(texts[:shown])
     ]
+
+
+class Distances(NamedTuple):
+    """What d_pos and d_neg need of one vector space with M texts."""
+
+    pos: Array
+    """Distance of each text to its adversarial text, (M,)."""
+    neg: Array
+    """Distance of text i to text j, plus that to adversarial text j, (M, M). Its diagonal is not read."""
+
+    @classmethod
+    def of(cls, clean: Array, adversarial: Array) -> Distances:
+        """Compute them from vectors of texts and of their adversarial texts, each (M, dim)."""
+        from scipy.spatial.distance import cdist
+
+        apart = cdist(clean, adversarial)
+        return cls(np.diag(apart).copy(), cdist(clean, clean) + apart)
+
+    def numbers(self, weights: Array) -> Array:
+        """Return the first four NUMBERS for each row of `weights`, (4, rows).
+
+        Args:
+            weights: how often each text is drawn, (rows, M). A text that is drawn twice is no negative of itself.
+        """
+        total = weights.sum(-1)
+        d_pos = weights @ self.pos / total
+        pairs = total**2 - (weights**2).sum(-1)
+        sums = ((weights @ self.neg) * weights).sum(-1) - weights**2 @ np.diag(self.neg)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            d_neg = sums / (2 * pairs)  # no pairs where one text is drawn M times: not a number
+            return np.stack([d_pos, d_neg, d_neg - d_pos, d_pos / d_neg])
+
+
+class Estimate(NamedTuple):
+    """A number with the standard error and the 95% percentile interval of its bootstrap; None where not finite."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    error: float | None
+
+
+def estimates(
+    spaces: Sequence[Distances], against: Sequence[int | None], draws: int, seed: int
+) -> list[list[Estimate]]:
+    """Return estimates for each vector space: four NUMBERS, then its ratio less that of the space `against` it, if any.
+
+    All spaces hold the same texts. A resample draws the same texts in all, so that differences are paired.
+
+    Args:
+        spaces: the vector spaces, each of the same M >= 2 texts.
+        against: for each space the index of the one to compare it with, or None.
+        draws: resamples of scipy's bootstrap.
+        seed: seeds the resamples.
+    """
+
+    from scipy.stats import bootstrap
+
+    n = len(spaces[0].pos)
+
+    def numbers(weights: Array) -> Array:
+        found = np.stack([space.numbers(weights) for space in spaces])
+        less = [found[i, 3] - found[i if other is None else other, 3] for i, other in enumerate(against)]
+        return np.concatenate([found, np.stack(less)[:, None]], axis=1)
+
+    def statistic(drawn: NDArray[np.int64], axis: int = -1) -> Array:
+        weights = np.stack([np.bincount(row, minlength=n) for row in np.atleast_2d(drawn)])
+        found = numbers(weights.astype(float))
+        return found if drawn.ndim > 1 else found[..., 0]
+
+    with warnings.catch_warnings():  # scipy warns where an interval is no number, for which the estimate has None
+        warnings.simplefilter("ignore")
+        found = bootstrap(
+            (np.arange(n),),
+            statistic,
+            vectorized=True,
+            n_resamples=draws,
+            batch=RESAMPLED,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        )
+    columns = (numbers(np.ones((1, n)))[..., 0], *found.confidence_interval, found.standard_error)
+    every = [
+        [Estimate(*map(finite, four)) for four in zip(*parts, strict=True)] for parts in zip(*columns, strict=True)
+    ]
+    return [own if other is not None else own[:-1] for own, other in zip(every, against, strict=True)]
+
+
+def finite(number: float) -> float | None:
+    """Return None for what is no number. With few texts a resample may be of one text, or of none that counts."""
+    return float(number) if np.isfinite(number) else None
+
+
+def vectors(victim: EncoderClassifier, rows: Sequence[tuple[str, ...]]) -> Array:
+    """Return the vectors that the victim's head reads, (rows, dim), in the order of `rows`."""
+    import torch
+
+    order = sorted(range(len(rows)), key=lambda i: sum(map(len, rows[i])))
+    found = np.zeros((len(rows), victim.encoder.dim))
+    victim.eval()
+    with torch.inference_mode():
+        for start in range(0, len(order), BATCH):
+            chosen = order[start : start + BATCH]
+            columns = [list(column) for column in zip(*(rows[i] for i in chosen), strict=True)]
+            encoded = victim.tokenizer(
+                *columns, truncation=True, max_length=victim.max_length, padding=True, return_tensors="pt"
+            )
+            found[chosen] = victim.encoder(**encoded.to(victim.device)).double().cpu().numpy()
+    return found
+
+
+def plane(vectors: Array, seed: int) -> Array:
+    """Return places by t-SNE, (rows, 2), each axis scaled to 0..1 as in the paper. Fewer than 4 rows give none: (0, 2).
+
+    The perplexity is scikit-learn's default, or a third of the rows where these are few.
+    """
+    from sklearn.manifold import TSNE
+
+    if len(vectors) < 4:
+        return np.zeros((0, 2))
+    perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
+    found = TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors.astype(np.float32))
+    low, high = found.min(0), found.max(0)
+    return np.asarray((found - low) / np.where(high > low, high - low, 1), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -243,19 +379,14 @@ def table(options: BaseModel, results: Results) -> Table:
     found = list(cells(results, options, planned=False).cells.values())
     asked = jobs(results, NAME)
     flags = results.flags
-    rows: list[tuple[Entry, ...]] = []
-    groups = set()
-    for i, space in enumerate(found):
-        of = space.task, space.attack, space.label
-        if i and of != (found[i - 1].task, found[i - 1].attack, found[i - 1].label):
-            groups.add(len(rows))
-        rows.append((*of, space.encoder, space.finetune, space.n, *map(space.number, NUMBERS)))
+    rows: list[tuple[Entry, ...]] = [
+        (one.task, one.attack, one.label, one.encoder, one.finetune, one.n, *map(one.number, NUMBERS)) for one in found
+    ]
     return Table(
         metric=NAME,
-        layout="paper",
         header=(*("Task", "Attack", "Fooled", "Encoder", "Fine-tuning"), "n", *NUMBERS[:3], "d_pos/d_neg", "less"),
         rows=tuple(rows),
-        groups=frozenset(groups),
+        groups=groups_of(rows, 3),
         cells=tuple(map(_described, found)),
         notes=(
             "Distances are Euclidean (the paper names none), between vectors that the classifier's head reads. less: "

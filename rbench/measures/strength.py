@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rbench.errors import StoreError
-from rbench.measures._options import Plain
+from rbench.measures._context import Plain
 from rbench.metrics import Observations
 from rbench.schema import Space
 from rbench.score import Share

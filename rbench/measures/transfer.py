@@ -16,7 +16,7 @@ from itertools import product
 from typing import NamedTuple
 
 from rbench.measures import Asked, MeasureContext, MeasuredRow
-from rbench.measures._options import Plain
+from rbench.measures._context import Plain
 from rbench.measures._stored import attacks_behind, chosen, jobs, read_rows
 from rbench.schema import AS_IS, Job, Outcome, Score
 from rbench.score import Share, scored
@@ -24,7 +24,7 @@ from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Whole, in_order
 from rbench.tables.notes import missing
 from rbench.tables.results import Run
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import Entry, Meaning, Number, groups_of
 
 TITLE = "Transferability: texts made against one victim, judged by every other (ADCL, Table 3)"
 VERSION = 1
@@ -207,9 +207,7 @@ def table(options: Plain, results: Results) -> Table:
     shown = [f"{encoder}, {finetune}" if several else encoder for encoder, finetune in victims]
     asked = jobs(results, NAME)
     rows: list[tuple[Entry, ...]] = []
-    groups = set()
     for task, attack, pairs in found:
-        groups.add(len(rows))
         for maker, heading in zip(victims, shown, strict=True):
             for name, among in ((NAME, "all"), ("right", "right")) if (maker, maker) in pairs else ():
                 n = pairs[maker, maker].counts["n"] if among == "all" else ""
@@ -217,10 +215,9 @@ def table(options: Plain, results: Results) -> Table:
                 rows.append((task, attack, heading, among, n, *(one.number(name) if one else None for one in judged)))
     return Table(
         metric=NAME,
-        layout="paper",
         header=("Task", "Attack", "Made against", "Among", "n", *shown),
         rows=tuple(rows),
-        groups=frozenset(groups - {0}),
+        groups=groups_of(rows, 2),
         cells=tuple(_described(pair) for matrix in found for pair in matrix.pairs.values()),
         notes=(
             "all: of all texts that fooled the victim of the row, n of them; the diagonal is 100% by definition. "

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rbench.errors import StoreError
-from rbench.measures._options import Plain
+from rbench.measures._context import Plain
 from rbench.metrics import Observations
 from rbench.score import Fallen, wilson
 from rbench.tables import Results, Table
@@ -19,7 +19,7 @@ from rbench.tables.aggregate import Grid, grid
 from rbench.tables.any_attack import paired
 from rbench.tables.notes import notes
 from rbench.tables.results import Run
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import Entry, Meaning, Number, groups_of
 
 TITLE = "Texts that fell to one attack alone, to any, and to all"
 
@@ -38,9 +38,7 @@ def table(options: Plain, results: Results) -> Table:
     several = len(of.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, object]] = []
-    groups = []
     for encoder, finetune, task in _victims(of):
-        groups += [len(rows)] if rows and rows[-1][0] != task else []
         seeds = paired(of, encoder, finetune, task)
         found = _found(results, seeds)
         rows.append((task, encoder, *([finetune] if several else []), *_numbers(of, seeds, found)))
@@ -50,13 +48,11 @@ def table(options: Plain, results: Results) -> Table:
     header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "n", "Any", "All"]
     return Table(
         metric="unique",
-        layout="paper",
         header=(*header, *(f"Only {attack}" for attack in of.attacks)),
         rows=tuple(rows),
-        groups=frozenset(groups),
+        groups=groups_of(rows),
         cells=tuple(cells),
         notes=notes(of, of.tasks, _NOTES),
-        interval="",
         flags=of.flags.listed(run.job for run in of.runs),
         about=Meaning("Texts that fell", "to any attack, to all, and to one alone", percent=False, digits=0),
     )
@@ -90,8 +86,8 @@ def _found(results: Results, seeds: Sequence[tuple[Run, ...]]) -> Fallen | None:
             what = f"the attacks on {runs[0].job.name} and its like have different examples"
             raise StoreError(f"{what}. rbench verify says what is wrong.") from error
         attacked = np.logical_and.reduce([one.attacked for one in same])
-        found.append(Fallen.of(np.stack([one.fell[attacked] for one in same], axis=1)))
-    return Fallen.pooled(found) if found else None
+        found.append(np.stack([one.fell[attacked] for one in same], axis=1))
+    return Fallen.of(np.concatenate(found)) if found else None
 
 
 def _numbers(of: Grid, seeds: Sequence[tuple[Run, ...]], found: Fallen | None) -> list[Number | None]:

@@ -100,12 +100,10 @@ def _trains(results: Results) -> bool:
 
 def _unfinished(results: Results) -> list[Fact]:
     """Say which jobs are damaged, failed or not done."""
-    standing, jobs = results.standing, results.plan.jobs
-    said = [Fact(name="damaged", value=standing.problems[job.key]) for job in jobs if job.key in standing.problems]
-    failed = [job.name for job in jobs if job.key in standing.records and job.key not in standing.done]
-    left = [job.name for job in jobs if job.key not in standing.records and job.key not in standing.problems]
-    for what, names in (("failed", failed), ("not done", left)):
-        if names:
+    failed, damaged, left = results.standing.unfinished(results.plan.jobs)
+    said = [Fact(name="damaged", value=results.standing.problems[job.key]) for job in damaged]
+    for what, jobs in (("failed", failed), ("not done", left)):
+        if names := [job.name for job in jobs]:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             remedy = "The same rbench run makes them; finished jobs are kept."
             said.append(Fact(name=what, value=f"{', '.join(names[:3])}{more}. {remedy}"))

@@ -11,6 +11,7 @@ from typing import Literal, cast
 
 from rbench.config.metrics import HEADLINE
 from rbench.errors import StoreError
+from rbench.measures.budget import Curves, panels
 from rbench.metrics import Metric
 from rbench.report.data import BudgetCurve, CurvePoint, HeatCell, HeatMetric, Key, Pair, PairCell, Quality, SeriesLine
 from rbench.report.figures.curves import Options, grouped_series, stored_trainings
@@ -19,7 +20,6 @@ from rbench.score.paired import Difference
 from rbench.tables import Results, Table, attack_table, build
 from rbench.tables.about import of_table
 from rbench.tables.aggregate import grid
-from rbench.tables.budgets import panels
 from rbench.tables.formats import number
 from rbench.tables.layouts import every
 from rbench.tables.table import Number, p_value
@@ -108,7 +108,7 @@ def budgets(results: Results) -> Iterator[BudgetCurve]:
     """Yield the curve of each cell, by queries and by words. Raises StoreError where outcomes are missing."""
     of = grid(results)
     for by in _BYS:
-        for panel in panels(results, of, by):
+        for panel in panels(of, Curves(by=by)):
             for cell, curve in panel.curves:
                 if curve.n and not of.flags.hiding(cell.jobs):
                     yield BudgetCurve(by=by, key=cell.key, n=curve.n, points=tuple(_points(curve, panel.top)))

@@ -21,8 +21,8 @@ from rbench.store.job_status import Standing
 from rbench.store.runs.packed import name_of
 from rbench.tables import Results
 from rbench.tables.aggregate import Grid
+from rbench.tables.for_people import titles
 from rbench.tables.notes import spanned
-from rbench.tables.titles import titles
 
 
 def header(results: Results, grid: Grid | None) -> Iterator[Fact]:
@@ -131,11 +131,8 @@ def _resources(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _state(plan: Plan, standing: Standing) -> str:
-    failed = len(standing.records) - len(standing.done)
-    more = [f"{failed} failed"] if failed else []
-    more += [f"{len(standing.problems)} damaged"] if standing.problems else []
-    left = len(plan.jobs) - len(standing.records) - len(standing.problems)
-    more += [f"{left} not done"] if left else []
+    counts = zip(map(len, standing.unfinished(plan.jobs)), ("failed", "damaged", "not done"), strict=True)
+    more = [f"{n} {what}" for n, what in counts if n]
     return f"{len(standing.done)} of {len(plan.jobs)} done" + (f" ({', '.join(more)})" if more else "")
 
 

@@ -262,17 +262,6 @@ class Fallen:
             all=int(fell.all(axis=1).sum()),
         )
 
-    @classmethod
-    def pooled(cls, parts: Sequence[Fallen]) -> Fallen:
-        """Add up the counts of several seeds or victims with the same attacks; at least one."""
-        return cls(
-            n=sum(part.n for part in parts),
-            fell_to=tuple(map(sum, zip(*(part.fell_to for part in parts), strict=True))),
-            only=tuple(map(sum, zip(*(part.only for part in parts), strict=True))),
-            any=sum(part.any for part in parts),
-            all=sum(part.all for part in parts),
-        )
-
 
 ERRORS: tuple[str, ...] = ("error_before", "error_after", "attacked_error_before", "attacked_error_after")
 CORRELATIONS: tuple[str, ...] = ("spearman_before", "spearman_after")

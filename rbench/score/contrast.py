@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.schema import Prediction, Score
-from rbench.score.statistics import Sample, wilson
+from rbench.score.statistics import wilson
 
 VERSION = 1
 
@@ -102,11 +102,11 @@ def contrast_values(bundles: Sequence[Judged], name: str) -> NDArray[np.float64]
     return found
 
 
-def mean_score(scores: Sequence[Score]) -> tuple[Score, float | None]:
-    """Return the mean of a share over victims of the same bundles, and its standard deviation between victims.
+def mean_score(scores: Sequence[Score]) -> Score:
+    """Return the mean of a share over victims of the same units, such as bundles or test rows.
 
-    n is that of one victim, because all have the same bundles. The interval is Wilson's, with the smallest `units` of
-    the victims. It covers the choice of bundles, as if the victims agreed on each bundle, and not the differences
+    n is that of one victim, because all have the same units. The interval is Wilson's, with the smallest `units` of
+    the victims. It covers the choice of units, as if the victims agreed on each, and not the differences
     between victims.
 
     Raises:
@@ -116,12 +116,11 @@ def mean_score(scores: Sequence[Score]) -> tuple[Score, float | None]:
         raise ValueError("a mean needs scores with the same name and n")
     values = [score.value for score in scores if score.value is not None]
     if not values:
-        return scores[0], None
+        return scores[0]
     mean = math.fsum(values) / len(values)
     units = min(score.n if score.units is None else score.units for score in scores)
     low, high = wilson(mean * units, units) or (None, None)
-    score = Score(name=scores[0].name, value=mean, n=scores[0].n, low=low, high=high, units=units)
-    return score, Sample.of(values).deviation
+    return Score(name=scores[0].name, value=mean, n=scores[0].n, low=low, high=high, units=units)
 
 
 def _right(edits: Sequence[tuple[bool, bool]], original: bool = True) -> tuple[int, int]:

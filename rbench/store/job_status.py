@@ -44,6 +44,13 @@ class Standing:
         """Keys of the jobs that need not run again."""
         return frozenset(key for key, record in self.records.items() if record.status == "complete")
 
+    def unfinished(self, jobs: Iterable[Job]) -> tuple[list[Job], list[Job], list[Job]]:
+        """Return those of some jobs that failed, those that are damaged, and those that are not done."""
+        asked = list(jobs)
+        damaged = [job for job in asked if job.key in self.problems]
+        failed = [job for job in asked if job.key in self.records and job.key not in self.done]
+        return failed, damaged, [job for job in asked if job.key not in self.records and job.key not in self.problems]
+
 
 def standing(store: Reader, plan: Plan) -> Standing:
     """Check the plan's jobs in `store`. Reads all of every file that has a digest in a record."""

@@ -52,6 +52,18 @@ class Progress(Protocol):
         """Show a message on a line of its own."""
 
 
+def counting(progress: Callable[[int, int, str], None], total: int, text: str = "") -> Callable[[int], None]:
+    """Return what is told how many more of `total` are done. It tells `progress` of all that are done, with a text."""
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(done, total, text)
+
+    return count
+
+
 class Silent:
     """A `Progress` that shows nothing."""
 

@@ -14,7 +14,6 @@ from rbench.system.own_code import told
 from rbench.tables import any_attack
 from rbench.tables import layouts as of_attacks
 from rbench.tables.aggregate import grid
-from rbench.tables.by_task import by_task
 from rbench.tables.formats import unknown
 from rbench.tables.frame import results_frame
 from rbench.tables.results import Results
@@ -87,7 +86,9 @@ def attack_table(source: Reader | Results, metric: str = "asr", layout: str = "p
     found = grid(results)
     worst = layout != "paper" or of.together or of.of == "all attacks"
     together = any_attack.any_attack(results, found) if worst else any_attack.NONE
-    return {"paper": of_attacks.paper, "by-task": by_task, "full": of_attacks.full}[layout](found, metric, together)
+    return {"paper": of_attacks.paper, "by-task": of_attacks.by_task, "full": of_attacks.full}[layout](
+        found, metric, together
+    )
 
 
 def _check_layout(layout: str) -> None:

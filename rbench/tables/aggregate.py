@@ -161,6 +161,12 @@ class Grid(cells.Grid[Cell]):
         names = self.finetunes if finetune is None else (finetune,)
         return next((self.cells[key] for name in names if (key := (attack, encoder, name, task)) in self.cells), None)
 
+    def shown(self, attack: str, encoder: str, finetune: str, task: str) -> Cell | None:
+        """Return a cell that is done; without an attack the victim's first one, since all attack the same examples."""
+        attacks = (attack,) if attack else self.attacks
+        cells = (self.cells.get((one, encoder, finetune, task)) for one in attacks)
+        return next((cell for cell in cells if cell is not None and cell.present), None)
+
     def tasks_of(self, metric: Metric) -> tuple[str, ...]:
         """Return the tasks that have a metric."""
         having = {run.spec.task.name for run in self.runs if metric.is_of(run.spec.task)}

@@ -3,7 +3,9 @@
 paper   Rows are attack x encoder (x fine-tuning strategy), columns are tasks and their average. The most robust entry
         of each attack and column is the best. There is no best and no average where one of the entries is missing.
         Tasks with an oracle have a column of oracle-valid ASR next to ASR.
-by-task Table 1 of the ADCL paper. It is in the module `by_task`.
+by-task Table 1 of the ADCL paper. Rows are task x encoder (x fine-tuning strategy). Columns are the clean accuracy, and
+        for each attack the success rate and the share of words that it replaced. The best entry of each task and column
+        is the most robust one, as in the paper: fewer successes, more words replaced.
 full    Each (attack, encoder, finetune, task, seed) has one row with every metric that is repeatable.
 
 After the attacks come the rows of all attacks together (`any_attack`), where the caller counted them.
@@ -26,7 +28,10 @@ from rbench.tables.draws import training_seed
 from rbench.tables.formats import LOST
 from rbench.tables.notes import interval_note, notes, sizes
 from rbench.tables.results import Run
-from rbench.tables.table import CellKey, Contest, Entry, Number, Table
+from rbench.tables.table import CellKey, Contest, Entry, Number, Table, groups_of
+
+SHOWN = ("clean", "asr", "perturbed")
+"""The metrics of the layout by-task."""
 
 
 def every(metrics: Metrics) -> list[Metric]:
@@ -47,10 +52,9 @@ def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     whole = together.alone(grid) if alone else together.beside(grid)
     own = whole if alone else grid
     rows: list[tuple[Entry, ...]] = []
-    groups, contests = [], []
+    contests: list[Contest] = []
     for attack in whole.attacks:
         group = _group(whole, attack, columns, metric)
-        groups += [len(rows)] if group else []
         victims = {len(rows) + i: victim for i, (victim, _) in enumerate(group)}
         contests += _contests(whole, attack, victims, columns, (metric, 2 + several))
         rows += [(attack, name, *([finetune] if several else []), *numbers) for (name, finetune), numbers in group]
@@ -59,10 +63,9 @@ def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     kinds = sorted({kind for _, kind in columns}, key=lambda kind: grid.metrics[kind].place)
     return Table(
         metric=metric,
-        layout="paper",
         header=(*header, *(["Avg."] if len(tasks) > 1 else [])),
         rows=tuple(rows),
-        groups=frozenset(groups[1:]),
+        groups=groups_of(rows),
         cells=tuple(described(cell, metric, whole) for cell in whole.cells.values() if cell.task in tasks),
         notes=notes(
             grid,
@@ -88,10 +91,7 @@ def full(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     several = len(grid.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
     cells = []
-    groups = set()
     for cell in whole.cells.values():
-        if rows and rows[-1][0] != cell.attack:
-            groups.add(len(rows))
         for run in cell.runs:
             names: list[Entry] = [cell.attack, cell.encoder, *([cell.finetune] if several else []), cell.task]
             names += [training_seed(run.train_seed)] if cell.drawn else []
@@ -111,7 +111,7 @@ def full(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
         layout="full",
         header=(*header, *(one.about.column for one in shown)),
         rows=tuple(rows),
-        groups=frozenset(groups),
+        groups=groups_of(rows),
         cells=tuple(cells),
         notes=notes(grid, grid.tasks, (*definitions(shown), _total(grid), *together.notes(grid, grid.tasks))),
         interval="Wilson 95% intervals; of queries and words perturbed, Student's t 95% intervals of the mean.",
@@ -258,3 +258,53 @@ def _full_cell(cell: Cell, run: Run, metric: str, grid: Grid) -> dict[str, Any]:
         "flags": grid.flags.told(run.jobs),
         "scores": scores,
     }
+
+
+def by_task(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
+    """Build the table. `metric` does not change what is shown: it is what `value` means in the cells for programs."""
+    whole = together.beside(grid)
+    columns: list[tuple[str, str]] = [("", "clean"), *((attack, "asr") for attack in whole.attacks)]
+    columns += [(attack, "perturbed") for attack in grid.attacks]
+    several = len(grid.finetunes) > 1
+    rows: list[tuple[Entry, ...]] = []
+    contests: list[Contest] = []
+    for task in grid.tasks:
+        names = [
+            (encoder, finetune)
+            for encoder in grid.encoders
+            for finetune in grid.finetunes
+            if any((attack, encoder, finetune, task) in grid.cells for attack in grid.attacks)
+        ]
+        cells = [[whole.shown(attack, *name, task) for attack, _ in columns] for name in names]
+        numbers = [
+            [cell.number(kind) if cell is not None else None for cell, (_, kind) in zip(row, columns, strict=True)]
+            for row in cells
+        ]
+        marked = mark_best(numbers, [grid.metrics[kind].about for _, kind in columns]) if numbers else []
+        for column, (_, kind) in enumerate(columns):
+            keys = ((cell.key,) if (cell := row[column]) is not None else () for row in cells)
+            contests.append(Contest(kind, 2 + several + column, tuple(enumerate(keys, len(rows)))))
+        for (encoder, finetune), entries in zip(names, marked, strict=True):
+            rows.append((task, encoder, *([finetune] if several else []), *entries))
+    titles = {"asr": "ASR", "perturbed": "words"}
+    header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Clean"]
+    header += [f"{titles[kind]} {attack}" for attack, kind in columns[1:]]
+    first = (
+        *definitions(grid.metrics[name] for name in SHOWN),
+        sizes(grid, "asr", grid.tasks),
+        *together.notes(grid, grid.tasks),
+    )
+    return Table(
+        metric=metric,
+        layout="by-task",
+        header=tuple(header),
+        rows=tuple(rows),
+        groups=groups_of(rows),
+        cells=tuple(described(cell, metric, whole) for cell in whole.cells.values()),
+        notes=notes(grid, grid.tasks, first),
+        interval=interval_note(grid, "asr"),
+        flags=grid.flags.listed(run.job for run in grid.runs),
+        shows=grid.metrics[metric].about,
+        contests=tuple(contests),
+        best="the most robust, that is the highest accuracy, the lowest ASR and the most words,",
+    )

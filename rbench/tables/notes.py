@@ -184,9 +184,7 @@ def _precision(grid: Grid) -> list[str]:
 def missing(what: str, jobs: Iterable[Job], found: Standing) -> list[str]:
     """Return notes that count and name the jobs that failed, are damaged or are not done. `what` is the jobs' name."""
     asked = list(jobs)
-    failed = [job for job in asked if job.key in found.records and job.key not in found.done]
-    damaged = [job for job in asked if job.key in found.problems]
-    waiting = [job for job in asked if job.key not in found.records and job.key not in found.problems]
+    failed, damaged, waiting = found.unfinished(asked)
     remedy = " They count as not done; rbench verify says what is wrong, the same rbench run makes them again."
     told = (("failed", failed, ""), ("damaged", damaged, remedy), ("not done", waiting, ""))
     return [f"{len(those)} of {len(asked)} {what} {how}: {named(those)}.{more}" for how, those, more in told if those]

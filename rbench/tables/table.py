@@ -5,6 +5,7 @@ What it shows is said in the file of its metric or in its own module. `formats` 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -121,20 +122,25 @@ def p_value(p: float | None) -> str:
     return "" if p is None else "<0.001" if p < 0.0005 else f"{p:.3f}"
 
 
+def groups_of(rows: Sequence[tuple[Entry, ...]], by: int = 1) -> frozenset[int]:
+    """Return the rows that begin a new group: those whose first `by` entries are not those of the row above."""
+    return frozenset(i for i in range(1, len(rows)) if rows[i][:by] != rows[i - 1][:by])
+
+
 @dataclass(frozen=True)
 class Table:
     """A table: `rows` for people, `cells` with the same numbers and more for programs."""
 
     metric: str
     """A metric, or the name of a measure."""
-    layout: Layout
     header: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
-    groups: frozenset[int]
-    """Indices of the rows that begin a new group, without the first row."""
     cells: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
-    interval: str
+    layout: Layout = "paper"
+    groups: frozenset[int] = frozenset()
+    """Indices of the rows that begin a new group, without the first row; see `groups_of`."""
+    interval: str = ""
     """Explanation of the intervals, printed where they are shown."""
     flags: tuple[dict[str, Any], ...] = ()
     """Every flag behind the table, for programs: its name, its job, and why it was raised."""

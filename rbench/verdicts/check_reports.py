@@ -10,7 +10,7 @@ from rbench.score.gate import GRAVE, needed
 from rbench.tables import Table
 from rbench.tables.formats import render
 from rbench.tables.markdown import markdown_escape
-from rbench.tables.table import Entry, Meaning, Number, p_value
+from rbench.tables.table import Entry, Meaning, Number, groups_of, p_value
 from rbench.verdicts.gate import Checked, CheckedRow
 
 
@@ -19,16 +19,14 @@ def table(found: Checked) -> Table:
     several = len({row.key.finetune for row in found.rows}) > 1
     header = ["Encoder", "Task", *(["Fine-tuning"] if several else []), "Attack", "Metric"]
     header += ["n", "Baseline", "Now", "Worse by", "p", "Could show", "Verdict"]
-    victims = [row.key._replace(attack="") for row in found.rows]
+    rows = tuple(_row(row, several) for row in found.rows)
     return Table(
         metric="check",
-        layout="paper",
         header=tuple(header),
-        rows=tuple(_row(row, several) for row in found.rows),
-        groups=frozenset(i for i in range(1, len(victims)) if victims[i] != victims[i - 1]),
+        rows=rows,
+        groups=groups_of(rows, 2 + several),
         cells=(),
         notes=(*_notes(found), *found.notes),
-        interval="",
         about=Meaning("Check against the baseline", "accuracies and attack success rate", None),
     )
 

@@ -28,7 +28,7 @@ from rbench.score.paired import Difference, combine_stated, compare, holm
 from rbench.tables import Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.nested_means import Observed, Rows, part
-from rbench.tables.table import Entry, Meaning, Number, p_value
+from rbench.tables.table import Entry, Meaning, Number, groups_of, p_value
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.family import ALPHA, way
 from rbench.verdicts.pairing import by_counts, matched, sample_of
@@ -168,9 +168,8 @@ ABOUT = Meaning("Claims", "what the RUN says of each", percent=False)
 def table(found: Sequence[JudgedClaim]) -> Table:
     """Lay out claims: a row for each claim with its counts, and below it a row for each of its comparisons."""
     rows: list[tuple[Entry, ...]] = []
-    groups, cells = [], []
+    cells = []
     for claim in found:
-        groups.append(len(rows))
         if len(claim.judged) != 1:
             rows.append((claim.claim.id, f"{claim.claim}{_each(claim)}", "", "", "", "", "", "", _counted(claim)))
         for one in claim.judged:
@@ -180,13 +179,11 @@ def table(found: Sequence[JudgedClaim]) -> Table:
             cells.append(_unmatched(claim))
     return Table(
         metric="claims",
-        layout="paper",
         header=("Claim", "What is judged", "n", "One", "Other", "Difference", "95% interval", "p", "Verdict"),
         rows=tuple(rows),
-        groups=frozenset(groups[1:]),
+        groups=groups_of(rows),
         cells=tuple(cells),
         notes=tuple(_notes(found)),
-        interval="",
         about=ABOUT,
     )
 

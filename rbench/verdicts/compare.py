@@ -26,7 +26,7 @@ from rbench.tables.aggregate import Cell
 from rbench.tables.any_attack import ANY, together
 from rbench.tables.nested_means import Observed
 from rbench.tables.results import Run
-from rbench.tables.table import Entry, Number, p_value
+from rbench.tables.table import Entry, Number, groups_of, p_value
 from rbench.verdicts.cells import OfCell, by_name
 from rbench.verdicts.family import correction, way
 from rbench.verdicts.pairing import by_tables, matched, paired_sample, unmatched
@@ -400,24 +400,17 @@ def table(found: Comparison) -> Table:
     several = len({cell.name.finetune for cell in found.cells}) > 1
     attacked = any(cell.name.attack for cell in found.cells)
     one, other = _told_apart(found.one, found.other)
-    rows: list[tuple[Entry, ...]] = []
-    groups = []
-    for cell in found.cells:
-        if rows and rows[-1][0] != cell.name.task:
-            groups.append(len(rows))
-        rows.append(_row(cell, found.metric, several, attacked))
+    rows = tuple(_row(cell, found.metric, several, attacked) for cell in found.cells)
     only = (f"Only {one}", f"Only {other}") if found.metric.falls else ()
     names = ["Task", *(["Fine-tuning"] if several else []), *(["Attack"] if attacked else [])]
     header = [*names, "n", one, other, "Difference"]
     return Table(
         metric="compare",
-        layout="paper",
         header=(*header, *only, "p", "Verdict", "Could show"),
-        rows=tuple(rows),
-        groups=frozenset(groups),
+        rows=rows,
+        groups=groups_of(rows),
         cells=tuple(_cell(found, cell) for cell in found.cells),
         notes=(*_notes(found, one, other), *found.notes),
-        interval="",
         about=replace(
             about,
             title=f"{about.title}: {other} against {one}, {WEIGHTS if any(c.alone for c in found.cells) else METHODS}",

@@ -271,9 +271,8 @@ def built(folder: Path) -> Value:
     assert spec.train is not None
     of: dict[str, Any] = {"spec": spec, "weights": weights, "objective": objectives.find(spec.train.objective)}
     resources: Any = world.resources(folder)
-    context = TrainedContext(
-        task=data.spec, seed=2, data=data, device="cpu", resources=resources, progress=lambda *at: None, **of
-    )
+    of |= {"rows": data.split, "splits": ("train",), "progress": lambda *at: None}
+    context = TrainedContext(task=data.spec, seed=2, data=data, device="cpu", resources=resources, **of)
     found = positives.run(positives.Options(num_examples=4), context)
     outcomes = [
         [one.example_id, one.status, list(one.perturbed or ()), one.num_words, one.num_words_changed]

@@ -12,8 +12,7 @@ import pytest
 
 from rbench.errors import StoreError
 from rbench.measures import EncoderContext, MeasuredRow, alignment
-from rbench.measures._sphere import uniformity
-from rbench.measures.alignment import Options
+from rbench.measures.alignment import Options, uniformity
 from rbench.report.figures import alignment as figure
 from rbench.schema import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
 from rbench.tables.table import Number
@@ -37,7 +36,7 @@ def context() -> EncoderContext:
     def rows(split: str) -> list[Example]:
         return [Example(f"{split}:{i}", row[:2], row[2]) for i, row in enumerate(ROWS[split])]
 
-    return EncoderContext(STS, "one", encoder, rows, tuple(ROWS), None, lambda *at: None)
+    return EncoderContext(STS, rows, tuple(ROWS), lambda *at: None, "one", encoder, None)
 
 
 def test_it_is_a_loop_over_pairs_and_over_distinct_texts() -> None:

@@ -62,7 +62,7 @@ def cells(results):
 def table(options, results):
     rows = tuple((cell.attack, cell.encoder, cell.task, cell.number("taken")) for cell in cells(results).cells.values())
     header = ("Attack", "Encoder", "Task", "Queries")
-    return Table("effort", "paper", header, rows, frozenset(), (), (), "", about=ABOUT)
+    return Table("effort", header, rows, (), (), about=ABOUT)
 '''
 QUICK = '''\
 """Quick falls: the share of the attacked texts that fell within 5 queries."""

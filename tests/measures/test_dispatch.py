@@ -50,7 +50,7 @@ def table(options, results):
     if not rows:
         raise StoreError(f"no attack has {options.least} successes")
     about = Meaning("Hits", "successes of a job", percent=False)
-    return Table("hits", "paper", ("Attack", "Encoder", "Hits"), tuple(rows), frozenset(), tuple(cells), (), "",
+    return Table("hits", ("Attack", "Encoder", "Hits"), tuple(rows), tuple(cells), (),
                  about=about, texts=options.quote)
 '''
 SUITE = """\

@@ -12,8 +12,7 @@ import pytest
 from rbench.errors import JobError
 from rbench.measures import EncoderContext, MeasuredRow, hits
 from rbench.measures._layers import hits as counted
-from rbench.measures._triplets import Triplet
-from rbench.measures.hits import Options
+from rbench.measures.hits import Options, Triplet
 from rbench.schema import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
 from rbench.score import wilson
 from rbench.score.packed import packed, unpacked
@@ -34,7 +33,7 @@ def context(folder: Path, known: bool = True) -> EncoderContext:
     )
     data = tiny.data(40, 10, 10)
     return EncoderContext(
-        SPEC, "one", tiny.encoder(tiny.write_bert(folder)), data.split, tuple(data.sizes), resources, lambda *at: None
+        SPEC, data.split, tuple(data.sizes), lambda *at: None, "one", tiny.encoder(tiny.write_bert(folder)), resources
     )
 
 

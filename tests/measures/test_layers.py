@@ -10,7 +10,7 @@ from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.measures import _layers
 from rbench.measures._layers import bertscore, hits
-from rbench.measures._triplets import Triplet
+from rbench.measures.hits import Triplet
 from tests import tiny
 
 TEXTS = [" ".join(tiny.WORDS[(i * 3 + j * j) % len(tiny.WORDS)] for j in range(2 + i % 5)) for i in range(36)]

@@ -15,7 +15,7 @@ from rbench.config.registry import Registry
 from rbench.encoders.classify import Classified
 from rbench.errors import StoreError
 from rbench.execution.parts import by_part, part_counts
-from rbench.measures._options import Plain
+from rbench.measures._context import Plain
 from rbench.measures.parts import table
 from rbench.schema import Choice, Draw, FinetuneJob, Job, Plan, Provenance, Record, Suite, TaskSpec, Training
 from rbench.score import wilson

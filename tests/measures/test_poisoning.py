@@ -87,7 +87,7 @@ def context(queries: int | None = None) -> EncoderContext:
     encoder = encoders.load(EncoderSpec(name="words", base=EMBEDDED, pooling="mean"), EMBEDDED, kind="ranking")
     resources: Any = SimpleNamespace(word_vectors={"the", "man"})
     rows = data.split("test")[:queries]
-    return EncoderContext(data.spec, "words", encoder, lambda split: rows, ("test",), resources, lambda *at: None, data)
+    return EncoderContext(data.spec, lambda split: rows, ("test",), lambda *at: None, "words", encoder, resources, data)
 
 
 OPTIONS = Options(passages=(3,), words=8, steps=8, candidates=4, perplexity=False)

@@ -9,9 +9,9 @@ import pytest
 
 from rbench.errors import StoreError
 from rbench.measures.quality import Options, table
+from rbench.measures.sts import similarity
 from rbench.store.runs import Store
 from rbench.tables import Results, build
-from rbench.tables.evaluations import similarity
 from tests import reference
 from tests.tables.conftest import make_run as make_run
 

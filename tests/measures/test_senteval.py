@@ -53,7 +53,7 @@ def context(task: TaskSpec, sizes: dict[str, int], encode: Callable[[Any], Any] 
         ]
 
     made = SimpleNamespace(encode=encoded, asked=asked)
-    return EncoderContext(task, "one", made, rows, tuple(sizes), None, lambda *at: None)  # type: ignore[arg-type]
+    return EncoderContext(task, rows, tuple(sizes), lambda *at: None, "one", made, None)  # type: ignore[arg-type]
 
 
 def test_a_pair_has_the_features_of_senteval_and_mrpc_has_f1() -> None:

@@ -14,9 +14,7 @@ from scipy.stats import bootstrap
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import StoreError
 from rbench.measures import Asked, MeasureContext, space
-from rbench.measures._distances import Distances, estimates
-from rbench.measures._vectors import plane, vectors
-from rbench.measures.space import Space
+from rbench.measures.space import Distances, Space, estimates, plane, vectors
 from rbench.report.figures import space as figure
 from rbench.schema import MeasuredRow, Outcome, Suite
 from rbench.tables.flags import Flags

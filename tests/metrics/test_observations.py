@@ -54,7 +54,6 @@ def test_by_hand() -> None:
     assert Observations.together([seen(FIRST, oracle=False)]).tally().oracle_valid is None
     found = fallen(FIRST, SECOND)
     assert (found.n, found.any, found.all, found.fell_to, found.only) == (4, 3, 1, (2, 2), (1, 1))
-    assert Fallen.pooled([found, found]) == Fallen(n=8, any=6, all=2, fell_to=(4, 4), only=(2, 2))
 
 
 def test_units_are_put_in_one_order_and_others_are_refused() -> None:

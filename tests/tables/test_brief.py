@@ -9,7 +9,7 @@ from rbench import tables
 from rbench.schema import Job
 from rbench.store.runs import Store
 from rbench.tables import Results
-from rbench.tables.brief import briefed
+from rbench.tables.for_people import briefed
 from tests.tables.conftest import make_suite
 
 Runs = Callable[..., Store]

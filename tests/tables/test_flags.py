@@ -33,12 +33,12 @@ from rbench.schema.jobs import keyed
 from rbench.score import attack_counts, attack_scores, contrast_scores, sts_scores
 from rbench.store.runs import Store
 from rbench.tables import Results, build, results_frame
-from rbench.tables.brief import briefed
 from rbench.tables.flags import Flags
+from rbench.tables.for_people import briefed
 from rbench.tables.formats import render
 from rbench.tables.table import Number, Table
+from tests.measures import test_contrast, test_evaluations
 from tests.specs import of_set, of_sts
-from tests.tables import test_contrast, test_evaluations
 from tests.tables.conftest import PROFILE, TASKS, make_outcomes
 
 STS = TaskSpec(name="stsb", kind="sts", columns=("a", "b"))

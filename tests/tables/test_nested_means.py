@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
+from rbench.measures.sts import SCORE, evaluated
 from rbench.schema import Job, Outcome
 from rbench.schema.claimed import CellOf, Comparison, Group
 from rbench.score.paired import Difference, PairedSample, compare
@@ -17,7 +18,6 @@ from rbench.store.runs import Store
 from rbench.tables import Results, attack_table, build, nested_means
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY, any_attack
-from rbench.tables.evaluations import SCORE, evaluated
 from rbench.tables.nested_means import Observed, limits
 from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.claims import Bound, estimate

@@ -12,7 +12,7 @@ from rbench.schema.suite import AdversarialSet
 from rbench.store.runs import Store
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
-from rbench.tables.summary import summary_frame
+from rbench.tables.frame import summary_frame
 from rbench.verdicts.cells import Cells
 from tests.specs import of_set
 from tests.tables.conftest import ATTACKS, TASKS, finish, make_plan, make_suite

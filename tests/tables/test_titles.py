@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rbench.schema import AttackJob, AttackSpec, EncoderSpec, Job, MeasureJob, Plan, TaskSpec
+from rbench.tables.for_people import COLUMN, ROOM, shown_parts, titled, titles
 from rbench.tables.table import Number, Table
-from rbench.tables.titles import COLUMN, ROOM, shown_parts, titled, titles
 from tests.specs import of_sts
 from tests.tables.conftest import PROFILE, TASKS, make_suite
 
@@ -82,7 +82,7 @@ def test_a_title_that_is_the_name_of_another_is_not_used() -> None:
 
 
 def table(header: tuple[str, ...], *rows: tuple[str | Number, ...]) -> Table:
-    return Table("asr", "paper", header, rows, frozenset(), cells=(), notes=("A note on a.",), interval="")
+    return Table("asr", header, rows, cells=(), notes=("A note on a.",))
 
 
 def test_headers_rows_and_a_note_have_the_titles() -> None:

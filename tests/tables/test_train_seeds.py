@@ -26,8 +26,8 @@ from rbench.tables.any_attack import ANY
 from rbench.tables.draws import means, within
 from rbench.tables.formats import render
 from rbench.tables.table import Number
-from tests.tables import test_contrast as contrast
-from tests.tables import test_evaluations as evaluations
+from tests.measures import test_contrast as contrast
+from tests.measures import test_evaluations as evaluations
 from tests.tables.conftest import finish, make_outcomes, make_plan, make_suite
 
 DRAWS = {

@@ -13,10 +13,10 @@ from scipy.stats import binomtest, t
 
 from rbench import api
 from rbench.errors import StoreError
+from rbench.measures.contrast import contrasts
 from rbench.schema import Prediction
 from rbench.store.runs import Store
 from rbench.tables import Results
-from rbench.tables.contrast import contrasts
 from rbench.verdicts.claims import Judged
 from tests import reference
 

@@ -6,16 +6,13 @@ draws them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING
 
-from pydantic import Field, model_validator
-
+from rbench.measures.budget import Curves, Panel, panels
 from rbench.report.figures import style
-from rbench.schema.common import Strict
 from rbench.score.budget import START, By, Curve
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, grid
-from rbench.tables.budgets import Panel, panels
 from rbench.tables.notes import spanned
 
 if TYPE_CHECKING:
@@ -27,30 +24,13 @@ TITLE = "Attack success rate by queries or words allowed"
 
 _AXIS: dict[By, str] = {"queries": "Queries allowed", "words": "Words changed", "share": "Share of words changed (%)"}
 
-
-class Options(Strict):
-    """What a suite may set."""
-
-    by: By = "queries"
-    """What the budget limits: `queries`, `words` or the `share` of words."""
-    attack: str | None = None
-    """The only attack to draw; None: all."""
-    task: str | None = None
-    """The only task to draw; None: all."""
-    most: Annotated[float, Field(gt=0)] | None = None
-    """Where the axis of budgets ends; None: at what was spent at most, as in the table."""
-
-    @model_validator(mode="after")
-    def _has_a_range(self) -> Self:
-        if self.most is not None and self.most <= START[self.by]:
-            raise ValueError(f"`most` must be above {START[self.by]:g}, where the range of {self.by} starts")
-        return self
+Options = Curves
 
 
 def draw(options: Options, results: Results) -> Figure:
     """Draw from the outcomes. Raises StoreError where nothing is done, outcomes are missing, or a name is unknown."""
     of = grid(results)
-    found = panels(results, of, options.by, attack=options.attack, task=options.task, most=options.most)
+    found = panels(of, options)
     several = len({panel.task for panel in found}) > 1
     figure, axes = style.panels(
         [f"{panel.attack}, {panel.task}" if several else panel.attack for panel in found], columns=3, share_y=True

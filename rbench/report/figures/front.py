@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rbench.config.metrics import HEADLINE
 from rbench.errors import StoreError
+from rbench.measures.sts import similarity
 from rbench.report.figures import style
 from rbench.schema.claimed import CellOf
 from rbench.schema.common import Strict
 from rbench.tables import Results
-from rbench.tables.evaluations import similarity
 from rbench.tables.notes import spanned
 from rbench.tables.table import Number
 from rbench.verdicts.cells import OfCell, by_name

@@ -23,7 +23,7 @@ from rbench.schema.claimed import AXES, CellOf, Comparison, Ground, Trained, com
 from rbench.schema.claims import Axis, Claim, Subject
 from rbench.tables import Results
 from rbench.tables.formats import number
-from rbench.tables.table import Entry, Meaning, Number, Table
+from rbench.tables.table import Entry, Meaning, Number, Table, groups_of
 from rbench.verdicts.papers import tables
 from rbench.verdicts.papers.beside import encoders_of, partners
 from rbench.verdicts.papers.tables import Found, PrintedTable
@@ -270,10 +270,9 @@ def table(judged: Sequence[Judged]) -> Table:
         layout="full",
         header=("Table", "Claim", "Kind", "Metric", "Holds", "Closest", "Compared with", "Value", "Other value", "Gap"),
         rows=rows,
-        groups=frozenset(i for i in range(1, len(rows)) if rows[i][0] != rows[i - 1][0]),
+        groups=groups_of(rows),
         cells=tuple(_cell(one, combination) for one in judged for combination in one.combinations),
         notes=tuple(_notes(judged)),
-        interval="",
         about=_MEANING,
     )
 

@@ -1,4 +1,8 @@
-"""Show encoders, tasks, attacks and contrast sets by their titles instead of their file names.
+"""Make a table shorter for people: its notes in one paragraph, and titles in place of file names.
+
+The paragraph says what a reader must know: n, seeds, resources, flags, and what is missing. It is made for any table of
+a RUN, of a metric or of a measure, from the table's cells and the RUN's plan. The full notes, one bullet each, are
+`Table.notes`; JSON always has them.
 
 The plan holds `title` and `short` of every entry as they were when it was made. A table shows `short`, or a title
 that has room (`ROOM`); otherwise the name stays. Options stay visible: `SimCSE on mini-bert [temperature=0.1]`.
@@ -14,17 +18,86 @@ from dataclasses import replace
 from rbench.schema import (
     AttackSpec,
     EncoderSpec,
+    Job,
     Plan,
     PretrainJob,
     VictimSpec,
 )
 from rbench.schema.entries import Named
+from rbench.store.job_status import Standing
+from rbench.tables import draws
+from rbench.tables.about import of_table
+from rbench.tables.formats import listed
+from rbench.tables.notes import seeds, spanned
+from rbench.tables.results import Results
 from rbench.tables.table import Entry, Table
 
 ROOM: Mapping[type[Named], int] = {EncoderSpec: 40, VictimSpec: 40, AttackSpec: 40}
 """The most characters of a title that stands for a name, by kind of entry."""
 COLUMN = 20
 """The same for entries that head columns."""
+
+
+def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
+    """Return the table with its notes in short, and with what its numbers are of.
+
+    Args:
+        names: whether flagged jobs are named as in commands instead of by titles.
+    """
+    plan = results.plan
+    own = [job for job in plan.jobs if job.what == table.metric] if table.shows is not None else []
+    jobs = own or [job for job in plan.jobs if job.attacking is not None]
+    said = (
+        *_sizes(table),
+        *_seeds(plan, jobs),
+        *_resources(jobs),
+        *_flags(table, plan, {} if names else titles(plan)),
+        *_missing(jobs, results.standing),
+        *table.brief,
+        "All notes: --notes full.",
+    )
+    return replace(table, brief=said, of=of_table(table, plan))
+
+
+def _sizes(table: Table) -> list[str]:
+    counts = [cell["n"] for cell in table.cells if cell.get("n") and "sets" not in cell]  # not those of averages
+    errored = [cell["errored"] for cell in table.cells if cell.get("errored")]
+    said = [f"n of a cell: {spanned(counts)}."] if counts else []
+    late = [cell["timed_out"] for cell in table.cells if cell.get("timed_out")]
+    more = f", of these timed out up to {max(late)}" if late else ""
+    return said + ([f"Errored examples, in no denominator: up to {max(errored)} of a cell{more}."] if errored else [])
+
+
+def _seeds(plan: Plan, jobs: list[Job]) -> list[str]:
+    if not jobs:
+        return []
+    if plan.draws:
+        trained = dict.fromkeys(plan.draw(job.parts[0]).train_seed for job in jobs)
+        said = [f"Training seeds {', '.join(str(seed) for seed in trained if seed is not None)}."]
+        tuned = "" if jobs[0].untuned else f"Fine-tuning: {seeds(jobs)[0].lower()}{seeds(jobs)[1:]}"
+        return [*said, *([tuned] if tuned else []), draws.notes(plan, jobs)[-1]]
+    return [] if jobs[0].untuned else [seeds(jobs)]
+
+
+def _resources(jobs: list[Job]) -> list[str]:
+    profiles = dict.fromkeys(job.attacking.resources.name for job in jobs if job.attacking is not None)
+    return [f"Resources: {', '.join(profiles)}."] if profiles else []
+
+
+def _flags(table: Table, plan: Plan, known: dict[str, str]) -> list[str]:
+    parts = {job.name: job.parts for job in plan.jobs}
+    raised: dict[str, dict[str, None]] = {}
+    for flag in table.flags:
+        job = flag["job"]  # or an encoder whose weights are given
+        name = shown_parts(parts[job], known) if job in parts else known.get(job, job)
+        raised.setdefault(flag["flag"], {})[name] = None
+    return [f"Flagged {flag}: {listed(list(found))}." for flag, found in raised.items()]
+
+
+def _missing(jobs: list[Job], found: Standing) -> list[str]:
+    counts = zip(map(len, found.unfinished(jobs)), ("failed", "are damaged", "are not done"), strict=True)
+    said = ", ".join(f"{n} {what}" for n, what in counts if n)
+    return [f"Of {len(jobs)} jobs {said}."] if said else []
 
 
 def titles(plan: Plan) -> dict[str, str]:

@@ -10,13 +10,13 @@ import pytest
 
 from rbench import api
 from rbench.errors import SuiteError
+from rbench.measures.sts import SEVEN, SHARED, Sets
 from rbench.schema import EncoderSpec, Job, Plan, Provenance, Record, Score, Suite, TaskSpec
 from rbench.score import average, set_scores
 from rbench.store.runs import Store
 from rbench.tables import build
-from rbench.tables.brief import briefed
+from rbench.tables.for_people import briefed
 from rbench.tables.results import Results
-from rbench.tables.sts_sets import SEVEN, SHARED, Sets
 from tests.specs import of_sts
 
 SUBSETS = {"MSRpar": 9, "OnWN": 12, "MSRvid": 8}
