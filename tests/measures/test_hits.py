@@ -11,8 +11,9 @@ import pytest
 
 from rbench.errors import JobError
 from rbench.measures import EncoderContext, MeasuredRow, hits
+from rbench.measures._layers import Triplet
 from rbench.measures._layers import hits as counted
-from rbench.measures.hits import Options, Triplet
+from rbench.measures.hits import Options
 from rbench.schema import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
 from rbench.score import wilson
 from rbench.score.packed import packed, unpacked

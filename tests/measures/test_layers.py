@@ -9,8 +9,7 @@ import torch
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.measures import _layers
-from rbench.measures._layers import bertscore, hits
-from rbench.measures.hits import Triplet
+from rbench.measures._layers import Triplet, bertscore, hits
 from tests import tiny
 
 TEXTS = [" ".join(tiny.WORDS[(i * 3 + j * j) % len(tiny.WORDS)] for j in range(2 + i % 5)) for i in range(36)]

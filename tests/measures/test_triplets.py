@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rbench.measures.hits import Triplet, triplets
+from rbench.measures._layers import Triplet, triplets
 from rbench.tasks import Example
 from rbench.words.resources.thesaurus import Related
 

@@ -126,16 +126,17 @@ def _panel(
             (joined,) = axes.plot(x, y, color=style.MUTED, linestyle=dashes, linewidth=0.9, label=attack, zorder=1)
             joins.setdefault(attack, joined)
         elif there:  # no line tells which attack it is
-            at = tuple(style.on_axis(one, one.percent)[0] for one in there[0])
+            across, up = there[0]
+            at = style.on_axis(across, across.percent)[0], style.on_axis(up, up.percent)[0]
             axes.annotate(attack, at, (4, 4), textcoords="offset points", fontsize=6.5, color=style.MUTED)
     several = len({finetune for _, finetune in names}) > 1
     for i, (encoder, finetune) in enumerate(names):
         there = [points[(encoder, finetune), attack] for attack in attacks if ((encoder, finetune), attack) in points]
         label = f"{encoder}, {finetune}" if several else encoder
         if there:
-            across, up = ([style.on_axis(one, one.percent) for one in axis] for axis in zip(*there, strict=True))
-            (x, wide), (y, high) = zip(*across, strict=True), zip(*up, strict=True)
-            drawn = style.points(axes, x, y, index=i, label=label, x_intervals=wide, y_intervals=high)
+            found = ([style.on_axis(one, one.percent) for one in axis] for axis in zip(*there, strict=True))
+            (xs, wide), (ys, high) = (zip(*axis, strict=True) for axis in found)
+            drawn = style.points(axes, xs, ys, index=i, label=label, x_intervals=wide, y_intervals=high)
             encoders.setdefault(label, drawn)  # type: ignore[arg-type]
 
 
