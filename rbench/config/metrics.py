@@ -40,6 +40,10 @@ class Metric:
     `units` one number for all units that it is given; NaN where it is not defined."""
     units: Callable[[Any], Any] | None = None
     """Of a metric of a set, such as a correlation: returns whether each unit is in the set."""
+    influence: Callable[[Any], Any] | None = None
+    """Of a metric of a set: returns what each of its units adds to the value; without it the jackknife finds that."""
+    judged: Callable[[Any], Any] | None = None
+    """Of a metric of what people said: returns the share of raters who accept each unit; NaN where nobody was asked."""
     counted: Callable[[Any], Any] | None = None
     """Returns the metric of the counts in a record (`score.Tally`), so that no outcome has to be read."""
     bounds: tuple[float, float] = (0.0, math.inf)
@@ -60,7 +64,8 @@ class Metric:
 
     def is_of(self, task: TaskSpec) -> bool:
         """Return whether attacks on a task have it."""
-        return (task.has_oracle or not self.oracle) and self.kind in (None, task.kind)
+        asked = self.judged is None or (task.kind not in ("sts", "ranking") and bool(task.labels))
+        return (task.has_oracle or not self.oracle) and self.kind in (None, task.kind) and asked
 
     @property
     def falls(self) -> bool:
@@ -206,7 +211,9 @@ def _metric(name: str, registry: Registry) -> Metric:
     more = {name: getattr(module, name.upper()) for name in names if hasattr(module, name.upper())}
     if module.SHARE:
         more.setdefault("bounds", (0.0, 1.0))
-    functions = {name: getattr(module, name) for name in ("units", "counted") if hasattr(module, name)}
+    functions = {
+        name: getattr(module, name) for name in ("units", "influence", "counted", "judged") if hasattr(module, name)
+    }
     if module.SHARE and "units" in functions:
         raise SuiteError(f"{place}: a metric of a set, which exports `units`, is no share: write SHARE = False")
     return Metric(name, module.ABOUT, module.OF, module.SHARE, module.value, **functions, **more)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import StoreError
+from rbench.metrics._judged import JUDGED
 from rbench.schema import Job, Outcome, Record
 from rbench.score import Tally
 from rbench.store.runs import Reader, read_fields
@@ -56,6 +57,10 @@ COLUMNS: Mapping[str, Any] = {
 """The fields of an outcome that are columns, with their types. A number that is missing is NaN, a text None."""
 
 
+Said = Callable[[Sequence[str], Sequence[float]], Mapping[str, Values]]
+"""Returns the columns JUDGED of some units and their true labels."""
+
+
 @dataclass(frozen=True, eq=False)
 class Observations:
     """The units of one job, in the order of the store; or of several attacks on one victim, see `together`.
@@ -66,10 +71,25 @@ class Observations:
     columns: Mapping[str, NDArray[Any]]
     has_oracle: bool = False
     """Whether an oracle computes the true label of any text of the task."""
+    asked: bool = False
+    """Whether people were asked about texts of the RUN. Then JUDGED are columns, too (`metrics._judged`)."""
 
     @classmethod
-    def read(cls, store: Reader, job: Job, record: Record, first: Collection[str], *, has_oracle: bool) -> Self:
+    def read(
+        cls,
+        store: Reader,
+        job: Job,
+        record: Record,
+        first: Collection[str],
+        *,
+        has_oracle: bool,
+        said: Said | None = None,
+    ) -> Self:
         """Read some columns of a complete attack job, and its others when one is asked for.
+
+        Args:
+            first: the columns that are read at once.
+            said: what people said; None: nobody was asked.
 
         Raises StoreError where the outcomes are missing or damaged.
         """
@@ -77,9 +97,23 @@ class Observations:
         def read(names: Sequence[str]) -> dict[str, NDArray[Any]]:
             return _columns(names, read_fields(store, job, record, names))
 
-        columns = _Lazy(lambda name: read([each for each in COLUMNS if each not in columns]))
+        def make(name: str) -> Mapping[str, NDArray[Any]]:
+            if name in JUDGED and said is not None:
+                return said(columns["example_id"].tolist(), columns["label"].tolist())
+            return read([each for each in COLUMNS if each not in columns]) if name in COLUMNS else {}
+
+        columns = _Lazy(make)
         columns.update(read([name for name in COLUMNS if name in first]))
-        return cls(columns, has_oracle)
+        return cls(columns, has_oracle, said is not None)
+
+    def of_rater(self, said: Said) -> Self:
+        """Return the same units with what one rater said of them."""
+
+        def make(name: str) -> Mapping[str, NDArray[Any]]:
+            units = self.unit.tolist(), self.label.tolist()
+            return said(*units) if name in JUDGED else {name: self.columns[name]}
+
+        return type(self)(_Lazy(make), self.has_oracle, self.asked)
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome], *, has_oracle: bool) -> Self:
@@ -100,7 +134,7 @@ class Observations:
         worst = np.stack([one.harm for one in same]).argmin(axis=0)
         every = np.arange(len(same[0]))
         chosen = _Lazy(lambda name: {name: np.stack([one.columns[name] for one in same])[worst, every]})
-        return cls(chosen, same[0].has_oracle)
+        return cls(chosen, same[0].has_oracle, same[0].asked)
 
     @classmethod
     def aligned(cls, attacks: Sequence[Self]) -> list[Self]:
@@ -122,14 +156,16 @@ class Observations:
 
     def at(self, places: NDArray[Any]) -> Self:
         """Return the units at some places, in their order."""
-        return type(self)(_Lazy(lambda name: {name: self.columns[name][places]}), self.has_oracle)
+        return type(self)(_Lazy(lambda name: {name: self.columns[name][places]}), self.has_oracle, self.asked)
 
     def __len__(self) -> int:
         return len(self.unit)
 
     def __getattr__(self, name: str) -> NDArray[Any]:
-        if name not in COLUMNS:
-            raise AttributeError(f"observations have no {name}; their columns are {', '.join(COLUMNS)}")
+        if name in JUDGED and not self.asked:
+            return np.full(len(self), np.nan)
+        if name not in COLUMNS and name not in JUDGED:
+            raise AttributeError(f"observations have no {name}; their columns are {', '.join((*COLUMNS, *JUDGED))}")
         try:
             return self.columns[name]
         except KeyError:
@@ -187,6 +223,30 @@ class Observations:
         )
 
 
+def accepted(of: Observations, shares: Values) -> float:
+    """Return the share of the attacked texts that fell to a text which people accept: ASR times that of successes.
+
+    NaN where nothing was attacked, and where texts fell and nobody was asked about any of them.
+
+    Args:
+        shares: of the raters who accept a text, by unit; NaN where nobody was asked.
+    """
+    judged = of.fell & ~np.isnan(shares)
+    if not of.asked or not of.attacked.any() or (of.fell.any() and not judged.any()):
+        return np.nan
+    return float(of.fell[of.attacked].mean() * shares[judged].mean()) if of.fell.any() else 0.0
+
+
+def added(of: Observations, shares: Values) -> Values:
+    """Return what each attacked text adds to `accepted` beyond the mean: the linear part, which the jackknife finds."""
+    fell, judged = of.fell.astype(np.float64), of.fell & ~np.isnan(shares)
+    if not judged.any():
+        return np.zeros(len(of))
+    rate, mean = fell.mean(), shares[judged].mean()
+    found: Values = mean * (fell - rate) + rate * len(of) / judged.sum() * np.where(judged, shares - mean, 0.0)
+    return found
+
+
 class _Lazy(dict[str, NDArray[Any]]):
     """Columns that are made when they are asked for. `make` returns that one, and may return others with it."""
 
@@ -194,8 +254,8 @@ class _Lazy(dict[str, NDArray[Any]]):
         self._make = make
 
     def __missing__(self, name: str) -> NDArray[Any]:
-        self.update(self._make(name))
-        return self[name]
+        self.update(made := self._make(name))
+        return made[name]
 
 
 def columns_of(*functions: Callable[[Observations], Any] | None) -> set[str]:
@@ -204,7 +264,7 @@ def columns_of(*functions: Callable[[Observations], Any] | None) -> set[str]:
 
     def empty(name: str) -> dict[str, NDArray[Any]]:
         asked.add(name)
-        return {name: np.empty(0, dtype=COLUMNS[name])}
+        return {name: np.empty(0, dtype=COLUMNS.get(name, np.float64))}
 
     for function in (one for one in functions if one is not None):
         with suppress(Exception), warnings.catch_warnings(action="ignore"):  # what is wrong is told of real units

@@ -45,7 +45,10 @@ def _of_set(metric: Metric, of: Observations) -> Values:
     inside = np.flatnonzero(metric.units(of))
     found = np.full(len(of), np.nan)
     whole = float(metric.value(of.at(inside))) if len(inside) else math.nan
-    if not math.isnan(whole):
+    if not math.isnan(whole) and metric.influence is not None:
+        added = metric.influence(of.at(inside))
+        found[inside] = whole + added - added.mean()
+    elif not math.isnan(whole):
         several = range(len(inside)) if len(inside) > 1 else ()
         without = np.array([metric.value(of.at(np.delete(inside, i))) for i in several] or [whole])
         added = (len(inside) - 1) * (whole - np.where(np.isnan(without), whole, without))

@@ -13,6 +13,7 @@ import io
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from rbench.errors import StoreError
@@ -94,14 +95,20 @@ def draw(results: Results, per_cell: int, raters: int, seed: int) -> Drawn:
 def _successes(
     of: Cell, outcomes: dict[str, dict[str, Outcome]], per_cell: int, seed: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield successes of a cell, at random: of each of its jobs the same share, but two where there are two."""
+    """Yield successes of a cell, at random: of each of its jobs the same share, but two where there are two.
+
+    All cells of a task have one random order of its examples, so that they share originals, and can be compared text by
+    text.
+    """
     fell = {
-        run.job.key: sorted(one.example_id for one in outcomes[run.job.key].values() if one.status == "succeeded")
+        run.job.key: sorted(
+            (one.example_id for one in outcomes[run.job.key].values() if one.status == "succeeded"),
+            key=lambda example: sha256(f"{seed}/{of.task}/{example}".encode()).digest(),
+        )
         for run in of.done
     }
     total = sum(map(len, fell.values()))
     for key, examples in fell.items():
-        random.Random(f"{seed}/{key}").shuffle(examples)
         wanted = round(per_cell * len(examples) / total) if total > per_cell else len(examples)
         yield from ((key, example) for example in examples[: max(2, wanted)])
 

@@ -22,12 +22,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rbench.score.judged import between_sums
 from rbench.score.nested_intervals import Spread, inverted, joined
 from rbench.score.paired import Difference, PairedSample, effective_size, noise, numbered, within
 from rbench.score.statistics import CONFIDENCE, share_interval, wilson
@@ -54,6 +55,8 @@ class Part:
     rounds: Sequence[int]
     """0 for the first training of each encoder, 1 for the second, and so on. A single training that is paired with
     each of another encoder's is in every round."""
+    by_rater: Mapping[str, Sequence[float]] | None = None
+    """Of numbers that people gave: the values by the answers of each rater; None for other numbers."""
 
     @property
     def mean(self) -> float:
@@ -105,8 +108,10 @@ def compare_averages(samples: Sequence[PairedSample], *, shares: bool) -> Differ
             texts = sample.example if sample.text is None else sample.text
             names = [f"{seed}/{text}" for seed, text in zip(sample.seed, texts, strict=True)]
             side = "other" if sign > 0 else "one"
-            columns = (column.tolist() for column in (sample.seed, own, rounds.ravel()))
-            parts.append(Part(sign / len(samples), str(task), side, values.tolist(), names, *columns))
+            seeds, trained, ranks = (column.tolist() for column in (sample.seed, own, rounds.ravel()))
+            people = sample.by_rater[sign > 0] if sample.by_rater is not None else None
+            weight = sign / len(samples)
+            parts.append(Part(weight, str(task), side, values.tolist(), names, seeds, trained, ranks, people))
     found = combine(parts, n=sum(len(sample.one) for sample in samples), shares=shares)
     return replace(found, trainings=trainings)  # `combine` lists the positive side first
 
@@ -119,6 +124,19 @@ def _sides(parts: Sequence[Part]) -> list[list[Part]]:
 
 def _spread(parts: Sequence[Part]) -> Spread:
     """Return the variance of the sum, by levels."""
+    found = _spread_of(parts)
+    if all(part.by_rater is None for part in parts):
+        return found
+    names = ((part.task, example.partition("/")[2]) for part in parts for example in part.examples)
+    texts = np.split(numbered(names), np.cumsum([len(part.values) for part in parts])[:-1])
+    added = [
+        {who: part.weight * np.array(own) / len(own) for who, own in (part.by_rater or {}).items()} for part in parts
+    ]
+    people = between_sums(zip(added, texts, strict=True))
+    return found._replace(raters=people.variance, rater_freedom=people.freedom)
+
+
+def _spread_of(parts: Sequence[Part]) -> Spread:
     by_encoder, by_task = (
         np.repeat(numbered(getattr(part, name) for part in parts), [len(part.values) for part in parts])
         for name in ("encoder", "task")

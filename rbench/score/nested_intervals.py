@@ -53,11 +53,15 @@ class Spread(NamedTuple):
     """Degrees of freedom of `draws`; 0 for a single draw."""
     noise: float = 0.0
     """What `draws` would be on average if draws did not differ: at most `texts`."""
+    raters: float = 0.0
+    """Of numbers that people gave: what they vary by beyond the texts, because others might have been asked."""
+    rater_freedom: float = 0.0
+    """Degrees of freedom of `raters`; 0 for a single one, who tells nothing of others."""
 
     @property
     def known(self) -> bool:
         """Whether values vary, and so much of them is there that their variance can be told."""
-        return self.texts * bool(self.text_freedom) + self.excess > NOTHING
+        return self.texts * bool(self.text_freedom) + self.excess + self.raters > NOTHING
 
     @property
     def excess(self) -> float:
@@ -77,7 +81,7 @@ class Spread(NamedTuple):
     @property
     def total(self) -> float:
         """The variance of the mean as it is most likely, without a doubt about it."""
-        return self.texts + max(0.0, self.draws - self.noise)
+        return self.texts + max(0.0, self.draws - self.noise) + self.raters
 
     def squared_reach(self, confidence: float, *, normal: bool = False) -> float:
         """Return the square of the distance from the mean to either limit.
@@ -90,6 +94,8 @@ class Spread(NamedTuple):
         found = 0.0
         if np.any(self.texts) and (normal or self.text_freedom):
             found = self.texts * (ndtri(upper) if normal else stdtrit(self.text_freedom, upper)) ** 2
+        if self.raters and self.rater_freedom:
+            found = found + self.raters * stdtrit(self.rater_freedom, upper) ** 2
         excess = self.excess
         return found + excess * stdtrit(self.draw_freedom, upper) ** 2 if np.any(excess) else found
 
@@ -104,7 +110,7 @@ class Spread(NamedTuple):
 
     def interval(self, value: float, confidence: float) -> tuple[float, float]:
         """Return the symmetric interval of a mean of this value."""
-        if self.excess:
+        if self.excess or self.raters:
             reach = math.sqrt(self.squared_reach(confidence))
         else:
             reach = float(stdtrit(self.text_freedom, 0.5 + confidence / 2)) * math.sqrt(self.texts)
@@ -112,9 +118,9 @@ class Spread(NamedTuple):
 
     def p(self, distance: float) -> float:
         """Return the two-sided p value of a true mean so far from the one observed: that of `interval`."""
-        if not self.excess:
+        if not self.excess and not self.raters:
             return float(2 * stdtr(self.text_freedom, -abs(distance) / math.sqrt(self.texts)))
-        if self.texts <= NOTHING or not self.text_freedom:
+        if not self.raters and (self.texts <= NOTHING or not self.text_freedom):
             return float(2 * stdtr(self.draw_freedom, -abs(distance) / math.sqrt(self.excess)))
         return inverted(lambda confidence: self.interval(0.0, confidence), abs(distance))
 
@@ -124,6 +130,9 @@ class Spread(NamedTuple):
         The variances are taken as the true ones. What the next sample shows of them varies, and so does its reach; with
         one level this is the noncentral t distribution.
         """
+        if not self.draw_freedom and self.raters:
+            reach, error = math.sqrt(self.squared_reach(CONFIDENCE)), math.sqrt(self.total)
+            return solved(lambda away: float(ndtr((away - reach) / error)), error)
         if not self.draw_freedom:
             critical = float(stdtrit(self.text_freedom, 0.5 + CONFIDENCE / 2))
             return math.sqrt(self.texts) * errors_shown(self.text_freedom, critical)

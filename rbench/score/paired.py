@@ -28,7 +28,7 @@ tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from rbench.score.judged import between_sums
 from rbench.score.nested_intervals import POWER, Spread, chances, inverted, joined, smallest_of_pairs, solved
 from rbench.score.statistics import CONFIDENCE, Sample, Share, wilson
 
@@ -66,6 +67,8 @@ class PairedSample:
     """Which training of `other`."""
     text: Groups | None = None
     """Which text, the same number in every seed that attacked it; None where seeds share none."""
+    by_rater: tuple[Mapping[str, Sequence[float]], Mapping[str, Sequence[float]]] | None = None
+    """Of numbers that people gave: `one` and `other` by the answers of each rater; None for other numbers."""
 
     @property
     def differences(self) -> Values:
@@ -288,6 +291,16 @@ def _of_means(value: float, spread: Spread, bound: float, common: dict[str, Any]
 
 def spread_of(sample: PairedSample) -> Spread:
     """Return the variance of the mean difference, by levels."""
+    found = _spread_of(sample)
+    if sample.by_rater is None:
+        return found
+    signs = zip((-1 / len(sample.one), 1 / len(sample.one)), sample.by_rater, strict=True)
+    added = ({who: weight * np.array(own) for who, own in side.items()} for weight, side in signs)
+    people = between_sums((side, sample.texts) for side in added)
+    return found._replace(raters=people.variance, rater_freedom=people.freedom)
+
+
+def _spread_of(sample: PairedSample) -> Spread:
     trained = max(sample.trainings) > 1
     texts, runs = _numbered(sample.texts), _numbered(sample.trained, sample.seed)
     if not trained and sample.seeds == 1:

@@ -5,16 +5,21 @@ Numbers are made of records where these hold what a metric needs, and otherwise 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from rbench.errors import StoreError
 from rbench.metrics import Metric, Sample, Share, Tally, pooled, pooled_values
 from rbench.schema import CONTRAST, Meaning, Score
 from rbench.score import scored
-from rbench.tables import cells
+from rbench.score.judged import accepted_limits, between_sums, product_limits, widened
+from rbench.score.paired import numbered
+from rbench.tables import cells, nested_means
 from rbench.tables.cells import gathered, levelled
 from rbench.tables.nested_means import Values
 from rbench.tables.results import Results, Run
@@ -106,13 +111,53 @@ class Cell(cells.Cell):
     def values(self, run: Run, name: str) -> Values | None:
         return self.results.values(run, self.results.metrics[name])
 
+    def by_rater(self, run: Run, name: str) -> dict[str, Values]:
+        metric, said = self.results.metrics[name], self.results.judged
+        if metric.judged is None or said is None:
+            return {}
+        return {f"{said.sheet.id}/{who}": self.results.values(run, metric, who) or {} for who in said.raters}
+
     def limits(self, name: str) -> tuple[float, float] | None:
         if self.pooled_as(name).mean is None:
             return None
         try:
-            return super().limits(name)
+            if self.results.metrics[name].judged is None:
+                return super().limits(name)
+            key = (self.known_as(name), "judged")
+            if key not in self.results.limits:
+                self.results.limits[key] = self._judged_limits(name, super().limits(name))
+            return self.results.limits[key]
         except StoreError:  # outcomes are missing or damaged
             return self.results.limits.setdefault(self.known_as(name), None)
+
+    def _judged_limits(self, name: str, levelled: tuple[float, float] | None) -> tuple[float, float] | None:
+        """Return the interval of a number of what people said, with texts and raters as levels (`score.judged`).
+
+        A text that several seeds attacked counts once.
+
+        Args:
+            levelled: the interval with trainings and seeds as levels; None for one seed.
+        """
+        metric, value = self.results.metrics[name], self.pooled_as(name).mean
+        assert metric.judged is not None and value is not None and self.results.judged is not None
+        by_text: dict[str, list[float]] = {}
+        for run in self.done:
+            of = self.results.observations(run.job)
+            for unit, share in zip(of.unit.tolist(), metric.judged(of).tolist(), strict=True):
+                if not math.isnan(share):
+                    by_text.setdefault(unit, []).append(share)
+        shares = np.array([sum(one) / len(one) for one in by_text.values()])
+        raters, counts = len(self.results.judged.raters), self.pooled
+        if metric.units is None:
+            own = accepted_limits(shares, raters)
+        else:
+            rate = counts.succeeded / self.repeats, (counts.succeeded + counts.failed) / self.repeats
+            own = product_limits(rate, shares if len(shares) else np.zeros(1), raters)
+        observed = nested_means.part([(one, 0) for one in self.observed(name) or ()], 1.0, "", "")
+        texts = numbered(example.partition("/")[2] for example in observed.examples)
+        said = {who: np.array(own) / len(own) for who, own in (observed.by_rater or {}).items()}
+        found = between_sums([(said, texts)])
+        return widened(value, [own, *([levelled] if levelled is not None else [])], found)
 
     def shares(self, name: str) -> bool:
         return self.results.metrics[name].share
@@ -169,6 +214,8 @@ class Grid(cells.Grid[Cell]):
 
     def tasks_of(self, metric: Metric) -> tuple[str, ...]:
         """Return the tasks that have a metric."""
+        if metric.judged is not None and self.results.judged is None:
+            return ()
         having = {run.spec.task.name for run in self.runs if metric.is_of(run.spec.task)}
         return tuple(task for task in self.tasks if task in having)
 

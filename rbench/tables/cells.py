@@ -118,7 +118,13 @@ class Cell(ABC):
 
     def observed(self, name: str) -> tuple[Observed, ...] | None:
         """What each seed that is done adds to the number, unit by unit; None where that is not known of one."""
-        return nested_means.observed((run.seed, run.train_seed, self.values(run, name)) for run in self.done)
+        found = nested_means.observed((run.seed, run.train_seed, self.values(run, name)) for run in self.done)
+        several = zip(self.done, found or (), strict=True) if found else ()
+        return tuple(replace(one, by_rater=self.by_rater(run, name)) for run, one in several) or None
+
+    def by_rater(self, run: Run, name: str) -> dict[str, Values]:
+        """What each person who judged a run's texts adds to the number, unit by unit; empty for other numbers."""
+        return {}
 
     @abstractmethod
     def shares(self, name: str) -> bool:

@@ -141,8 +141,13 @@ def _served(grid: Grid) -> list[str]:
 
 def _tasks(grid: Grid, metric: Metric) -> tuple[str, ...]:
     tasks = grid.tasks_of(metric)
+    if not tasks and metric.judged is not None and grid.results.judged is None:
+        raise StoreError(
+            f"{grid.results.root} is not judged, so there is no {metric.about.words}. rbench judge export makes sheets "
+            "for people who judge its texts."
+        )
     if not tasks:
-        lacks = f"is of the kind {metric.kind}" if metric.kind is not None else "has an oracle"
+        lacks = "has an oracle" if metric.oracle else f"is of the kind {metric.kind}" if metric.kind else "has classes"
         raise StoreError(f"no task of this suite {lacks}, so there is no {metric.about.words}.")
     return tasks
 

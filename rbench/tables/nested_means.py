@@ -7,8 +7,8 @@ interval of a rate and the interval that a claim on it gives are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rbench.score.combined import Part, combine
 
@@ -23,6 +23,13 @@ class Observed:
     seed: int
     training: int
     values: Values
+    by_rater: Mapping[str, Values] = field(default_factory=dict)
+    """Of a metric of what people said: the values by the answers of each rater alone."""
+
+    def said_by(self, rater: str) -> list[float]:
+        """Return the values by the answers of one rater; those of all where this one said nothing."""
+        own = self.by_rater.get(rater, {})
+        return [own.get(unit, value) for unit, value in self.values.items()]
 
 
 Rows = Sequence[tuple[Observed, int]]
@@ -32,6 +39,7 @@ Rows = Sequence[tuple[Observed, int]]
 def part(rows: Rows, weight: float, task: str, encoder: str) -> Part:
     """Return the values of one cell's jobs as a part of a sum of cells' means."""
     sizes = [(one, rank, len(one.values)) for one, rank in rows]
+    people = {who: 0 for one, _ in rows for who in one.by_rater}
     return Part(
         weight=weight,
         task=task,
@@ -41,6 +49,7 @@ def part(rows: Rows, weight: float, task: str, encoder: str) -> Part:
         seeds=[seed for one, _, n in sizes for seed in [one.seed] * n],
         trainings=[training for one, _, n in sizes for training in [one.training] * n],
         rounds=[round_ for _, rank, n in sizes for round_ in [rank] * n],
+        by_rater={who: [x for one, _ in rows for x in one.said_by(who)] for who in people} if people else None,
     )
 
 

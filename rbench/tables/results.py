@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Self
 
 from rbench.errors import StoreError, SuiteError
 from rbench.metrics import Metric, Metrics, Observations, Sample, Share, Tally, by_unit, columns_of
+from rbench.metrics._judged import columns
 from rbench.schema import AttackJob, Job, Plan, Record
+from rbench.schema.judged import Judged
+from rbench.store import judged
 from rbench.store.job_status import Standing, standing
 from rbench.store.runs import Reader, Store
 from rbench.tables.flags import Flags
@@ -61,27 +64,39 @@ class Results:
         """The flags of all jobs of the plan."""
         return Flags(self.plan, self.standing.records)
 
-    def observations(self, job: Job) -> Observations:
+    @cached_property
+    def judged(self) -> Judged | None:
+        """What people said of the RUN's texts; None where nobody was asked. Raises StoreError where it is damaged."""
+        return judged.read(self.store) if self.standing.records else None
+
+    def observations(self, job: Job, rater: int | None = None) -> Observations:
         """Return what became of each example of a complete attack job. Its outcomes are read once for all tables.
+
+        Args:
+            rater: whose answers count alone, of the people who judged the texts; None: those of all.
 
         Raises StoreError where they are missing or damaged.
         """
         if job.key not in self._observed:
             assert job.attacking is not None
             record, oracle = self.standing.records[job.key], job.attacking.task.has_oracle
-            self._observed[job.key] = Observations.read(self.store, job, record, self._columns, has_oracle=oracle)
-        return self._observed[job.key]
+            said = partial(columns, self.judged, job.key, rater=None) if self.judged is not None else None
+            self._observed[job.key] = Observations.read(
+                self.store, job, record, self._columns, has_oracle=oracle, said=said
+            )
+        found = self._observed[job.key]
+        return found if rater is None else found.of_rater(partial(columns, self.judged, job.key, rater=rater))
 
     @cached_property
     def _columns(self) -> frozenset[str]:
         """The columns of outcomes that some metric needs, and the ids by which examples are paired."""
         try:
             needed = (columns_of(metric.value, metric.units) for metric in self.metrics.all())
-            return frozenset({"example_id"}.union(*needed))
+            return frozenset({"example_id", "label"}.union(*needed))
         except SuiteError:  # a file that is wrong is told where its metric is asked for
             return frozenset({"example_id", "status"})
 
-    def values(self, run: Run, metric: Metric) -> Values | None:
+    def values(self, run: Run, metric: Metric, rater: int | None = None) -> Values | None:
         """Return the values whose share or mean is the metric, of a complete run of one attack or of several together.
 
         Examples in no denominator are left out. None where the RUN keeps no outcomes. Raises StoreError where they are
@@ -89,7 +104,7 @@ class Results:
         """
         if not self.kept(run):
             return None
-        seen = [self.observations(job) for job in run.jobs]
+        seen = [self.observations(job, rater) for job in run.jobs]
         return by_unit(metric, Observations.together(seen) if len(seen) > 1 else seen[0])
 
     def kept(self, run: Run) -> bool:

@@ -34,6 +34,9 @@ class OfCell(NamedTuple):
     def values(self, run: Run) -> Values | None:
         return self.cell.values(run, self.number)
 
+    def by_rater(self, run: Run) -> dict[str, Values]:
+        return self.cell.by_rater(run, self.number)
+
     @property
     def value(self) -> float | None:
         score = self.cell.sampled(self.number)

@@ -452,7 +452,10 @@ def _by_examples(weighed: Sequence[Weighed], bound: Bound, *, shares: bool) -> F
 def _pair(one: Part, other: Part, shares: bool, bound: float) -> Difference:
     """Compare two cells as `rbench compare` does."""
     columns = (other.values, one.values, one.examples, one.seeds, other.trainings, one.trainings)
-    found = compare(sample_of(list(zip(*columns, strict=True))), shares=shares, bound=bound)
+    sample = sample_of(list(zip(*columns, strict=True)))
+    if one.by_rater is not None or other.by_rater is not None:
+        sample = replace(sample, by_rater=(other.by_rater or {}, one.by_rater or {}))
+    found = compare(sample, shares=shares, bound=bound)
     return replace(found, trainings=found.trainings[::-1], only_one=found.only_other, only_other=found.only_one)
 
 

@@ -192,7 +192,11 @@ def pair(name: CellKey, first: OfCell, second: OfCell, metric: AnyMetric, *, com
     if missing and not common:
         raise StoreError(f"{missing} examples were attacked with one of the two only; compare the others with --common")
     notes = [f"{missing} examples that only one side has are left out"] if missing else []
-    sample = paired_sample(*([Observed(run.seed, run.training, found or {}) for run, found in own] for own in values))
+    observed = (
+        [Observed(run.seed, run.training, found or {}, side.by_rater(run)) for run, found in own]
+        for side, own in zip(numbers, values, strict=True)
+    )
+    sample = paired_sample(*observed)
     shares = first.shares and second.shares and {*sample.one, *sample.other} <= {0.0, 1.0}
     found = compare(sample, shares=shares) if kept[0] else by_tables(first, second)
     return ComparedCell(

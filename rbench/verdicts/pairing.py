@@ -60,13 +60,25 @@ def _common(one: Mapping[str, float], other: Mapping[str, float]) -> list[str]:
 
 def paired_sample(one: Sequence[Observed], other: Sequence[Observed]) -> PairedSample:
     """Pair the examples that have a value on both sides."""
-    return sample_of(
+    pairs = [
+        (mine, theirs, name) for mine, theirs in matched(one, other) for name in _common(mine.values, theirs.values)
+    ]
+    found = sample_of(
         [
             (mine.values[name], theirs.values[name], f"{mine.seed}/{name}", mine.seed, mine.training, theirs.training)
-            for mine, theirs in matched(one, other)
-            for name in _common(mine.values, theirs.values)
+            for mine, theirs, name in pairs
         ]
     )
+    if not any(each.by_rater for each in (*one, *other)):
+        return found
+    mine, theirs = [(pair[0], pair[2]) for pair in pairs], [(pair[1], pair[2]) for pair in pairs]
+    return replace(found, by_rater=(_by_rater(mine), _by_rater(theirs)))
+
+
+def _by_rater(side: Sequence[tuple[Observed, str]]) -> dict[str, list[float]]:
+    """Return the values of a side by the answers of each rater; those of all where this one said nothing."""
+    people = dict.fromkeys(who for each, _ in side for who in each.by_rater)
+    return {who: [each.by_rater.get(who, {}).get(name, each.values[name]) for each, name in side] for who in people}
 
 
 def sample_of(rows: Sequence[Row]) -> PairedSample:

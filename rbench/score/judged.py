@@ -1,0 +1,139 @@
+"""Numbers of what people said of texts: intervals with texts and raters as levels, agreement, and consistency.
+
+A share of valid successes is a product: of ASR, which all attacked texts tell, and of the share K of successes that
+people accept, which the judged ones tell. Its limits are those of the product of two independent estimates by MOVER
+(Zou and Donner 2008): reach^2 = (K reach(ASR))^2 + (ASR reach(K))^2, each reach from Wilson's limits, so that 50 of 50
+accepted texts do not give an interval without width. Where several people judge a text, its value is the share of them
+that accept it, and K has the number of texts by which such values vary.
+
+Raters are draws, as trainings are (`score.nested_intervals`): what their means vary by, beyond what the texts explain,
+is added with Student's t of their number less one. So two raters who differ say little of what a third would say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from rbench.score.nested_intervals import NOTHING, Spread, joined
+from rbench.score.statistics import CONFIDENCE, wilson
+
+Values = NDArray[np.float64]
+
+
+Codes = NDArray[np.int64]
+
+
+class Between(NamedTuple):
+    """What the mean of some raters varies by because others might have been asked."""
+
+    variance: float = 0.0
+    freedom: float = 0.0
+    """Degrees of freedom: raters less one; 0 for a single one, who tells nothing of others."""
+
+    @property
+    def squared_reach(self) -> float:
+        """The square of what raters add to the reach of a 95% interval."""
+        return self.variance * float(stdtrit(self.freedom, 0.5 + CONFIDENCE / 2)) ** 2 if self.variance else 0.0
+
+
+def between(by_rater: Values) -> Between:
+    """Return what raters vary by beyond the texts' noise.
+
+    Args:
+        by_rater: (raters, texts), what each text adds to the mean by the answers of each rater.
+    """
+    raters, texts = by_rater.shape
+    if raters < 2 or texts < 2:
+        return Between()
+    means, own = by_rater.mean(axis=1), by_rater.mean(axis=0)
+    rest = by_rater - own - means[:, None] + by_rater.mean()
+    noise = float(np.sum(rest**2)) / ((texts - 1) * (raters - 1)) / (texts * raters)
+    variance = float(own.var(ddof=1)) / texts
+    spread = Spread(variance, texts - 1, float(means.var(ddof=1)) / raters, raters - 1, min(noise, variance))
+    return Between(float(spread.excess), raters - 1) if spread.excess > NOTHING else Between()
+
+
+def between_sums(parts: Iterable[tuple[Mapping[str, Values], Codes]]) -> Between:
+    """Return what a sum varies by beyond the texts' noise because others might have been asked.
+
+    People who judged the same parts count as the same ones in each, so what they have in common cancels out of a
+    difference. Those of other sheets are others.
+
+    Args:
+        parts: what the observations of a part add to the sum, (n,), by the answers of each rater; and the number of the
+            text of each, the same in all parts.
+    """
+    by_people: dict[frozenset[str], list[tuple[Mapping[str, Values], Codes]]] = {}
+    for by_rater, texts in parts:
+        by_people.setdefault(frozenset(by_rater), []).append((by_rater, texts))
+    found = []
+    for people, own in by_people.items():
+        _, codes = np.unique(np.concatenate([texts for _, texts in own]), return_inverse=True)
+        if len(people) > 1 and len(codes):
+            added = [np.concatenate([by_rater[rater] for by_rater, _ in own]) for rater in sorted(people)]
+            size = int(codes.max()) + 1
+            found.append(between(np.stack([np.bincount(codes, weights=one) * size for one in added])))
+    return Between(*joined(one for one in found if one.variance))
+
+
+def accepted_limits(shares: Values, raters: int) -> tuple[float, float]:
+    """Return the limits of the mean of shares, by Wilson's interval with as many texts as these vary like.
+
+    Args:
+        shares: of each judged text the share of raters who accept it; at least one.
+        raters: how many there are.
+    """
+    n, mean = len(shares), float(shares.mean())
+    varies = float(shares.var(ddof=1)) if n > 1 else 0.0
+    like = n * mean * (1 - mean) / varies if varies > NOTHING else n * (1 if mean in (0.0, 1.0) else raters)
+    found = wilson(mean * (size := min(max(like, n), n * raters)), size)
+    assert found is not None, "there is a text"
+    return found
+
+
+def product_limits(rate: tuple[float, float], shares: Values, raters: int) -> tuple[float, float]:
+    """Return the limits of a rate times the mean of shares, as texts alone give them.
+
+    Args:
+        rate: how many texts of how many; numbers need not be whole.
+        shares: as for `accepted_limits`.
+    """
+    found = wilson(*rate)
+    assert found is not None, "there is a text"
+    value, mean = rate[0] / rate[1], float(shares.mean())
+    sides = zip(found, accepted_limits(shares, raters), strict=True)
+    down, up = (math.hypot(mean * (value - end), value * (mean - other)) for end, other in sides)
+    return max(0.0, value * mean - down), min(1.0, value * mean + up)
+
+
+def widened(value: float, limits: Iterable[tuple[float, float]], raters: Between) -> tuple[float, float]:
+    """Return the widest of some limits of a value in 0..1, with the raters as a level beside."""
+    reaches = [(value - low, high - value) for low, high in limits]
+    down, up = (math.sqrt(max(0.0, *side) ** 2 + raters.squared_reach) for side in zip(*reaches, strict=True))
+    return max(0.0, value - down), min(1.0, value + up)
+
+
+def alpha(answers: Sequence[tuple[int, str, int]], *, scale: bool = False) -> float | None:
+    """Return Krippendorff's alpha of (rater, item, answer); None where fewer than two items have two answers, or no
+    answers differ, so that there is nothing to agree on.
+
+    Args:
+        scale: whether answers are numbers, whose distance counts squared; else they are names.
+    """
+    from nltk.metrics import interval_distance
+    from nltk.metrics.agreement import AnnotationTask
+
+    counts: dict[str, int] = {}
+    for _, item, _ in answers:
+        counts[item] = counts.get(item, 0) + 1
+    there = [one for one in answers if counts[one[1]] > 1]
+    if len({item for _, item, _ in there}) < 2 or len({answer for *_, answer in there}) < 2:
+        return None
+    task = AnnotationTask(there, distance=interval_distance) if scale else AnnotationTask(there)
+    return float(task.alpha())

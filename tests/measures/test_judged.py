@@ -1,0 +1,135 @@
+"""Valid ASR from end to end: raters of known skill, the oracle as a rater, tables, claims, conditions and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rbench import api
+from rbench.errors import StoreError
+from rbench.report.sheet import draw
+from rbench.schema.judged import Judged
+from rbench.store import judged
+from rbench.store.answers import read_answers
+from rbench.store.runs import Store
+from rbench.tables import Results
+from rbench.tables.aggregate import Cell, grid
+from tests.raters import MINI, TASK, Rater, file_of, mini_run
+
+
+def judge(run: Path, *raters: Rater, per_cell: int = 30, seed: int = 0) -> Results:
+    """Let raters judge a RUN, from the sheet to their files, and return its results."""
+    drawn = draw(Results.of(Store(run)), per_cell, len(raters), seed)
+    shown = {one.item.id: one.texts for one in drawn.asked}
+    paths = []
+    for rater in raters:
+        paths.append(run.parent / f"{run.name}-{rater.number}.csv")
+        paths[-1].write_text(file_of(rater.answers(drawn.sheet, shown, seed)))
+    judged.write(Store(run), Judged(sheet=drawn.sheet, answers=read_answers(paths, drawn.sheet, {TASK: MINI})))
+    return Results.of(Store(run))
+
+
+def only_cell(results: Results) -> Cell:
+    (cell,) = grid(results).cells.values()
+    return cell
+
+
+def covers(cell: Cell, name: str, truth: float) -> bool:
+    score = cell.score(name)
+    assert score.low is not None and score.high is not None and score.value is not None
+    assert 0 <= score.low <= score.value <= score.high <= 1
+    return score.low <= truth <= score.high
+
+
+def test_the_oracle_as_the_rater_gives_oracle_valid_asr(tmp_path: Path) -> None:
+    run = mini_run(tmp_path / "run", n=150)
+    held = 0
+    for seed in range(20):
+        cell = only_cell(judge(run, Rater(1), per_cell=25, seed=seed))
+        truth = cell.score("oracle_asr").value
+        assert truth is not None and cell.score("seen_in_original").value == 1.0
+        held += covers(cell, "valid_asr", truth)
+    assert held >= 18
+    cell = only_cell(judge(run, Rater(1), Rater(2), per_cell=1000))
+    assert cell.score("valid_asr").value == pytest.approx(truth), "all successes are judged"
+
+
+def test_raters_of_known_skill_are_covered_beside_what_they_say_of_originals(tmp_path: Path) -> None:
+    """Three raters who know 8, 9 and 9 of 10 labels, and guess else: half of their guesses are right."""
+    run = mini_run(tmp_path / "run", n=200, valid=0.7)
+    skills = (0.8, 0.9, 0.9)
+    cell = only_cell(judge(run, *(Rater(i + 1, skill) for i, skill in enumerate(skills)), per_cell=60))
+    asr, oracle = cell.score("asr").value, cell.score("oracle_asr").value
+    assert asr is not None and oracle is not None
+    skill = sum(skills) / 3
+    assert covers(cell, "valid_asr", asr * (skill * oracle / asr + (1 - skill) / 2))
+    assert covers(cell, "seen_in_original", skill + (1 - skill) / 2)
+    lower, upper = cell.score("valid_asr_kept").value, cell.score("valid_asr").value
+    assert lower is not None and upper is not None and lower <= upper, "a bracket"
+
+
+def test_raters_who_differ_widen_the_interval_more_than_texts_alone(tmp_path: Path) -> None:
+    run = mini_run(tmp_path / "run", n=200, valid=0.95)
+    widths = []
+    for skills in ((0.8, 0.8, 0.8), (1.0, 0.8, 0.3)):
+        cell = only_cell(judge(run, *(Rater(i + 1, skill) for i, skill in enumerate(skills)), per_cell=60))
+        found = cell.score("valid_asr")
+        assert found.low is not None and found.high is not None
+        widths.append(found.high - found.low)
+    assert widths[1] > 1.5 * widths[0]
+
+
+def test_what_nobody_answered_is_not_judged(tmp_path: Path) -> None:
+    run = mini_run(tmp_path / "run", n=40)
+    with pytest.raises(StoreError, match=r"is not judged.*rbench judge export"):
+        api.table(run, metric="valid_asr")
+    with pytest.raises(StoreError, match="is not judged"):
+        api.table(run, metric="judged")
+    assert "Valid ASR" not in api.table(run, layout="full")
+    judge(run, Rater(1), per_cell=10)
+    assert "Valid ASR" in api.table(run, layout="full")
+    drawn = draw(Results.of(Store(run)), 10, 1, 0)
+    pairs = [one.item.id for one in drawn.asked if one.item.kind in ("pair", "other")]
+    said = judged.read(Store(run))
+    assert said is not None
+    without = said.model_copy(update={"answers": tuple(one for one in said.answers if one.item not in pairs)})
+    judged.write(Store(run), without)
+    table = api.table(run, metric="judged", notes="full")
+    assert "n/a" in table and "nobody answered" in table
+    assert only_cell(Results.of(Store(run))).score("valid_asr_kept").value is None
+
+
+def test_tables_claims_conditions_comparisons_and_the_report_take_it_like_any_metric(tmp_path: Path) -> None:
+    run = mini_run(tmp_path / "run", n=60, encoders=("minilm", "bert_b"), attacks=("pwws",))
+    judge(run, Rater(1), Rater(2, 0.9), Rater(3, 0.95), per_cell=30)
+    table = api.table(run, metric="judged", notes="full", intervals=True)
+    for said in ("Label still seen", "Meaning also kept", "Seen in originals", "Krippendorff's alpha", "came twice"):
+        assert said in table
+    assert "Rater 3:" in table and "unlike pairs told apart" in table
+    compared = api.comparison_table(api.compare(run, between=("minilm", "bert_b"), metric="valid_asr"))
+    assert "Valid attack success rate: bert_b against minilm" in compared
+    file = tmp_path / "claims.yaml"
+    claim = "{id: few, about: weights, metric: valid_asr, of: {attack: pwws, encoder: minilm}, at_most: 90}"
+    file.write_text(f"claims:\n  - {claim}\n")
+    (found,) = api.claims(run, file)
+    assert found.verdict == "supported"
+    page = api.report(run)[0].read_text()
+    assert "Valid attack success rate, meaning kept" in page
+    stripped = api.strip(run)
+    assert api.table(stripped, metric="valid_asr") == api.table(run, metric="valid_asr")
+
+
+def test_what_raters_have_in_common_cancels_out_of_a_comparison(tmp_path: Path) -> None:
+    """Raters of unlike skill widen the number of a cell, and hardly a difference that the same people judged."""
+    run = mini_run(tmp_path / "run", n=200, valid=0.95, encoders=("minilm", "bert_b"))
+    own, apart = [], []
+    for skills in ((0.8, 0.8, 0.8), (1.0, 0.8, 0.3)):
+        results = judge(run, *(Rater(i + 1, skill) for i, skill in enumerate(skills)), per_cell=60)
+        score = next(iter(grid(results).cells.values())).score("valid_asr")
+        (cell,) = api.compare(run, between=("minilm", "bert_b"), metric="valid_asr").cells
+        assert score.low is not None and score.high is not None
+        assert cell.difference.low is not None and cell.difference.high is not None
+        own.append(score.high - score.low)
+        apart.append(cell.difference.high - cell.difference.low)
+    assert own[1] > 1.5 * own[0] and apart[1] < 1.3 * apart[0]

@@ -1,0 +1,146 @@
+"""Intervals of what people say cover in simulation; agreement is Krippendorff's, from his own formula."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from rbench.score.judged import Between, accepted_limits, alpha, between, between_sums, product_limits, widened
+from rbench.score.nested_intervals import Spread
+from rbench.score.statistics import wilson
+
+Values = NDArray[np.float64]
+
+
+def simulated(
+    rng: np.random.Generator, *, raters: int, kept: float, skill: tuple[float, float], n: int = 300, judged: int = 50
+) -> tuple[float, tuple[float, float]]:
+    """Draw raters, texts and answers of one cell; return valid ASR and its interval.
+
+    A rater knows a text's label with a skill of its own, and else says that it is kept with a probability of its own.
+    """
+    fell = rng.random(n) < 0.6
+    drawn = rng.choice(np.flatnonzero(fell), min(judged, fell.sum()), replace=False)
+    true = rng.random(len(drawn)) < kept
+    knows = rng.random((raters, len(drawn))) < rng.uniform(*skill, raters)[:, None]
+    leaning = rng.random((raters, len(drawn))) < rng.uniform(0.2, 0.8, raters)[:, None]
+    answers = np.where(knows, true, leaning).astype(np.float64)
+    by_rater = np.zeros((raters, n))
+    rate = fell.mean()
+    for row, said in zip(by_rater, answers, strict=True):
+        row[:] = rate * said.mean() + said.mean() * (fell - rate)
+        row[drawn] += rate * n / len(drawn) * (said - said.mean())
+    shares = answers.mean(axis=0)
+    own = product_limits((fell.sum(), n), shares, raters)
+    return rate * shares.mean(), widened(rate * shares.mean(), [own], between(by_rater))
+
+
+@pytest.mark.parametrize("raters", [2, 3, 5])
+@pytest.mark.parametrize(
+    ("kept", "skill"), [(0.6, (1.0, 1.0)), (0.9, (0.6, 1.0)), (0.5, (0.3, 0.9)), (0.98, (1.0, 1.0))]
+)
+def test_the_interval_covers_what_all_raters_of_that_kind_would_say(
+    raters: int, kept: float, skill: tuple[float, float]
+) -> None:
+    rng = np.random.default_rng(0)
+    mean_skill = sum(skill) / 2
+    truth = 0.6 * (mean_skill * kept + (1 - mean_skill) * 0.5)
+    limits = [simulated(rng, raters=raters, kept=kept, skill=skill)[1] for _ in range(600)]
+    assert np.mean([low <= truth <= high for low, high in limits]) > 0.925
+
+
+def test_raters_who_agree_add_nothing_and_raters_who_differ_widen() -> None:
+    rng = np.random.default_rng(1)
+    texts = rng.random(80)
+    assert between(np.stack([texts, texts, texts])) == Between()
+    assert between(texts[None]) == Between(), "one rater tells nothing of others"
+    apart = between(np.stack([texts, texts - 0.3, texts + 0.3]))
+    assert apart.freedom == 2 and apart.variance == pytest.approx(0.3**2 / 3, rel=0.05)
+    low, high = widened(0.5, [(0.4, 0.6)], apart)
+    assert low == 0.0 and high == 1.0, "within bounds"
+    assert widened(0.5, [(0.4, 0.6), (0.45, 0.7)], Between()) == pytest.approx((0.4, 0.7))
+
+
+def test_noise_of_raters_alone_is_mostly_not_taken_for_a_difference_between_them() -> None:
+    rng = np.random.default_rng(2)
+    found = [between((rng.random((5, 100)) < 0.7).astype(float)).variance for _ in range(200)]
+    assert np.mean(found) < 0.4 * 0.21 / 500
+
+
+def test_limits_of_accepted_texts_are_wilsons_where_one_rater_counts_and_have_a_width_at_the_ends() -> None:
+    shares = np.array([1.0] * 30 + [0.0] * 20)
+    assert accepted_limits(shares, 1) == pytest.approx(wilson(30, 50), abs=2e-3)
+    low, high = accepted_limits(np.ones(50), 3)
+    assert low == pytest.approx(wilson(50, 50)[0]) and high == 1.0  # type: ignore[index]
+    low, high = product_limits((100, 100), np.ones(50), 3)
+    assert low < 0.93 and high == 1.0
+    assert product_limits((0, 100), np.zeros(1), 3)[0] == 0.0
+    mixed = accepted_limits(np.full(50, 2 / 3), 3)
+    assert mixed[1] - mixed[0] == pytest.approx(math.dist([wilson(100, 150)[0]], [wilson(100, 150)[1]]))  # type: ignore[index]
+
+
+def by_hand(answers: list[tuple[int, str, int]], *, scale: bool) -> float:
+    """Krippendorff (2011), by the matrix of coincidences."""
+    items = {item: [answer for _, other, answer in answers if other == item] for _, item, _ in answers}
+    pairs: Counter[tuple[int, int]] = Counter()
+    for said in items.values():
+        for one, other in permutations(said, 2):
+            pairs[one, other] += 1 / (len(said) - 1)  # type: ignore[assignment]
+    totals = Counter[int]()
+    for (one, _), count in pairs.items():
+        totals[one] += count
+    n = sum(totals.values())
+
+    def distance(one: int, other: int) -> float:
+        return (one - other) ** 2 if scale else float(one != other)
+
+    observed = sum(count * distance(*pair) for pair, count in pairs.items()) / n
+    expected = sum(totals[a] * totals[b] * distance(a, b) for a in totals for b in totals) / (n * (n - 1))
+    return 1 - observed / expected
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_alpha_is_krippendorffs(scale: bool) -> None:
+    rng = np.random.default_rng(3)
+    answers = [
+        (rater, str(i), int(true if rng.random() < 0.7 else rng.integers(1, 6)))
+        for i, true in enumerate(rng.integers(1, 6, 60))
+        for rater in range(4)
+        if rng.random() < 0.8
+    ]
+    assert alpha(answers, scale=scale) == pytest.approx(by_hand(answers, scale=scale))
+
+
+def test_alpha_is_not_defined_where_nothing_can_differ() -> None:
+    assert alpha([]) is None and alpha([(1, "a", 1), (1, "b", 2)]) is None
+    assert alpha([(1, "a", 1), (2, "a", 1), (1, "b", 1), (2, "b", 1)]) is None
+
+
+def test_people_who_judged_both_sides_cancel_and_others_add_up() -> None:
+    rng = np.random.default_rng(4)
+    texts, leaning = np.arange(100), {"a": -0.2, "b": 0.0, "c": 0.2}
+    own = {who: (rng.random(100) + shift) / 100 for who, shift in leaning.items()}
+    against = {who: -(rng.random(100) + shift) / 100 for who, shift in leaning.items()}
+    assert between_sums([(own, texts), (against, texts)]).variance < 1e-3
+    alone = between_sums([(own, texts)])
+    assert alone.variance == pytest.approx(0.2**2 / 3, rel=0.2) and alone.freedom == 2
+    others = {f"other {who}": values for who, values in against.items()}
+    both = between_sums([(own, texts), (others, texts)])
+    assert both.variance == pytest.approx(2 * alone.variance, rel=0.3) and both.freedom > 2.5
+    assert between_sums([({"a": own["a"]}, texts)]) == Between(), "one rater tells nothing of others"
+
+
+def test_raters_are_a_level_of_a_spread_with_an_interval_a_p_value_and_a_power() -> None:
+    texts = Spread(0.0004, 99.0)
+    with_raters = texts._replace(raters=0.0009, rater_freedom=2.0)
+    low, high = with_raters.interval(0.0, 0.95)
+    expected = math.sqrt(0.0004 * stats.t.ppf(0.975, 99) ** 2 + 0.0009 * stats.t.ppf(0.975, 2) ** 2)
+    assert (low, high) == pytest.approx((-expected, expected))
+    assert with_raters.p(expected) == pytest.approx(0.05, abs=1e-6)
+    assert with_raters.smallest() > expected > texts.smallest()
