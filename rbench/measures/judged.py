@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rbench.errors import StoreError
-from rbench.measures._options import Plain
+from rbench.measures._context import Plain
 from rbench.schema.judged import KEPT, TEXTS, Answer, Item, Judged
 from rbench.score.judged import alpha
 from rbench.tables import Results, Table
