@@ -7,45 +7,174 @@ all that there are, where it left none. A text that errored in one of these atta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rbench.errors import StoreError
 from rbench.measures._context import Plain
 from rbench.metrics import Observations
-from rbench.schema import Space
-from rbench.score import Share
+from rbench.schema import Score, Space
+from rbench.score import Share, scored
 from rbench.tables import Results, Table
+from rbench.tables import cells as tabled
 from rbench.tables.aggregate import Cell, Grid, grid
+from rbench.tables.nested_means import Values
 from rbench.tables.notes import notes
+from rbench.tables.results import Run
 from rbench.tables.table import Entry, Meaning, Number
 
 TITLE = "Strength of attacks in a declared space: exact success rates, and what each search missed"
+ABOUT = Meaning("Strength of attacks", "success rates in a declared space, and the share that a search missed")
+_SAID = "of a complete search of a declared space"
+METRICS = {
+    "missed": Meaning(
+        "Missed",
+        "texts where the attack found no adversarial text / texts for which some attack in its space found one",
+        "lowest",
+        undefined="no attack in the space found an adversarial text",
+    ),
+    "exact_asr": Meaning(
+        "Exact ASR (≤ 1 word)",
+        f"texts that one replaced word fools / attacked texts, {_SAID} that asked for all of these texts",
+        "lowest",
+        said="exact ASR (≤ 1 word)",
+        undefined="the attack is no complete search, or left texts with one word replaced",
+    ),
+    "at_least_asr": Meaning(
+        "≥ ASR",
+        f"texts that fell with as many words as the space allows / attacked texts, {_SAID}",
+        "lowest",
+        undefined="the attack is no complete search",
+    ),
+}
+_FELL, _WITHIN = "asr", "within_"
+"""The names of two more numbers: the success rate on the texts that are compared, and with at most so many words."""
 
 Options = Plain
 
 
-@dataclass
-class Counts:
-    """What one attack did in a space, added up over seeds."""
+class Seen(NamedTuple):
+    """What one seed of an attack in a space did, on the texts that every attack in this space attacked."""
 
-    n: int = 0
-    fell: int = 0
-    within: dict[int, int] = field(default_factory=dict)
-    """Of a complete search: the texts that fell with at most so many words replaced."""
-    unknown: dict[int, int] = field(default_factory=dict)
-    """Of a complete search: the texts that did not fall, and of which not all such texts were asked."""
-    open: int = 0
-    left: int = 0
-    """Of a complete search: the texts that are not exact, and the texts of their spaces that were not asked."""
-    exist: int = 0
-    missed: int = 0
-    queries: float = 0.0
-    seconds: float = 0.0
+    own: Observations
+    exists: np.ndarray[Any, np.dtype[np.bool_]]
+    """Whether some attack in the space found an adversarial text."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the attack says up to how many words a text is robust, as a complete search does."""
+        return bool(len(self.own)) and not np.isnan(self.own.robust_words).any()
+
+
+@dataclass(frozen=True)
+class InSpace(Cell):
+    """An attack in a declared space on a victim, with METRICS, over the seeds that all attacks in the space ended."""
+
+    among: tuple[Cell, ...] = ()
+    """All attacks on the victim in the space, this one too."""
+
+    @property
+    def space(self) -> Space:
+        found = space_of(self)
+        assert found is not None  # `cells` has no others
+        return found
+
+    def seen(self, run: Run) -> Seen | None:
+        """Return what a seed did; None where one of the attacks in the space is not done with it."""
+        seed = (run.train_seed, run.job.seed)
+        same = [one for of in self.among for one in of.done if (one.train_seed, one.job.seed) == seed]
+        if len(same) < len(self.among):
+            return None
+        try:
+            found = Observations.aligned([self.results.observations(one.job) for one in (run, *same)])
+        except ValueError as error:
+            raise StoreError(
+                "attacks in one space have different examples. rbench verify says what is wrong."
+            ) from error
+        attacked = np.logical_and.reduce([one.attacked for one in found])
+        exists = np.logical_or.reduce([one.fell for one in found])[attacked]
+        return Seen(found[0].at(np.flatnonzero(attacked)), exists)
+
+    def values(self, run: Run, name: str) -> Values | None:
+        seen = self.seen(run)
+        if seen is None:
+            return None
+        of, chosen = seen.own, np.ones(len(seen.own), dtype=bool)
+        if name == "missed":
+            value, chosen = ~of.fell, seen.exists
+        elif name == _FELL:
+            value = of.fell
+        elif not seen.complete:
+            return None
+        else:
+            most = 1 if name == "exact_asr" else self.space.max_words
+            most = int(name.removeprefix(_WITHIN)) if name.startswith(_WITHIN) else most
+            value = of.fell & (of.robust_words < most)
+            if name == "exact_asr" and (~of.fell & (of.robust_words < most)).any():
+                return None
+        return {str(unit): float(one) for unit, one in zip(of.unit[chosen], value[chosen], strict=True)}
+
+    def each(self, name: str) -> list[tuple[Run, Share]]:
+        """Return the number of each seed that has it."""
+        found = ((run, self.values(run, name)) for run in self.done)
+        return [(run, Share(int(sum(of.values())), len(of))) for run, of in found if of is not None]
+
+    def sampled(self, name: str) -> Score | None:
+        found = [share for _, share in self.each(name)]
+        whole = Share(sum(one.hits for one in found), sum(one.n for one in found))
+        return scored(name, whole, self.repeats) if found else None
+
+    def score(self, name: str) -> Score | None:
+        return self.sampled(name)
+
+    def by_seed(self, name: str) -> list[tuple[int | None, float | None]]:
+        return [(run.train_seed, share.mean) for run, share in self.each(name)]
+
+    def shares(self, name: str) -> bool:
+        return True
+
+    def lost(self, name: str) -> bool:
+        return False
+
+    def meaning(self, name: str) -> Meaning:
+        return METRICS.get(name, ABOUT)
+
+    def _of_the_attack(self, name: str) -> bool:
+        return True
+
+    def told_means(self) -> dict[str, Number | None]:
+        """Return what is no share: the texts that are open, and the queries and seconds of a text."""
+        seen = [one for run in self.done if (one := self.seen(run)) is not None]
+        n = sum(len(one.own) for one in seen)
+        found: dict[str, Number | None] = dict.fromkeys(("open", "queries", "seconds"))
+        if not n:
+            return found
+        if all(one.complete for one in seen):
+            left = sum(int((one.own.texts_left > 0).sum()) for one in seen)
+            found["open"] = Number(left, False, n, partial=self.partial, digits=0)
+        for name, column, digits in (("queries", "num_queries", 1), ("seconds", "seconds", 2)):
+            total = sum(float(getattr(one.own, column).sum()) for one in seen)
+            found[name] = Number(total / n, False, n, partial=self.partial, digits=digits)
+        return {name: one and self.results.flags.on(one, self.jobs) for name, one in found.items()}
+
+
+def cells(results: Results) -> tabled.Grid[InSpace]:
+    """Return the attacks of a plan that are in a declared space, by task, encoder, strategy and attack, done or not.
+
+    Raises StoreError where no attack is.
+    """
+    of = grid(results)
+    found = [cell for cell in _in_order(of) if space_of(cell) is not None]
+    if not found:
+        raise StoreError(f"no attack of suite {of.plan.suite.name} is in a declared space: docs/strength.md says how.")
+    there = {}
+    for cell in found:
+        among = tuple(one for one in found if _comparable(one, cell))
+        there[cell.key] = InSpace(**{one.name: getattr(cell, one.name) for one in fields(Cell)}, among=among)
+    return tabled.Grid(results, there, of.encoders, of.finetunes, of.tasks, of.attacks)
 
 
 def table(options: Plain, results: Results) -> Table:
@@ -53,32 +182,29 @@ def table(options: Plain, results: Results) -> Table:
 
     Raises StoreError where no attack of the suite is in a declared space, or outcomes are missing or damaged.
     """
-    of = grid(results)
-    found = [cell for cell in _in_order(of) if space_of(cell) is not None]
-    if not found:
-        raise StoreError(f"no attack of suite {of.plan.suite.name} is in a declared space: docs/strength.md says how.")
+    of, found = grid(results), list(cells(results).cells.values())
     several = len(of.finetunes) > 1
-    sizes = range(2, max(one.max_words for one in map(space_of, found) if one is not None) + 1)
+    sizes = range(2, max(one.space.max_words for one in found) + 1)
     rows: list[tuple[Entry, ...]] = []
-    cells: list[dict[str, Any]] = []
+    told: list[dict[str, Any]] = []
     groups = []
     for cell in found:
         groups += [len(rows)] if rows and rows[-1][:2] != (cell.task, cell.encoder) else []
-        numbers = _numbers(of, cell, _counts(results, [one for one in found if _comparable(one, cell)], cell), sizes)
+        numbers = _numbers(cell, sizes)
         rows.append((cell.task, cell.encoder, *([cell.finetune] if several else []), cell.attack, *_shown(numbers)))
-        cells.append(_cell(of, cell, numbers))
-    header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "ASR", "exact ASR (≤ 1 word)"]
+        told.append(_cell(of, cell, numbers))
+    header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "ASR", METRICS["exact_asr"].said]
     return Table(
         metric="strength",
         layout="paper",
         header=(*header, *(f"≥ ASR (≤ {size} words)" for size in sizes), "Open", "Missed", "Queries", "Seconds"),
         rows=tuple(rows),
         groups=frozenset(groups),
-        cells=tuple(cells),
+        cells=tuple(told),
         notes=notes(of, of.tasks, _NOTES),
         interval="Wilson 95% intervals, seeds pooled. They cover the choice of texts, not differences between seeds.",
         flags=of.flags.listed(job for cell in found for job in cell.jobs),
-        about=Meaning("Strength of attacks", "success rates in a declared space, and the share that a search missed"),
+        about=ABOUT,
     )
 
 
@@ -113,81 +239,27 @@ def _in_order(of: Grid) -> list[Cell]:
     return [of.cells[key] for key in keys if key in of.cells]
 
 
-def _counts(results: Results, among: Sequence[Cell], cell: Cell) -> Counts | None:
-    """Count over the seeds that all attacks in the space are done with; None where there is none."""
-    seeds = [{(run.train_seed, run.job.seed): run for run in one.runs if run.tally is not None} for one in among]
-    own, counts, space = among.index(cell), Counts(), space_of(cell)
-    assert space is not None  # `table` looked
-    both = [seed for seed in seeds[0] if all(seed in of for of in seeds)]
-    for seed in both:
-        try:
-            same = Observations.aligned([results.observations(of[seed].job) for of in seeds])
-        except ValueError as error:
-            raise StoreError(
-                "attacks in one space have different examples. rbench verify says what is wrong."
-            ) from error
-        attacked = np.logical_and.reduce([one.attacked for one in same])
-        exists = np.logical_or.reduce([one.fell for one in same]) & attacked
-        _add(counts, same[own].at(np.flatnonzero(attacked)), exists[attacked], space.max_words)
-    return counts if both else None
-
-
-def _add(counts: Counts, of: Observations, exists: Any, most: int) -> None:
-    """Add a seed. `exists` says which texts have an adversarial text, `most` how many words the space may replace."""
-    counts.n += len(of)
-    counts.fell += int(of.fell.sum())
-    counts.exist += int(exists.sum())
-    counts.missed += int((exists & ~of.fell).sum())
-    counts.queries += float(of.num_queries.sum())
-    counts.seconds += float(of.seconds.sum())
-    if len(of) and not np.isnan(of.robust_words).any():
-        counts.open += int((of.texts_left > 0).sum())
-        counts.left += int(of.texts_left.sum())
-        for size in range(1, most + 1):
-            counts.within[size] = counts.within.get(size, 0) + int((of.fell & (of.robust_words < size)).sum())
-            counts.unknown[size] = counts.unknown.get(size, 0) + int((~of.fell & (of.robust_words < size)).sum())
-
-
-def _numbers(of: Grid, cell: Cell, counts: Counts | None, sizes: range) -> dict[str, Number | None]:
-    names = ["asr", "exact_1", *(f"within_{size}" for size in sizes), "open", "missed", "queries", "seconds"]
-    if counts is None:
-        return dict.fromkeys(names)
-    complete = bool(counts.within)
-    partial = cell.partial
-
-    def share(hits: int, n: int) -> Number:
-        low, high = Share(hits, n).interval(repeats=cell.repeats) or (None, None)
-        return Number(hits / n if n else None, True, n, low, high, partial=partial)
-
-    found: dict[str, Number | None] = dict.fromkeys(names)
-    found["asr"] = share(counts.fell, counts.n)
-    if complete:
-        exact = counts.unknown[1] == 0
-        found["exact_1"] = share(counts.within[1], counts.n) if exact else None
-        for size in (size for size in sizes if size in counts.within):
-            found[f"within_{size}"] = share(counts.within[size], counts.n)
-        found["open"] = Number(counts.open, False, counts.n, partial=partial, digits=0)
-    found["missed"] = share(counts.missed, counts.exist)
-    if counts.n:
-        found["queries"] = Number(counts.queries / counts.n, False, counts.n, partial=partial)
-        found["seconds"] = Number(counts.seconds / counts.n, False, counts.n, partial=partial, digits=2)
-    return {name: one if one is None else of.flags.on(one, cell.jobs) for name, one in found.items()}
+def _numbers(cell: InSpace, sizes: range) -> dict[str, Number | None]:
+    within = [f"{_WITHIN}{size}" for size in sizes]
+    numbers = {name: cell.number(name) for name in (_FELL, "exact_asr", *within, "missed")}
+    for size, name in zip(sizes, within, strict=True):
+        numbers[name] = numbers[name] if size <= cell.space.max_words else None
+    found = {name: one and replace(one, seed_sd=None, draws=None) for name, one in numbers.items()} | cell.told_means()
+    return {name: found[name] for name in (_FELL, "exact_asr", *within, "open", "missed", "queries", "seconds")}
 
 
 def _shown(numbers: dict[str, Number | None]) -> list[Entry]:
     """Return the entries of a row. What only a complete search has is empty for others, and – is what is not done."""
     return (
-        list(numbers.values()) if numbers["asr"] is None else ["" if one is None else one for one in numbers.values()]
+        list(numbers.values()) if numbers[_FELL] is None else ["" if one is None else one for one in numbers.values()]
     )
 
 
-def _cell(of: Grid, cell: Cell, numbers: dict[str, Number | None]) -> dict[str, Any]:
+def _cell(of: Grid, cell: InSpace, numbers: dict[str, Number | None]) -> dict[str, Any]:
     """Return a row for programs."""
-    space = space_of(cell)
     values: dict[str, Any] = {}
     for name, number in numbers.items():
         values[name] = number and number.value
         if number is not None and number.percent:
             values |= {f"{name}_n": number.n, f"{name}_low": number.low, f"{name}_high": number.high}
-    fingerprint = space.fingerprint if space is not None else None
-    return {**cell.named, "space": fingerprint, **values, "flags": of.flags.told(cell.jobs)}
+    return {**cell.named, "space": cell.space.fingerprint, **values, "flags": of.flags.told(cell.jobs)}

@@ -75,8 +75,7 @@ def log_odds_gradients(classifier: Any, wanted: Sequence[Labelled]) -> list[Inpu
 
 
 class NetworkVictim(ModelWrapper):  # type: ignore[misc]
-    """A network under attack, with its answers cached, up to CACHE_BYTES, as long as this object lives: over examples
-    and attacks.
+    """A network under attack, with its answers cached over examples, up to CACHE_BYTES, until `forget`.
 
     Token ids are computed in batches of equal length. Inside `rbench.encoders.inference.run` several attacks share a
     batch.
@@ -100,6 +99,12 @@ class NetworkVictim(ModelWrapper):  # type: ignore[misc]
             self._forward, Memo(CACHE_BYTES // 2, lambda ids, row: 400 + 16 * len(ids[0]) + 4 * len(row))
         )
         self.network = self._opened(name=f"victim {name}", device=device, backend=backend)
+
+    def forget(self) -> None:
+        """Forget all answers, so that what an attack costs does not depend on the attacks before it."""
+        self.by_text.clear()
+        if self.by_ids.memo is not None:
+            self.by_ids.memo.clear()
 
     @abstractmethod
     def _opened(self, **options: Any) -> Network:

@@ -109,12 +109,17 @@ class AttackTask:
 
 
 class Engine:
-    """Runs cells, and keeps the last victim and resources with their caches for the next cell."""
+    """Runs cells, and keeps the last victim and resources for the next cell.
+
+    What networks answered is forgotten before another attack, so that its seconds are its own, and attacks can be
+    compared by them. The answers of functions and endpoints are kept, because they may cost money.
+    """
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
         self._opened: OneSlotCache[tuple[AnyVictim, Watch]] = OneSlotCache()
         self._loaded: OneSlotCache[Resources] = OneSlotCache()
+        self._last: AttackTask | None = None
         backends.remember_in(config.backends_file)
 
     def run(self, attack_task: AttackTask, examples: Iterable[Example], pooled: int | None = None) -> Iterator[Outcome]:
@@ -130,6 +135,11 @@ class Engine:
             ResourceError: a function or an endpoint answers fixed texts otherwise at the end than when it was opened.
         """
         (victim, watch), resources = self._victim(attack_task), self._resources(attack_task)
+        if attack_task != self._last:
+            self._last = attack_task
+            resources.forget()
+            if not isinstance(victim, AnsweringVictim):
+                victim.forget()
         # As many examples as keep the victim busy: an endpoint's requests, or a network's batches.
         many = victim.pooled if isinstance(victim, AnsweringVictim) else POOLED[self.config.device.split(":")[0]]
         outcomes = run(

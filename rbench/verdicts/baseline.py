@@ -257,7 +257,8 @@ def job_of(
     results = of.cell.results
     if measured:
         own = {measured: _units_of(measured, of, run)}
-        bits = dict.fromkeys(sorted(own[measured]), NOT_SCORED)
+        attacked = run.job.attacking is not None  # its units are examples, and which of them count may change
+        bits = _bits_of(results, run) if attacked else dict.fromkeys(sorted(own[measured]), NOT_SCORED)
     else:
         bits = _bits_of(results, run)
         own = {one.name: _values_of(results, run, one) for one in metrics if isinstance(one, Metric)}

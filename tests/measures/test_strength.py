@@ -79,11 +79,11 @@ def test_missed_is_of_what_exists_in_the_same_space(store: Store) -> None:
     found = table(Options(), Results.of(store))
     exact, pwws, greedy = found.cells
     assert (exact["asr"], exact["missed"]) == (5 / 8, 0.0)
-    assert (exact["exact_1"], exact["within_2"], exact["open"]) == (3 / 8, 5 / 8, 2)
+    assert (exact["exact_asr"], exact["within_2"], exact["open"]) == (3 / 8, 5 / 8, 2)
     assert (pwws["missed"], pwws["missed_n"]) == (3 / 5, 5), "the complete search found five texts"
     assert (pwws["missed_low"], pwws["missed_high"]) == pytest.approx(wilson(3, 5))
     assert (greedy["missed"], greedy["missed_n"]) == (0.0, 3), "its space is another: nothing else searched it"
-    assert pwws["exact_1"] is None and exact["space"] == pwws["space"] != greedy["space"]
+    assert pwws["exact_asr"] is None and exact["space"] == pwws["space"] != greedy["space"]
     assert exact["queries"] == sum(range(10, 18)) / 8
     for fmt in ("markdown", "latex", "csv", "json"):
         assert render(found, fmt)
@@ -99,7 +99,7 @@ def test_the_exact_column_needs_all_texts_with_one_word(store: Store, monkeypatc
         return of
 
     monkeypatch.setattr(type(results), "observations", lambda self, job: cut(job))
-    assert table(Options(), results).cells[0]["exact_1"] is None
+    assert table(Options(), results).cells[0]["exact_asr"] is None
 
 
 def test_a_suite_without_a_space_is_told(make_run: Any) -> None:

@@ -74,6 +74,11 @@ class Memo(Generic[K, V]):
                 self.put(key, made)
         return [value for key in wanted if (value := found[key]) is not None]
 
+    def clear(self) -> None:
+        """Forget all values."""
+        self._entries.clear()
+        self.used = 0
+
     def put(self, key: K, value: V) -> None:
         """Keep `value` for `key`, and drop the least recently used entries while the limit is exceeded."""
         old = self._entries.pop(key, None)

@@ -113,6 +113,11 @@ class MaskedLM:
             )
         return cls(model.float().eval().to(device), tokenizer, folder.name, device=device, backend=backend)
 
+    def forget(self) -> None:
+        """Forget all answers and hidden states."""
+        self.memo.clear()
+        self._states.clear()
+
     def padded(self, step: int) -> MaskedLM:
         """Return the same model with batches whose lengths are rounded up to a multiple of `step`."""
         return MaskedLM(self.model, self.tokenizer, self.name, device=self.device, backend=self._backend, step=step)

@@ -65,6 +65,14 @@ class Resources:
         """Raise JobError if a resource that was loaded has changed since."""
         self._watch.check()
 
+    def forget(self) -> None:
+        """Forget the tags, vectors and answers that were computed, so that they cost the next attack what they cost."""
+        self._tag.clear()
+        self._tags.clear()
+        for kind in ("sentence_encoder", "masked_lm"):
+            if kind in self.__dict__:
+                self.__dict__[kind].forget()
+
     def located(self, kind: ResourceKind) -> Located:
         """Return the place of a resource. Raises ResourceError if it is missing, or was not part of the plan."""
         source: Source | None = getattr(self.profile, kind)

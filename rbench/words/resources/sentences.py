@@ -48,6 +48,12 @@ class Sentences:
             self._forward, Memo(CACHE_BYTES // 2, lambda ids, row: 300 + 8 * len(ids[0]) + 4 * row.numel())
         )
 
+    def forget(self) -> None:
+        """Forget all vectors."""
+        self.memo.clear()
+        if self._by_ids.memo is not None:
+            self._by_ids.memo.clear()
+
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Return vectors (n, dim), float32, on the CPU."""
         return torch.as_tensor(self._model(list(texts)), dtype=torch.float32).cpu()
