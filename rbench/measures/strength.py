@@ -70,11 +70,16 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class InSpace(Cell):
+class InSpace(tabled.Cell):
     """An attack in a declared space on a victim, with METRICS, over the seeds that all attacks in the space ended."""
 
     among: tuple[Cell, ...] = ()
     """All attacks on the victim in the space, this one too."""
+
+    @property
+    def repeats(self) -> float:
+        """How many seeds and trainings attacked an example, on average."""
+        return self.results.repeats([run.job for run in self.done])
 
     @property
     def space(self) -> Space:
@@ -99,6 +104,7 @@ class InSpace(Cell):
         return Seen(found[0].at(np.flatnonzero(attacked)), exists)
 
     def values(self, run: Run, name: str) -> Values | None:
+        """By text whether it counts; no text where the number is not defined, and None where something is not done."""
         seen = self.seen(run)
         if seen is None:
             return None
@@ -108,13 +114,13 @@ class InSpace(Cell):
         elif name == _FELL:
             value = of.fell
         elif not seen.complete:
-            return None
+            return {}
         else:
             most = 1 if name == "exact_asr" else self.space.max_words
             most = int(name.removeprefix(_WITHIN)) if name.startswith(_WITHIN) else most
             value = of.fell & (of.robust_words < most)
             if name == "exact_asr" and (~of.fell & (of.robust_words < most)).any():
-                return None
+                return {}
         return {str(unit): float(one) for unit, one in zip(of.unit[chosen], value[chosen], strict=True)}
 
     def each(self, name: str) -> list[tuple[Run, Share]]:
@@ -136,14 +142,8 @@ class InSpace(Cell):
     def shares(self, name: str) -> bool:
         return True
 
-    def lost(self, name: str) -> bool:
-        return False
-
     def meaning(self, name: str) -> Meaning:
         return METRICS.get(name, ABOUT)
-
-    def _of_the_attack(self, name: str) -> bool:
-        return True
 
     def told_means(self) -> dict[str, Number | None]:
         """Return what is no share: the texts that are open, and the queries and seconds of a text."""
@@ -173,7 +173,7 @@ def cells(results: Results) -> tabled.Grid[InSpace]:
     there = {}
     for cell in found:
         among = tuple(one for one in found if _comparable(one, cell))
-        there[cell.key] = InSpace(**{one.name: getattr(cell, one.name) for one in fields(Cell)}, among=among)
+        there[cell.key] = InSpace(**{one.name: getattr(cell, one.name) for one in fields(tabled.Cell)}, among=among)
     return tabled.Grid(results, there, of.encoders, of.finetunes, of.tasks, of.attacks)
 
 
@@ -216,7 +216,7 @@ _NOTES = (
 )
 
 
-def space_of(cell: Cell) -> Space | None:
+def space_of(cell: tabled.Cell) -> Space | None:
     """Return the space that an attack is declared in; None: it is in none."""
     given = cell.runs[0].spec.attack.parameters.get("space")
     try:
@@ -242,8 +242,9 @@ def _in_order(of: Grid) -> list[Cell]:
 def _numbers(cell: InSpace, sizes: range) -> dict[str, Number | None]:
     within = [f"{_WITHIN}{size}" for size in sizes]
     numbers = {name: cell.number(name) for name in (_FELL, "exact_asr", *within, "missed")}
-    for size, name in zip(sizes, within, strict=True):
-        numbers[name] = numbers[name] if size <= cell.space.max_words else None
+    for size, name in ((1, "exact_asr"), *zip(sizes, within, strict=True)):
+        one = numbers[name]
+        numbers[name] = one if one is not None and one.n and size <= cell.space.max_words else None
     found = {name: one and replace(one, seed_sd=None, draws=None) for name, one in numbers.items()} | cell.told_means()
     return {name: found[name] for name in (_FELL, "exact_asr", *within, "open", "missed", "queries", "seconds")}
 
@@ -262,4 +263,5 @@ def _cell(of: Grid, cell: InSpace, numbers: dict[str, Number | None]) -> dict[st
         values[name] = number and number.value
         if number is not None and number.percent:
             values |= {f"{name}_n": number.n, f"{name}_low": number.low, f"{name}_high": number.high}
-    return {**cell.named, "space": cell.space.fingerprint, **values, "flags": of.flags.told(cell.jobs)}
+    named = {"attack": cell.attack, "encoder": cell.encoder, "finetune": cell.finetune, "task": cell.task}
+    return {**named, "space": cell.space.fingerprint, **values, "flags": of.flags.told(cell.jobs)}

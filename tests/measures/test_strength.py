@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.measures.strength import Options, table
+from rbench.measures.strength import Options, cells, table
 from rbench.schema import Outcome, Space
 from rbench.score import wilson
 from rbench.store.runs import Store
@@ -29,9 +30,16 @@ LEFT = (0, 0, 0, 0, 7, 0, 5, 0)
 UNITS = 8
 
 
-def outcomes(attack: str) -> list[Outcome]:
+WORSE = {  # another encoder
+    LABELS[0]: (1, 1, 2, 2, 1, 1, 0, 1),
+    LABELS[1]: (1, 0, 0, 0, 1, 1, 0, 0),
+    LABELS[2]: (1, 1, 1, 1, 1, 1, 1, 1),
+}
+
+
+def outcomes(attack: str, fell: dict[str, tuple[int, ...]] | None = None) -> list[Outcome]:
     rows = []
-    for i, words in enumerate(FELL[attack]):
+    for i, words in enumerate((fell or FELL)[attack]):
         complete = attack == LABELS[0]
         more: dict[str, Any] = {}
         if complete:
@@ -57,22 +65,35 @@ def outcomes(attack: str) -> list[Outcome]:
     return rows
 
 
+Make = Callable[..., Store]
+
+
 @pytest.fixture
-def store(make_run: Any, monkeypatch: pytest.MonkeyPatch) -> Store:
-    attacks = dict.fromkeys(LABELS)
-    for label in LABELS:
-        name, space = label.partition("[")[0], Space(**SPACE if "max_words" in label else {})
-        attacks[label] = made.AttackSpec(name=name, parameters={"space": space.model_dump(mode="json")})
-    monkeypatch.setattr(made, "ATTACKS", attacks)
-    monkeypatch.setattr(made, "make_outcomes", lambda job, n=20: outcomes(job.parts[-1]))
-    choices = (
-        {"exhaustive": {"space": SPACE}},
-        {"inside": {"space": SPACE, "search": "pwws"}},
-        {"inside": {"search": "greedy"}},
-    )
-    suite = made.make_suite(attacks=choices, encoders=("minilm",), tasks=("mr",), seeds=(0,))
-    found: Store = make_run(suite, sealed=True)
-    return found
+def made_run(make_run: Any, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Return what makes a RUN: `encoders`, each with its outcomes by attack, and the name of its folder."""
+
+    def make(name: str = "run", **encoders: dict[str, tuple[int, ...]]) -> Store:
+        attacks = dict.fromkeys(LABELS)
+        for label in LABELS:
+            attack, space = label.partition("[")[0], Space(**SPACE if "max_words" in label else {})
+            attacks[label] = made.AttackSpec(name=attack, parameters={"space": space.model_dump(mode="json")})
+        monkeypatch.setattr(made, "ATTACKS", attacks)
+        monkeypatch.setattr(made, "make_outcomes", lambda job, n=20: outcomes(job.parts[-1], encoders[job.parts[0]]))
+        choices = (
+            {"exhaustive": {"space": SPACE}},
+            {"inside": {"space": SPACE, "search": "pwws"}},
+            {"inside": {"search": "greedy"}},
+        )
+        suite = made.make_suite(attacks=choices, encoders=tuple(encoders), tasks=("mr",), seeds=(0,))
+        found: Store = make_run(suite, sealed=True, name=name)
+        return found
+
+    return make
+
+
+@pytest.fixture
+def store(made_run: Make) -> Store:
+    return made_run(minilm=FELL)
 
 
 def test_missed_is_of_what_exists_in_the_same_space(store: Store) -> None:
@@ -100,6 +121,40 @@ def test_the_exact_column_needs_all_texts_with_one_word(store: Store, monkeypatc
 
     monkeypatch.setattr(type(results), "observations", lambda self, job: cut(job))
     assert table(Options(), results).cells[0]["exact_asr"] is None
+
+
+def test_each_number_has_its_name_and_its_units(store: Store) -> None:
+    found = cells(Results.of(store)).cells.values()
+    missed = {cell.attack: cell.values(cell.done[0], "missed") for cell in found}
+    assert missed[LABELS[1]] == {"test:0": 0, "test:1": 1, "test:2": 0, "test:3": 1, "test:7": 1}
+    exact, pwws, _ = found
+    assert exact.values(exact.done[0], "exact_asr") == {f"test:{i}": float(FELL[LABELS[0]][i] == 1) for i in range(8)}
+    assert exact.values(exact.done[0], "at_least_asr") == {f"test:{i}": float(i in (0, 1, 2, 3, 7)) for i in range(8)}
+    assert not pwws.values(pwws.done[0], "exact_asr") and pwws.sampled("at_least_asr").n == 0
+
+
+def test_claims_comparisons_conditions_and_checks_take_them(made_run: Make, tmp_path: Path) -> None:
+    both = made_run(minilm=FELL, bert_b=WORSE).root
+    found = api.compare(both, between=("minilm", "bert_b"), metric="exact_asr")
+    told = {cell.name.attack: cell.difference for cell in found.cells}
+    assert told[LABELS[0]].value == pytest.approx(2 / 8) and told[LABELS[1]].n == 0
+    (file := tmp_path / "claims.yaml").write_text(
+        "claims:\n"
+        f"  - {{id: a, metric: missed, of: {{encoder: minilm, attack: '{LABELS[1]}'}}, at_least: 10, about: weights}}\n"
+        f"  - {{id: b, metric: missed, lower: {{attack: exhaustive}},"
+        f" than: {{attack: '{LABELS[1]}'}}, about: weights}}\n"
+        "  - {id: c, metric: at_least_asr, lower: minilm, than: bert_b, where: {attack: exhaustive}, about: weights}\n"
+    )
+    a, b, c = (judged.judged for judged in api.claims(both, file))
+    assert (a[0].found.one, a[0].found.unpaired) == (pytest.approx(0.6), False)
+    assert b[0].difference is not None and c[0].difference is not None
+    assert c[0].difference.value == pytest.approx(-2 / 8)
+    met = api.met(both, api.conditions(["missed > 5"])).met
+    assert {one.cell for one in met} == {f"{e}/mr/clean/{LABELS[1]}" for e in ("minilm", "bert_b")}
+    before, after = made_run("a", minilm=FELL).root, made_run("b", minilm=WORSE).root
+    api.write_baseline([before], out := tmp_path / "base.json", metric=["missed", "exact_asr"])
+    judged = api.check(after, out, metric=["exact_asr"], about_these_weights=True)
+    assert (judged.rows[0].before, judged.rows[0].after) == (3 / 8, 5 / 8)
 
 
 def test_a_suite_without_a_space_is_told(make_run: Any) -> None:
