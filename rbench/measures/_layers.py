@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
     from rbench.tasks import Example
 
-PARTS = ("cls", "mean", "bertscore")
 BATCH = 16
 """Triplets that go through the network at once."""
 _TOKEN = re.compile(r"\w+(?=n['’]t\b)|n['’]t\b|['’]\w+|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)

@@ -166,9 +166,7 @@ def _described(cell: Cell) -> dict[str, Any]:
     """Return a cell for programs: `value` is Adv, `scores` holds all scores."""
     scores = {name: cell.told(name, "seed_sd") for name in (*_SHOWN, "clean_changed")}
     return {
-        "encoder": cell.encoder,
-        "finetune": cell.finetune,
-        "task": cell.task,
+        **cell.at("encoder", "finetune", "task"),
         "set": cell.label,
         "seeds": cell.seeds,
         "made_against_seeds": [job.seed for job in cell.jobs if _attacked(job, cell.results.plan)],

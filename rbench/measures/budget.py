@@ -179,10 +179,7 @@ def _cell(of: Grid, panel: Panel, cell: Cell, numbers: dict[str, Number]) -> dic
     for name, number in numbers.items():
         values |= {name: number.value, f"{name}_low": number.low, f"{name}_high": number.high}
     return {
-        "attack": panel.attack,
-        "task": panel.task,
-        "encoder": cell.encoder,
-        "finetune": cell.finetune,
+        **cell.at("attack", "task", "encoder", "finetune"),
         "n": numbers["asr"].n,
         "top": panel.top,
         **values,

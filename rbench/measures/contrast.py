@@ -317,9 +317,7 @@ def _described(cell: Cell, names: Mapping[str, str]) -> dict[str, Any]:
     """Return a cell for programs: `value` is the consistency (Con), `scores` holds all scores that are shown."""
     scores = {name: cell.told(name, "seed_sd") for name in names}
     return {
-        "encoder": cell.encoder,
-        "finetune": cell.finetune,
-        "task": cell.task,
+        **cell.at("encoder", "finetune", "task"),
         "contrast": cell.label,
         "seeds": cell.seeds,
         **scores["con"],

@@ -17,7 +17,7 @@ from rbench.measures._context import Plain
 from rbench.schema.judged import KEPT, TEXTS, Answer, Item, Judged
 from rbench.score.judged import alpha
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import Cell, grid
+from rbench.tables.aggregate import AXES, Cell, grid
 from rbench.tables.notes import notes
 from rbench.tables.table import Entry, Meaning, Number
 
@@ -58,7 +58,7 @@ def table(options: Plain, results: Results) -> Table:
         own = [Number(share, percent=True) for share in shares.values()]
         rows.append((*names, *numbers.values(), *own, Number(agreed, percent=False, digits=2)))
         told = {name: number.value for name, number in numbers.items() if number is not None}
-        cells.append({**cell.named, "texts": texts, **told, **shares, "alpha": agreed})
+        cells.append({**cell.at(*AXES), "texts": texts, **told, **shares, "alpha": agreed})
     header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "Judged"]
     return Table(
         metric="judged",

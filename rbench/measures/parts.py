@@ -139,9 +139,7 @@ def _at_chance(victims: list[Measured], names: list[str], chance: float) -> list
 
 def _cell(victim: Measured, part: str) -> dict[str, Any]:
     return {
-        "task": victim.task,
-        "encoder": victim.encoder,
-        "finetune": victim.finetune,
+        **victim.at("task", "encoder", "finetune"),
         "part": part,
         **victim.told(part, "seeds", "seed_sd"),
         "flags": victim.results.flags.told(victim.jobs),

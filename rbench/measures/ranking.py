@@ -19,6 +19,7 @@ from rbench.measures._stored import MeasuredJob
 from rbench.schema import Positive, Score, Strict, TaskSpec
 from rbench.score import packed_numbers, scored, unpacked_numbers
 from rbench.score.statistics import Sample
+from rbench.system.progress import counting
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured
 from rbench.tables.columns import best_of
@@ -89,13 +90,8 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
 
     assert context.data is not None and context.data.collection is not None
     of, queries = context.data.collection, context.rows("test")
-    texts, done, total = [one.texts[0] for one in queries], 0, len(of.ids) + len(queries)
-
-    def encoded(count: int) -> None:
-        nonlocal done
-        done += count
-        context.progress(done, total, f"{context.task.name}, documents and queries encoded")
-
+    texts, total = [one.texts[0] for one in queries], len(of.ids) + len(queries)
+    encoded = counting(context.progress, total, f"{context.task.name}, documents and queries encoded")
     corpus = index.vectors_of(context.encoder, of.texts, encoded)
     vectors = index.unit(context.encoder.encode(texts, "fastest", encoded))
     if not (np.isfinite(vectors).all() and np.isfinite(corpus).all()):

@@ -406,11 +406,9 @@ def table(options: BaseModel, results: Results) -> Table:
 
 def _described(space: Space) -> dict[str, object]:
     cell: dict[str, object] = {
-        "task": space.task,
-        "attack": space.attack,
+        **space.at("task", "attack"),
         "fooled": space.label,
-        "encoder": space.encoder,
-        "finetune": space.finetune,
+        **space.at("encoder", "finetune"),
         "n": space.n,
     }
     for name in NUMBERS:

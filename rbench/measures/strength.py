@@ -20,7 +20,7 @@ from rbench.schema import Score, Space
 from rbench.score import Share, scored
 from rbench.tables import Results, Table
 from rbench.tables import cells as tabled
-from rbench.tables.aggregate import Cell, Grid, grid
+from rbench.tables.aggregate import AXES, Cell, Grid, grid
 from rbench.tables.nested_means import Values
 from rbench.tables.notes import notes
 from rbench.tables.results import Run
@@ -170,7 +170,7 @@ def cells(results: Results) -> tabled.Grid[InSpace]:
     found = [cell for cell in _in_order(of) if space_of(cell) is not None]
     if not found:
         raise StoreError(f"no attack of suite {of.plan.suite.name} is in a declared space: docs/strength.md says how.")
-    there = {}
+    there: dict[tuple[str, ...], InSpace] = {}
     for cell in found:
         among = tuple(one for one in found if _comparable(one, cell))
         there[cell.key] = InSpace(**{one.name: getattr(cell, one.name) for one in fields(tabled.Cell)}, among=among)
@@ -263,5 +263,4 @@ def _cell(of: Grid, cell: InSpace, numbers: dict[str, Number | None]) -> dict[st
         values[name] = number and number.value
         if number is not None and number.percent:
             values |= {f"{name}_n": number.n, f"{name}_low": number.low, f"{name}_high": number.high}
-    named = {"attack": cell.attack, "encoder": cell.encoder, "finetune": cell.finetune, "task": cell.task}
-    return {**named, "space": cell.space.fingerprint, **values, "flags": of.flags.told(cell.jobs)}
+    return {**cell.at(*AXES), "space": cell.space.fingerprint, **values, "flags": of.flags.told(cell.jobs)}

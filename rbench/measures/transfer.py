@@ -235,10 +235,7 @@ def table(options: Plain, results: Results) -> Table:
 def _described(pair: Pair) -> dict[str, object]:
     every, right = (pair.told(name) for name in (NAME, "right"))
     return {
-        "task": pair.task,
-        "attack": pair.attack,
-        "encoder": pair.encoder,
-        "finetune": pair.finetune,
+        **pair.at("task", "attack", "encoder", "finetune"),
         "judge": pair.judge[0],
         "judge_finetune": pair.judge[1],
         "n": pair.counts["n"],

@@ -15,7 +15,7 @@ from rbench.report.data import Key, Sampled
 from rbench.schema import Outcome, Step
 from rbench.system.changes import changes
 from rbench.tables import Results
-from rbench.tables.attacked import attacked
+from rbench.tables.aggregate import attacked
 
 MOST = 10_000
 """The most examples in one page."""

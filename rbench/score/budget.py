@@ -21,7 +21,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from rbench.score.statistics import CONFIDENCE, wilson
 
 By = Literal["queries", "words", "share"]
 """What a budget limits: queries to the victim (the one for the original included), words changed, or their share."""
-BYS: tuple[By, ...] = get_args(By)
 START: dict[By, float] = {"queries": 1, "words": 0, "share": 0}
 """Where the range of budgets starts. Nothing succeeds there: the first query is for the original text."""
 RESAMPLES = 2000

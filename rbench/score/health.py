@@ -119,11 +119,7 @@ class Starvation(NamedTuple):
         return Starvation(self.texts + len(told), self.asked + asked, self.without + without)
 
     def health(self) -> Health:
-        """Return the counts as health, empty if no word was asked for.
-
-        The flag is raised if the lower end of the share's 95% Wilson interval is above one half. Its sample size is the
-        number of texts, because words of one text are alike.
-        """
+        """Return the counts as health (see `attack_health`), empty if no word was asked for."""
         if not self.asked:
             return Health()
         share = self.without / self.asked

@@ -122,10 +122,6 @@ class Difference:
         """The smallest true difference that a sample like this shows with a power of 0.8 at this confidence."""
         return self.shows() if self.shows is not None else None
 
-    def significant(self, alpha: float = 0.05) -> bool:
-        """Whether p is below alpha."""
-        return self.p is not None and self.p < alpha
-
 
 def compare(sample: PairedSample, *, shares: bool, bound: float = 0.0) -> Difference:
     """Compare two encoders.

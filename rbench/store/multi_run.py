@@ -195,9 +195,9 @@ def check_out(out: Path, runs: Iterable[Store]) -> None:
     """Raise StoreError if `out` is there already, or would lie in one of the RUNs."""
     if out.exists() or out.is_symlink():
         raise StoreError(f"{out} is there already. Choose another --out.")
-    for run in runs:
-        if out.resolve().is_relative_to(run.root.resolve()):
-            raise StoreError(f"{out} lies in {run.root}, which is not to be changed. Choose another --out.")
+    for root in (run.root for run in runs if run.root.is_dir()):
+        if out.resolve().is_relative_to(root.resolve()):
+            raise StoreError(f"{out} lies in {root}, which is not to be changed. Choose another --out.")
 
 
 def write(joined: Joined, out: Path) -> None:

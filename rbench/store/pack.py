@@ -20,7 +20,7 @@ from typing import Any
 import rbench
 from rbench.errors import StoreError
 from rbench.schema import Plan
-from rbench.store.multi_run import check_inputs
+from rbench.store.multi_run import check_inputs, check_out
 from rbench.store.runs import Store, files
 from rbench.store.runs.columns import to_columns
 from rbench.store.runs.packed import (
@@ -69,7 +69,7 @@ def pack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     if isinstance(store.opened(), Packed):
         raise StoreError(f"{run} is packed already.")
     out = folder_path(out) if out is not None else files.beside(run, f"{run.resolve().name}.zip")
-    _check_new(out, run)
+    check_out(out, [store])
     check_inputs([store], "packed")
     plan = store.plan()
     assert plan is not None
@@ -85,7 +85,7 @@ def pack(run: Path | str, out: Path | str | None = None) -> PackedRun:
                     writer.close()
                 written.flush()
                 os.fsync(written.fileno())
-            _check_new(out, run)  # another process may have made it meanwhile
+            check_out(out, [store])  # another process may have made it meanwhile
             beside.rename(partial, out)
     finally:
         beside.remove(partial)
@@ -109,7 +109,7 @@ def unpack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     if store.plan() is None:
         raise StoreError(f"{run} is no packed RUN: it has no plan.json.")
     out = folder_path(out) if out is not None else files.beside(run, run.stem)
-    _check_new(out, run)
+    check_out(out, [store])
     count = size = 0
     with files.growing(out) as unfinished:
         target = Below(unfinished)
@@ -118,13 +118,6 @@ def unpack(run: Path | str, out: Path | str | None = None) -> PackedRun:
             files.write(unfinished / path.relative_to(run), content, target)
             count, size = count + 1, size + len(content)
     return PackedRun(out, count, size)
-
-
-def _check_new(out: Path, run: Path) -> None:
-    if out.exists() or out.is_symlink():
-        raise StoreError(f"{out} is there already. Choose another --out.")
-    if run.is_dir() and out.resolve().is_relative_to(run.resolve()):
-        raise StoreError(f"{out} lies in {run}, which is not to be changed. Choose another --out.")
 
 
 def _files(store: Store, plan: Plan) -> Iterator[Path]:

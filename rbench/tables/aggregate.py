@@ -6,7 +6,7 @@ Numbers are made of records where these hold what a metric needs, and otherwise 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from rbench.errors import StoreError
 from rbench.metrics import Metric, Sample, Share, Tally, pooled, pooled_values
-from rbench.schema import CONTRAST, Meaning, Score
+from rbench.schema import CONTRAST, Meaning, Outcome, Score
 from rbench.score import scored
 from rbench.score.judged import accepted_limits, between_sums, product_limits, widened
 from rbench.score.paired import numbered
@@ -27,6 +27,8 @@ from rbench.tables.table import CellKey
 
 ANY = "any attack"
 """Stands for all attacks in the column of attacks."""
+AXES = ("attack", "encoder", "finetune", "task")
+"""What names a cell of attacks."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,6 @@ class Cell(cells.Cell):
     @property
     def key(self) -> CellKey:
         return self.attack, self.encoder, self.finetune, self.task
-
-    @property
-    def named(self) -> dict[str, str]:
-        """Its names, for programs."""
-        return {"attack": self.attack, "encoder": self.encoder, "finetune": self.finetune, "task": self.task}
 
     @property
     def tallies(self) -> list[Tally]:
@@ -257,3 +254,26 @@ def grid(results: Results) -> Grid:
 
 def _position(seeds: tuple[int, ...]) -> Callable[[int], tuple[int, int]]:
     return lambda seed: (seeds.index(seed) if seed in seeds else len(seeds), seed)
+
+
+@dataclass(frozen=True)
+class AttackedSample:
+    """The outcomes of one attack job that is complete, in the order of the store."""
+
+    cell: Cell
+    """Names the attack, encoder, strategy and task."""
+    run: Run
+    """The job, with its seed and training seed."""
+    outcomes: tuple[Outcome, ...]
+    """Without texts where the RUN keeps none."""
+
+
+def attacked(results: Results) -> Iterator[AttackedSample]:
+    """Yield the complete attack jobs on test texts, cell by cell in the order of tables; one is in memory at a time.
+
+    Raises StoreError where the suite asks for no attacks.
+    """
+    for cell in grid(results).cells.values():
+        for run in cell.runs:
+            if run.tally is not None:
+                yield AttackedSample(cell, run, tuple(results.store.outcomes(run.job)))

@@ -59,6 +59,10 @@ class Cell(ABC):
     def jobs(self) -> list[Job]:
         return [job for run in self.runs for job in run.jobs]
 
+    def at(self, *axes: str) -> dict[str, Any]:
+        """Return its names on some axes, for programs: `encoder`, `task`, `finetune`, `attack`, `label`."""
+        return {axis: getattr(self, axis) for axis in axes}
+
     @cached_property
     def done(self) -> tuple[Run, ...]:
         """The seeds that are complete."""

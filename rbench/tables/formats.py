@@ -14,14 +14,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
+from tabulate import tabulate
+
 from rbench.errors import StoreError
 from rbench.schema import Notes
 from rbench.system.console import cell as escaped
 from rbench.system.console import harmless
-from rbench.tables import latex, markdown
+from rbench.tables import latex
 from rbench.tables.latex import latex_escape
-from rbench.tables.markdown import Side, markdown_escape
-from rbench.tables.table import Beside, Draws, Entry, Marked, Number, Table
+from rbench.tables.table import Beside, Draws, Entry, Marked, Number, Side, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
 NAMED = 8
@@ -239,13 +240,22 @@ def _side(column: Sequence[Entry]) -> Side:
     return "left" if any(map(str.isalpha, "".join(words))) else "right"
 
 
+def markdown_escape(text: str) -> str:
+    """Escape text for a cell of a pipe table: without cells, emphasis, links, code, HTML or control characters."""
+    text = harmless(re.sub(r"\s+", " ", text))
+    text = re.sub(r"([\\|*`]|~(?=~)|(?<=~)~|(?<!\w)_|_(?!\w)|^\[|\](?=[(\[]))", r"\\\1", text)
+    text = re.sub(r"&(?=#?\w+;)", "&amp;", text)
+    # A < before a space or a digit opens no tag, and a > between spaces closes none. A terminal shows them as they are.
+    # At the start of a text a > would open a quotation.
+    return re.sub(r"(?<!\S )>|>(?! )", "&gt;", re.sub(r"<(?![ \d])", "&lt;", text))
+
+
 def _markdown(table: Table, intervals: bool, notes: Notes) -> str:
-    text = markdown.layout(
-        _caption(table),
-        [markdown_escape(name) for name in table.header],
-        _grid(table, intervals, markdown_escape, markdown.bold),
-        _aligned(table),
-    )
+    sides = ["right" if side == "right" else "left" for side in _aligned(table)]
+    header = [markdown_escape(name) for name in table.header]
+    rows = _grid(table, intervals, markdown_escape, lambda text: f"**{text}**")
+    body = tabulate(rows, headers=header, tablefmt="pipe", disable_numparse=True, colalign=sides)
+    text = f"**{markdown_escape(_caption(table))}**\n\n{body}"
     below = [markdown_escape(note) for note in _footnotes(table, intervals, notes)]
     bullet = "" if notes == "short" and table.brief else "- "
     return "\n\n".join([text, *(["\n".join(f"{bullet}{note}" for note in below)] if below else [])])

@@ -15,7 +15,7 @@ from typing import get_args
 
 from rbench.errors import StoreError
 from rbench.schema import FontSize
-from rbench.tables.markdown import Side
+from rbench.tables.table import Side
 
 SIZES: tuple[str, ...] = get_args(FontSize)
 _PAGE = 38

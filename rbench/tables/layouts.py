@@ -20,7 +20,7 @@ from rbench.errors import StoreError
 from rbench.metrics import Metric, Metrics, Tally
 from rbench.schema import Score
 from rbench.score import scored
-from rbench.tables.aggregate import Cell, Grid
+from rbench.tables.aggregate import AXES, Cell, Grid
 from rbench.tables.any_attack import NONE, AnyAttack
 from rbench.tables.cells import PLAIN
 from rbench.tables.columns import average, mark_best
@@ -235,7 +235,7 @@ def described(cell: Cell, metric: str, grid: Grid) -> dict[str, Any]:
     """
     pooled = cell.pooled
     return {
-        **cell.named,
+        **cell.at(*AXES),
         **cell.told(metric, "seeds", "seed_sd"),
         **({"lost": LOST} if cell.lost(metric) else {}),
         "skipped": pooled.skipped,
@@ -255,7 +255,7 @@ def _full_cell(cell: Cell, run: Run, metric: str, grid: Grid) -> dict[str, Any]:
     numbers = {kind: _number(cell, run, kind) for kind in kinds}
     scores = {kind: {each: getattr(number, each) for each in PLAIN} for kind, number in numbers.items()}
     return {
-        **cell.named,
+        **cell.at(*AXES),
         **({"train_seed": run.train_seed} if cell.drawn else {}),
         "seed": run.job.seed,
         **scores[metric],

@@ -14,6 +14,8 @@ from rbench.schema import Meaning as Meaning
 from rbench.score import spread
 
 Layout = Literal["paper", "by-task", "full"]
+Side = Literal["left", "right", "text"]
+"""How a column is set: flush left, flush right, or as texts of several lines."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 
 from rbench.score.gate import GRAVE, needed
 from rbench.tables import Table
-from rbench.tables.formats import render
-from rbench.tables.markdown import markdown_escape
+from rbench.tables.formats import markdown_escape, render
 from rbench.tables.table import Entry, Meaning, Number, groups_of, p_value
 from rbench.verdicts.gate import Checked, CheckedRow
 

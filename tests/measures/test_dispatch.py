@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rbench.errors import StoreError
 from rbench.tables import Table
-from rbench.tables.attacked import attacked
+from rbench.tables.aggregate import attacked
 from rbench.tables.table import Meaning
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rbench.score import wilson
-from rbench.score.budget import BYS, RESAMPLES, START, By, Curve, Spent, shared_top
+from rbench.score.budget import RESAMPLES, START, By, Curve, Spent, shared_top
 
 spent = st.lists(st.tuples(st.booleans(), st.integers(2, 400)), min_size=1, max_size=30)
 
@@ -48,7 +49,7 @@ def test_a_curve_rises_to_the_success_rate(rows: list[tuple[bool, float]], by: B
 
 
 @settings(deadline=None, max_examples=30)
-@given(spent, st.integers(2, 500), st.sampled_from(BYS))
+@given(spent, st.integers(2, 500), st.sampled_from(get_args(By)))
 def test_an_area_is_the_mean_height(rows: list[tuple[bool, float]], top: float, by: By) -> None:
     scaled = [(fell, cost / 400) for fell, cost in rows] if by == "share" else rows
     found, top = curve(scaled, by), 1 if by == "share" else top
