@@ -17,6 +17,7 @@ from rbench.errors import StoreError, SuiteError
 from rbench.execution.cluster.scheduler import check_still
 from rbench.plan.union import union
 from rbench.schema import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
+from rbench.store import judged
 from rbench.store import multi_run as merging
 from rbench.store.multi_run import Joined, Part
 from rbench.store.runs import Reader, Store
@@ -117,6 +118,8 @@ def merge(runs: Sequence[Path | str], out: Path | str) -> Merged:
     joined, notes = _joined(stores)
     merging.check_inputs(stores)
     merging.write(joined, out)
+    if any(judged.read(store) is not None for store in stores):
+        notes = (*notes, "people's answers are not copied: rbench judge import takes them into the new run, too")
     return Merged(out, len(joined.plan().jobs), len(joined.standing.done), joined.shared, notes)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from rbench.errors import StoreError
 from rbench.measures._context import Plain
 from rbench.schema.judged import KEPT, TEXTS, Answer, Item, Judged
-from rbench.score.judged import alpha
+from rbench.score.people import alpha
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import AXES, Cell, grid
 from rbench.tables.notes import notes

@@ -28,9 +28,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.score.judged import between_sums
 from rbench.score.nested_intervals import Spread, inverted, joined
 from rbench.score.paired import Difference, PairedSample, effective_size, noise, numbered, within
+from rbench.score.people import between_sums
 from rbench.score.statistics import CONFIDENCE, share_interval, wilson
 
 Values = NDArray[np.float64]

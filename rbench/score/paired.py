@@ -37,8 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from rbench.score.judged import between_sums
 from rbench.score.nested_intervals import POWER, Spread, chances, inverted, joined, smallest_of_pairs, solved
+from rbench.score.people import between_sums
 from rbench.score.statistics import CONFIDENCE, Sample, Share, wilson
 
 Values = NDArray[np.float64]

@@ -17,8 +17,8 @@ from rbench.errors import StoreError
 from rbench.metrics import Metric, Sample, Share, Tally, pooled, pooled_values
 from rbench.schema import CONTRAST, Meaning, Outcome, Score
 from rbench.score import scored
-from rbench.score.judged import accepted_limits, between_sums, product_limits, widened
 from rbench.score.paired import numbered
+from rbench.score.people import accepted_limits, between_sums, product_limits, widened
 from rbench.tables import cells, nested_means
 from rbench.tables.cells import gathered, levelled
 from rbench.tables.nested_means import Values
@@ -61,8 +61,16 @@ class Cell(cells.Cell):
         return metric.of != "all attacks"
 
     def sampled(self, name: str) -> Score:
-        """The metric on the pooled examples. Its interval counts an example once, however many victims share it."""
-        return scored(name, self.pooled_as(name), self.repeats)
+        """The metric on the pooled examples. Its interval counts an example once, however many victims share it.
+
+        That of what people said has raters as a level.
+        """
+        found = scored(name, self.pooled_as(name), self.repeats)
+        if self.results.metrics[name].judged is None or found.value is None:
+            return found
+        if (key := (self.known_as(name), "judged")) not in self.results.limits:
+            self.results.limits[key] = self._judged_limits(name, found.value)
+        return levelled(found, self.results.limits[key])
 
     def lost(self, name: str) -> bool:
         """Whether the metric is computed from outcomes which the RUN does not keep."""
@@ -118,43 +126,38 @@ class Cell(cells.Cell):
         if self.pooled_as(name).mean is None:
             return None
         try:
-            if self.results.metrics[name].judged is None:
-                return super().limits(name)
-            key = (self.known_as(name), "judged")
-            if key not in self.results.limits:
-                self.results.limits[key] = self._judged_limits(name, super().limits(name))
-            return self.results.limits[key]
+            ends = super().limits(name)
         except StoreError:  # outcomes are missing or damaged
             return self.results.limits.setdefault(self.known_as(name), None)
+        if ends is None or self.results.metrics[name].judged is None:
+            return ends
+        own = self.sampled(name)
+        assert own.low is not None and own.high is not None
+        return max(0.0, min(ends[0], own.low)), min(1.0, max(ends[1], own.high))
 
-    def _judged_limits(self, name: str, levelled: tuple[float, float] | None) -> tuple[float, float] | None:
-        """Return the interval of a number of what people said, with texts and raters as levels (`score.judged`).
+    def _judged_limits(self, name: str, value: float) -> tuple[float, float]:
+        """Return the interval of a number of what people said, with texts and raters as levels (`score.people`).
 
         A text that several seeds attacked counts once.
-
-        Args:
-            levelled: the interval with trainings and seeds as levels; None for one seed.
         """
-        metric, value = self.results.metrics[name], self.pooled_as(name).mean
-        assert metric.judged is not None and value is not None and self.results.judged is not None
+        metric, said = self.results.metrics[name], self.results.judged
+        assert metric.judged is not None and said is not None
         by_text: dict[str, list[float]] = {}
         for run in self.done:
             of = self.results.observations(run.job)
             for unit, share in zip(of.unit.tolist(), metric.judged(of).tolist(), strict=True):
                 if not math.isnan(share):
                     by_text.setdefault(unit, []).append(share)
-        shares = np.array([sum(one) / len(one) for one in by_text.values()])
-        raters, counts = len(self.results.judged.raters), self.pooled
+        shares = np.array([sum(one) / len(one) for one in by_text.values()] or [0.0])
         if metric.units is None:
-            own = accepted_limits(shares, raters)
+            texts = accepted_limits(shares, len(said.raters))
         else:
-            rate = counts.succeeded / self.repeats, (counts.succeeded + counts.failed) / self.repeats
-            own = product_limits(rate, shares if len(shares) else np.zeros(1), raters)
+            counts = self.pooled.succeeded, self.pooled.succeeded + self.pooled.failed
+            texts = product_limits((counts[0] / self.repeats, counts[1] / self.repeats), shares, len(said.raters))
         observed = nested_means.part([(one, 0) for one in self.observed(name) or ()], 1.0, "", "")
-        texts = numbered(example.partition("/")[2] for example in observed.examples)
-        said = {who: np.array(own) / len(own) for who, own in (observed.by_rater or {}).items()}
-        found = between_sums([(said, texts)])
-        return widened(value, [own, *([levelled] if levelled is not None else [])], found)
+        units = numbered(example.partition("/")[2] for example in observed.examples)
+        added = {who: np.array(own) / len(own) for who, own in (observed.by_rater or {}).items()}
+        return widened(value, texts, between_sums([(added, units)]))
 
     def shares(self, name: str) -> bool:
         return self.results.metrics[name].share

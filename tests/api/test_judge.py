@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -184,6 +185,15 @@ def test_answers_are_kept_with_the_run_and_survive_pack_strip_and_verify(run: Pa
     assert judged.read(Store(api.strip(run))) == before and not api.verify(f"{run}-stripped").damaged
     with pytest.raises(StoreError, match="rbench unpack"):
         api.judge_import(zipped, filled(run, exported, Rater(1)), exported.folder / "key.json")
+
+
+def test_merging_says_that_answers_are_imported_again(run: Path, exported: Exported, tmp_path: Path) -> None:
+    paths = filled(run, exported, Rater(1))
+    api.judge_import(run, paths)
+    shutil.copytree(run, tmp_path / "other")
+    merged = api.merge([run, tmp_path / "other"], tmp_path / "merged")
+    assert any("rbench judge import" in note for note in merged.notes) and judged.read(Store(merged.run)) is None
+    assert api.judge_import(merged.run, paths).raters == (1,)
 
 
 def test_raters_may_come_one_after_the_other_but_not_twice(run: Path, exported: Exported) -> None:

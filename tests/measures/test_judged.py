@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.errors import StoreError
+from rbench.errors import RbenchError, StoreError
 from rbench.report.sheet import draw
 from rbench.schema.judged import Judged
 from rbench.store import judged
@@ -114,6 +114,11 @@ def test_tables_claims_conditions_comparisons_and_the_report_take_it_like_any_me
     file.write_text(f"claims:\n  - {claim}\n")
     (found,) = api.claims(run, file)
     assert found.verdict == "supported"
+    (met, *_) = api.met(run, api.conditions(["valid_asr > 5"])).met
+    score = next(iter(grid(Results.of(Store(run))).cells.values())).score("valid_asr")
+    assert (met.low, met.high) == (score.low, score.high), "raters are a level of the interval of a condition, too"
+    with pytest.raises(RbenchError, match="a check judges shares of texts"):
+        api.write_baseline([run], tmp_path / "baseline.json", metric=["valid_asr"])
     page = api.report(run)[0].read_text()
     assert "Valid attack success rate, meaning kept" in page
     stripped = api.strip(run)

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from rbench.score.judged import Between, accepted_limits, alpha, between, between_sums, product_limits, widened
 from rbench.score.nested_intervals import Spread
+from rbench.score.people import Between, accepted_limits, alpha, between, between_sums, product_limits, widened
 from rbench.score.statistics import wilson
 
 Values = NDArray[np.float64]
@@ -38,7 +38,7 @@ def simulated(
         row[drawn] += rate * n / len(drawn) * (said - said.mean())
     shares = answers.mean(axis=0)
     own = product_limits((fell.sum(), n), shares, raters)
-    return rate * shares.mean(), widened(rate * shares.mean(), [own], between(by_rater))
+    return rate * shares.mean(), widened(rate * shares.mean(), own, between(by_rater))
 
 
 @pytest.mark.parametrize("raters", [2, 3, 5])
@@ -62,9 +62,9 @@ def test_raters_who_agree_add_nothing_and_raters_who_differ_widen() -> None:
     assert between(texts[None]) == Between(), "one rater tells nothing of others"
     apart = between(np.stack([texts, texts - 0.3, texts + 0.3]))
     assert apart.freedom == 2 and apart.variance == pytest.approx(0.3**2 / 3, rel=0.05)
-    low, high = widened(0.5, [(0.4, 0.6)], apart)
+    low, high = widened(0.5, (0.4, 0.6), apart)
     assert low == 0.0 and high == 1.0, "within bounds"
-    assert widened(0.5, [(0.4, 0.6), (0.45, 0.7)], Between()) == pytest.approx((0.4, 0.7))
+    assert widened(0.5, (0.4, 0.7), Between()) == pytest.approx((0.4, 0.7))
 
 
 def test_noise_of_raters_alone_is_mostly_not_taken_for_a_difference_between_them() -> None:

@@ -37,9 +37,9 @@ class Between(NamedTuple):
     """Degrees of freedom: raters less one; 0 for a single one, who tells nothing of others."""
 
     @property
-    def squared_reach(self) -> float:
-        """The square of what raters add to the reach of a 95% interval."""
-        return self.variance * float(stdtrit(self.freedom, 0.5 + CONFIDENCE / 2)) ** 2 if self.variance else 0.0
+    def reach(self) -> float:
+        """How far a 95% interval reaches for them alone."""
+        return math.sqrt(self.variance) * float(stdtrit(self.freedom, 0.5 + CONFIDENCE / 2)) if self.variance else 0.0
 
 
 def between(by_rater: Values) -> Between:
@@ -112,10 +112,9 @@ def product_limits(rate: tuple[float, float], shares: Values, raters: int) -> tu
     return max(0.0, value * mean - down), min(1.0, value * mean + up)
 
 
-def widened(value: float, limits: Iterable[tuple[float, float]], raters: Between) -> tuple[float, float]:
-    """Return the widest of some limits of a value in 0..1, with the raters as a level beside."""
-    reaches = [(value - low, high - value) for low, high in limits]
-    down, up = (math.sqrt(max(0.0, *side) ** 2 + raters.squared_reach) for side in zip(*reaches, strict=True))
+def widened(value: float, limits: tuple[float, float], raters: Between) -> tuple[float, float]:
+    """Return the limits of a value in 0..1 with the raters as a level beside."""
+    down, up = (math.hypot(max(0.0, side), raters.reach) for side in (value - limits[0], limits[1] - value))
     return max(0.0, value - down), min(1.0, value + up)
 
 
