@@ -93,9 +93,9 @@ def test_a_run_with_two_training_seeds(options: Options, capsys: pytest.CaptureF
     }
 
 
-def test_the_quickstart_trains_two_encoders_three_times_on_one_base() -> None:
+def test_a_suite_trains_two_encoders_three_times_on_one_base() -> None:
     """The one bundled suite with the axis."""
-    plan = api.plan("quickstart", Options(profile="three-trainings")).plan
+    plan = api.plan("mini-encoders", Options(profile="three-trainings")).plan
     trained = [(job.parts[0], job.seed) for job in plan.jobs if isinstance(job.spec, PretrainJob)]
     draws = [("simcse-mini", 0), ("simcse-mini[seed=1]", 1), ("simcse-mini[seed=2]", 2)]
     draws += [(name.replace("simcse", "robustsentembed"), seed) for name, seed in draws]

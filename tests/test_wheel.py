@@ -68,5 +68,5 @@ def test_the_wheel_works_from_an_empty_folder(wheel: Path, tmp_path: Path) -> No
 
     assert "quickstart" in rbench("list", "suites")
     assert "geometry" in rbench("list", "attacks")
-    assert "attack/mini-bert-packaged/mini-nli/clean/pwws" in rbench("plan", "quickstart")
+    assert "attack/mini-bert-packaged/mini-sentiment/clean/pwws" in rbench("plan", "quickstart")
     assert not list(empty.iterdir())

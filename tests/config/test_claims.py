@@ -163,7 +163,7 @@ def test_the_claims_that_a_profile_brings_itself_must_fit_it(world: World) -> No
 
 
 def test_a_plan_has_the_same_ground_as_its_suite(tmp_path: Path) -> None:
-    plan = prepared_for("quickstart", Options(out=tmp_path / "run", limit=5)).plan
+    plan = prepared_for("mini-encoders", Options(out=tmp_path / "run", limit=5)).plan
     ground = ground_of(plan)
     assert {"asr", "oracle_asr", "sts"} <= ground.cells.keys() and "con" not in ground.cells
     assert ground.names("encoder", "asr") == ground.names("encoder", "sts") == plan.suite.encoders

@@ -1,4 +1,4 @@
-"""The trained encoders that come with rbench: today's code trains them, and the quickstart takes them as they are."""
+"""The trained encoders that come with rbench: today's code trains them, and suites take them as they are."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NAMES = ["mini-bert", "simcse-mini", "robustsentembed-mini"]
 
 
 @pytest.fixture(scope="module")
-def quickstart() -> Prepared:
-    return prepared_for("quickstart", Options())
+def packaged() -> Prepared:
+    return prepared_for("mini-encoders", Options())
 
 
 @pytest.fixture(scope="module")
 def from_scratch() -> Prepared:
-    return prepared_for("quickstart", Options(profile="from-scratch"))
+    return prepared_for("mini-encoders", Options(profile="from-scratch"))
 
 
 def trained(name: str) -> dict[str, Any]:
@@ -44,25 +44,25 @@ def test_the_weights_are_those_of_todays_trainings(from_scratch: Prepared) -> No
     assert {name: trained(name)["key"] for name in NAMES} == keys
 
 
-def test_the_quickstart_trains_no_encoder(quickstart: Prepared) -> None:
-    assert {job.stage for job in quickstart.plan.jobs} == {"measure", "finetune", "attack"}
+def test_the_suite_of_these_encoders_trains_no_encoder(packaged: Prepared) -> None:
+    assert {job.stage for job in packaged.plan.jobs} == {"measure", "finetune", "attack"}
 
 
-def test_both_profiles_attack_the_same_texts_of_the_same_tasks(quickstart: Prepared, from_scratch: Prepared) -> None:
+def test_both_profiles_attack_the_same_texts_of_the_same_tasks(packaged: Prepared, from_scratch: Prepared) -> None:
     one, other = (
         {(job.parts[1:], job.seed) for job in prepared.plan.jobs if job.stage == "attack"}
-        for prepared in (quickstart, from_scratch)
+        for prepared in (packaged, from_scratch)
     )
     assert one == other
 
 
-def test_their_files_state_the_flags_of_their_trainings(quickstart: Prepared) -> None:
-    """No job of the quickstart trains them, so tables know the flags from the encoders' files."""
+def test_their_files_state_the_flags_of_their_trainings(packaged: Prepared) -> None:
+    """No job of their suite trains them, so tables know the flags from the encoders' files."""
     stated = {
-        job.entry.name: set(job.entry.flags) for job in quickstart.plan.jobs if isinstance(job.entry, EncoderSpec)
+        job.entry.name: set(job.entry.flags) for job in packaged.plan.jobs if isinstance(job.entry, EncoderSpec)
     }
     assert stated == {f"{name}-packaged": {one["flag"] for one in trained(name)["flags"]} for name in NAMES}
-    flags = Flags(quickstart.plan, {}).raised_notes(quickstart.plan.jobs)
+    flags = Flags(packaged.plan, {}).raised_notes(packaged.plan.jobs)
     assert [note.partition(" (")[0] for note in flags] == ["Flagged no adversary"], (
         "below each table, and in the report"
     )
