@@ -384,13 +384,20 @@ def verdict_of(card: Card) -> str:
     by: dict[Verdict, list[str]] = {"better": [], "worse": [], "undecided": []}
     for line in card.lines:
         if line.compared is not None:
-            by[line.compared.verdict].append(line.asked.title[:1].lower() + line.asked.title[1:])
+            title = line.asked.title.partition(" (")[0]
+            by[line.compared.verdict].append(title[:1].lower() + title[1:])
     total = sum(map(len, by.values()))
     if not by["better"] and not by["worse"]:
         return f"**None of the {total} numbers tells {other} from {one}.**"
-    said = [f"{verdict} in {'; '.join(by[verdict])}" for verdict in ("better", "worse") if by[verdict]]
+    said = " and ".join(
+        f"{verdict} than {one} in {_listed(by[verdict])}" for verdict in ("better", "worse") if by[verdict]
+    )
     rest = f" In the other {len(by['undecided'])} nothing is decided." if by["undecided"] else ""
-    return f"**{other} is {', and '.join(said)} than {one}.**{rest}"
+    return f"**{other} is {said}.**{rest}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _json(card: Card) -> str:

@@ -373,7 +373,13 @@ class Composed:
             Asked("sts", f"Similarity ({similar}, Spearman)", "sts", "main", similar, None, _STS),
             Asked("ndcg", f"Ranking ({ranking}, nDCG@10)", "ndcg_before", "ranking", ranking, first, _NDCG),
             Asked(
-                "ndcg-attacked", f"The same under {titles[first]}", "ndcg_after", "ranking", ranking, first, _ATTACKED
+                "ndcg-attacked",
+                f"Ranking under {titles[first]} (nDCG@10)",
+                "ndcg_after",
+                "ranking",
+                ranking,
+                first,
+                _ATTACKED,
             ),
         )
 

@@ -16,6 +16,7 @@ from rbench.api.call_options import path_of
 from rbench.api.judging import summary
 from rbench.api.report import write_beside, write_figures
 from rbench.api.runs import Runs, TableLook, made, rendered, results_of
+from rbench.api.runs import for_people as for_readers
 from rbench.config.metrics import Metrics
 from rbench.config.registry import Registry
 from rbench.errors import JobError, PlanError, StoreError
@@ -34,6 +35,7 @@ from rbench.tables import Results, results_frame
 from rbench.tables.aggregate import grid
 from rbench.tables.flags import Flags
 from rbench.tables.frame import for_people, frame_of, markdown, measures, outcomes_frame, summary_frame
+from rbench.verdicts import reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -227,6 +229,10 @@ def _write_tables(prepared: Prepared, store: Store, results: Results, progress: 
             store.write_table(f"{name}.{ending}", text)
             if fmt == "markdown":
                 shown.append(text)
+        attacked = wanted.metric in results.metrics and results.metrics[wanted.metric].of != "victims"
+        if attacked and wanted.bold in (None, "significant") and len(table.rows) <= reading.MOST:
+            said = reading.reading(for_readers(table, results))
+            shown[-1] += f"\nIn short: {said}\n" if said is not None else ""
     return shown
 
 

@@ -204,7 +204,7 @@ def test_the_verdict_is_computed() -> None:
         verdict_of(card(line("undecided", "X"), line("undecided", "Y"))) == "**None of the 2 numbers tells B from A.**"
     )
     assert verdict_of(card(line("better", "X"), line("worse", "Y"), line("undecided", "Z"))) == (
-        "**B is better in x, and worse in y than A.** In the other 1 nothing is decided."
+        "**B is better than A in x and worse than A in y.** In the other 1 nothing is decided."
     )
 
 

@@ -1,0 +1,42 @@
+"""The sentence below a small table says what its bold says, and nothing more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rbench.tables import build
+from rbench.verdicts.bold import marked
+from rbench.verdicts.reading import reading
+from tests.verdicts.test_bold import TWO, N, store_of
+
+
+def said(root: Path, fell: dict[str, list[bool | None]], **more: object) -> str | None:
+    results = store_of(root, fell, **more)  # type: ignore[arg-type]
+    return reading(marked(build(results, "asr"), results))
+
+
+def first(k: int) -> list[bool | None]:
+    return [i < k for i in range(N)]
+
+
+def test_what_differs_is_named_with_both_values_the_better_first(tmp_path: Path) -> None:
+    assert said(tmp_path, {"a": first(48), "b": first(12)}) == "b is more robust than a under pwws (20.0 against 80.0)."
+
+
+def test_what_does_not_differ_is_told_as_that(tmp_path: Path) -> None:
+    even = said(tmp_path, {"a": first(30), "b": first(31)})
+    assert even == "Nothing tells a and b apart: under pwws (50.0 against 51.7)."
+
+
+def test_attacks_are_joined_and_the_better_entry_is_named_once(tmp_path: Path) -> None:
+    found = said(tmp_path, {"a": first(48), "b": first(12)}, attacks=TWO)
+    assert found is not None and found.count("b is more robust than a under pwws (20.0 against 80.0), ") == 1
+    assert found.endswith(" and any attack (20.0 against 80.0).") and found.count("more robust") == 1
+
+
+def test_three_entries_or_many_rows_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(tmp_path / "three", {name: first(12) for name in "abc"}) is None
+    monkeypatch.setattr("rbench.verdicts.reading.MOST", 1)
+    assert said(tmp_path / "two", {"a": first(1), "b": first(40)}) is None
