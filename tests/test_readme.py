@@ -1,7 +1,8 @@
-"""The commands in README: all parse, and the one that needs no data of the user's runs as it is printed."""
+"""README and the pages that it leads to first: commands parse, one of them runs, and numbers are those of RUNs."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -12,11 +13,23 @@ import typer
 from typer.testing import CliRunner
 
 from rbench import api
+from rbench.api import call_options, judging
+from rbench.api.runs import for_people, made, results_of
 from rbench.cli import app
+from rbench.schema import TableSpec
+from rbench.tables.table import Number
+from rbench.verdicts.reading import reading
 from tests import reference
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+REAL = (ROOT / "docs" / "real-data.md").read_text(encoding="utf-8")
+PAGES = (
+    README,
+    REAL,
+    *((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("install", "add-your-own")),
+)
+BLOCKS = [block for page in PAGES for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL)]
 LINES = [line.split(" #")[0].strip() for block in BLOCKS for line in block.splitlines()]
 COMMANDS = [line.removeprefix("rbench ") for line in LINES if line.startswith("rbench ")]
 ATTACKS = [line for line in COMMANDS if line.startswith("attack ")]
@@ -56,4 +69,70 @@ def test_the_table_of_a_run_on_real_data_is_that_of_the_committed_run() -> None:
     run = reference.run("table1-local")
     table = api.table(run, metric="asr", intervals=True, names=True)
     rows = [line for line in table.splitlines() if line.startswith("|")]
-    assert len(rows) == 9 and "\n".join(rows) in README
+    assert len(rows) == 9 and "\n".join(rows) in REAL
+
+
+def test_readme_is_a_page_that_is_read() -> None:
+    """A screen and a half: what it is, the two commands, a line on one model, two tables, and where to go on."""
+    assert len(README.splitlines()) <= 100
+    first, second, *_ = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
+    assert first.strip().endswith(".venv/bin/pip install . && .venv/bin/rbench run quickstart")
+    assert second.strip().endswith(".venv/bin/pip install tox && .venv/bin/tox")
+
+
+def test_the_quickstarts_numbers_are_those_of_its_committed_run() -> None:
+    """Of the suite as it is today: a changed one has to be run again, packed into results/quickstart.zip, and quoted."""
+    run = ROOT / "results" / "quickstart.zip"
+    result = results_of(run)
+    today, then = call_options.loaded("quickstart", api.Options()).suite, result.plan.suite
+    assert all(getattr(today, axis) == getattr(then, axis) for axis in ("encoders", "tasks", "attacks", "finetune"))
+    assert (today.seeds, today.num_examples, today.training) == (then.seeds, then.num_examples, then.training)
+    table = for_people(made(result, TableSpec(metric="asr")), result)
+    values = [row[3] for row in table.rows]
+    assert all(isinstance(one, Number) for one in values) and len(table.rows) <= 9
+    shown = [f"**{one.shown(one.value)}**" if one.best else one.shown(one.value) for one in values]
+    order = {"TextFooler": 0, "PWWS": 4, "TextBugger": 2, "any": 6}
+    for name, row in order.items():
+        (line,) = [line for line in README.splitlines() if line.startswith(f"| {name} ")]
+        assert line.endswith(f"| {shown[row]} | {shown[row + 1]} |")
+    assert f"In short: {reading(table)}\n" in README
+    claims = [line for line in README.splitlines() if line.startswith(("supported: ", "undecided: ", "contradicted: "))]
+    assert len(claims) == len(today.claims)
+    for line, said in zip(claims, judging.summary(result), strict=False):
+        start, _, end = line.partition(" ... ")
+        assert said.startswith(start) and end.removesuffix(")") in said
+
+
+def test_the_small_table_of_real_data_is_that_of_the_claims_on_its_run() -> None:
+    """Each value, difference and p is one that the page of the RUN has among its claims or tables."""
+    page = (reference.REFERENCE / "geometry-finetuning-mr.md").read_text(encoding="utf-8")
+    part = README[README.index("## The same question on real data") : README.index("## Why trust it")]
+    ours = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:1] == "|"]
+    (_, *clean), (_, *adversarial), (_, *difference) = ours[2:]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
+    judged = [row for row in rows if len(row) == 9]
+
+    def row_of(claim: str, cell: str = "") -> list[str]:
+        start = next(i for i, row in enumerate(judged) if row[0] == claim)
+        return next(row for row in judged[start:] if row[1].startswith(cell))
+
+    asked = ["accuracy", "", "", "mean"]
+    found = [row_of(f"adversarial-below-clean-{name}") if name else [] for name in asked]
+    found[1:3] = [row_of("adversarial-below-clean", f"{name}[max_words=20]:") for name in ("textfooler", "pwws")]
+    for i, (_, _, n, one, other, value, interval, p, verdict) in enumerate(found):
+        assert (adversarial[i], clean[i]) == (one, other) and n in part
+        assert difference[i] == f"{value} [{interval.replace(' to ', ', ')}]"
+        assert (f"**{one}**" in part) == verdict.startswith("supported")
+        assert not verdict.startswith("supported") or p in part
+
+
+def test_what_readme_says_of_speed_and_equality_is_in_the_results_of_the_benchmarks() -> None:
+    equal = json.loads((ROOT / "benchmarks" / "results" / "equality.json").read_text(encoding="utf-8"))
+    n, different = (sum(one[name] for one in equal["summary"].values()) for name in ("n", "different"))
+    assert f"{n - different} of {n} outcomes" in README
+    speed = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    times = [float(one) for one in re.findall(r"\*\*([\d.]+)x\*\*", speed)]
+    short, long = [one for one in times if one > 10], [one for one in times if one < 10]
+    assert (
+        f"{min(short):.0f} to {max(short):.0f} times" in README and f"{round(sum(long) / len(long))} times on" in README
+    )

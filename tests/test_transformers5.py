@@ -1,4 +1,4 @@
-"""transformers 5: the list of what rbench stands on there is whole, and the README's way to it works when pasted."""
+"""transformers 5: the list of what rbench stands on there is whole, and docs/install.md leads there when pasted."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ assert len(result.frame) == 2 and not result.frame["error"].notna().any(), resul
 
 
 @pytest.mark.nightly
-def test_the_readmes_way_works_when_pasted_and_reads_a_classifier(tmp_path: Path) -> None:
+def test_the_documented_way_works_when_pasted_and_reads_a_classifier(tmp_path: Path) -> None:
     """It takes a package index and some minutes, most of them for what pip downloads."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (pasted,) = [block for block in re.findall(r"```bash\n(.*?)```", readme, re.DOTALL) if "transformers5.txt" in block]
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    (pasted,) = [block for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if "transformers5.txt" in block]
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     there = tmp_path / "rbench"
     for name in listed.splitlines():  # what a clone has, with today's changes

@@ -58,9 +58,7 @@ def test_both_profiles_attack_the_same_texts_of_the_same_tasks(packaged: Prepare
 
 def test_their_files_state_the_flags_of_their_trainings(packaged: Prepared) -> None:
     """No job of their suite trains them, so tables know the flags from the encoders' files."""
-    stated = {
-        job.entry.name: set(job.entry.flags) for job in packaged.plan.jobs if isinstance(job.entry, EncoderSpec)
-    }
+    stated = {job.entry.name: set(job.entry.flags) for job in packaged.plan.jobs if isinstance(job.entry, EncoderSpec)}
     assert stated == {f"{name}-packaged": {one["flag"] for one in trained(name)["flags"]} for name in NAMES}
     flags = Flags(packaged.plan, {}).raised_notes(packaged.plan.jobs)
     assert [note.partition(" (")[0] for note in flags] == ["Flagged no adversary"], (

@@ -1,12 +1,12 @@
-"""Run the quickstart from an empty cache on several instruction sets, and say what holds on all of them.
+"""Run the suite mini-encoders from an empty cache on several instruction sets, and say what holds on all of them.
 
-    python benchmarks/quickstart.py --out benchmarks/results/quickstart.json
+    python benchmarks/mini_encoders.py --out benchmarks/results/mini-encoders.json
 
 Each run is a fresh process with an empty cache and an empty RUN. The first has the instruction set that the machine
 offers, the others a smaller one (`SETS`), which changes the order of sums and so the last digits of everything. The
 JSON has for each run its seconds, a digest of what each of a few operations gives there (so that a reader sees that
 the instruction set made a difference), and for each cell the ASR by seed, pooled over the seeds, with n; for each pair
-of runs how far the cells are apart; and README's statements, each with the runs in which it holds.
+of runs how far the cells are apart; and the statements of docs/mini-world.md, each with the runs in which it holds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def summary(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {
         "machine": {"processor": processor(), "cores": cores(), "platform": platform.platform()},
         "versions": {name: version(name) for name in ("rbench", "torch", "transformers", "textattack", "numpy")},
-        "command": "python benchmarks/quickstart.py --out FILE",
+        "command": "python benchmarks/mini_encoders.py --out FILE",
         "runs": runs,
         "apart": {f"{a} / {b}": apart(runs[a]["cells"], runs[b]["cells"]) for a, b in combinations(runs, 2)},
         "statements": {
@@ -66,11 +66,11 @@ def summary(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def run(environment: dict[str, str]) -> dict[str, Any]:
-    """Run the quickstart in a fresh process with this environment; return its seconds and cells."""
+    """Run the suite in a fresh process with this environment; return its seconds and cells."""
     with tempfile.TemporaryDirectory() as folder:
         changed = {**os.environ, **environment, "RBENCH_CACHE": f"{folder}/cache"}
         started = time.perf_counter()
-        subprocess.run([RBENCH, "run", "quickstart", "--out", f"{folder}/run"], env=changed, check=True)
+        subprocess.run([RBENCH, "run", "mini-encoders", "--out", f"{folder}/run"], env=changed, check=True)
         seconds = time.perf_counter() - started
         operations = json.loads(subprocess.check_output([sys.executable, "-c", OPERATIONS], env=changed))
         made = {"environment": environment, "seconds": round(seconds, 1), "operations": operations}
@@ -89,7 +89,7 @@ made = {
 }
 print(json.dumps({name: hashlib.sha256(value.numpy().tobytes()).hexdigest()[:12] for name, value in made.items()}))
 """
-"""A program that prints digests of what PyTorch computes, in the shapes of the quickstart's encoders."""
+"""A program that prints digests of what PyTorch computes, in the shapes of the suite's encoders."""
 
 RBENCH = str(Path(sys.executable).parent / "rbench")
 
@@ -146,7 +146,7 @@ STATEMENTS: dict[str, Callable[[dict[str, Cell]], bool]] = {
         cell["valid"] == cell["succeeded"] for cell in _of(found, ("pwws",))
     ),
 }
-"""README's statements about the quickstart, and what each says about the cells of a run."""
+"""The statements of docs/mini-world.md about the suite, and what each says about the cells of a run."""
 
 
 if __name__ == "__main__":
