@@ -81,7 +81,7 @@ def test_readme_is_a_page_that_is_read() -> None:
 
 
 def test_the_quickstarts_numbers_are_those_of_its_committed_run() -> None:
-    """Of the suite as it is today: a changed one has to be run again, packed into results/quickstart.zip, and quoted."""
+    """Of today's suite: a changed one has to be run again, packed into results/quickstart.zip, and quoted."""
     run = ROOT / "results" / "quickstart.zip"
     result = results_of(run)
     today, then = call_options.loaded("quickstart", api.Options()).suite, result.plan.suite
