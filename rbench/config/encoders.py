@@ -35,6 +35,8 @@ _FIXED = frozenset(
 )
 """The fields of an encoder without a file that a suite may not set, besides those that change nothing."""
 _OTHERWISE = "A folder is written ./NAME or with its path, a model of the hub OWNER/NAME."
+_NOT_BY_TASK = frozenset({"data", "by_task", "select_by", "select_split", "resources", "seed"})
+"""What a training cannot have by task: what is loaded for all tasks, and what names the training."""
 _STEPS_AND_EPOCHS = "steps and epochs exclude each other; take out one of them"
 
 
@@ -156,6 +158,10 @@ class Encoders:
                 located = located.put(ways[key], options.sub(key), options.key_at((key,)))
             else:
                 self.files.problems.add(options.key_at((key,)), unknown(f"option of {name}", key, ways))
+        if own is not None and own.train is not None and "by_task" not in options.data:
+            for task in own.train.by_task:  # what a suite says holds for every task
+                where: Where = ("train", "by_task", task)
+                located = located.put(where, located.sub(*where).only({*own.train.by_task[task]} - {*options.data}))
         spec = check(EncoderSpec, located, self.files.problems)
         if spec is not None:
             self._keep(label, spec, located, ())
@@ -262,6 +268,8 @@ class Encoders:
             self.found[spec.name] = spec.model_copy(update=changes)
         if train.data != IN_DOMAIN:
             self.tasks.corpus(train.data, located.at(("train", "data")))
+        if train.by_task and located.data.get("train", {}).get("by_task"):
+            self._by_task(spec, train, located)
         for task in train.selecting:
             self.tasks.scored(task, located.at(("train", "select_by")), "task to select by")
         needs = self.modules.needs("objectives", train.objective, made)
@@ -281,6 +289,24 @@ class Encoders:
                 place = located.at(("train", "options", option))
                 self.load(model, place, above)
                 self._whole(model, place)
+
+    def _by_task(self, spec: EncoderSpec, train: TrainSpec, located: Positioned) -> None:
+        """Check the settings that a training has by task: that they are options, and that they fit the others."""
+        models = getattr(self.modules.options_of("objectives", train.objective), "MODELS", ())
+        ways = {key: way for key, way in (self._ways(spec) or {}).items() if key not in _NOT_BY_TASK | {*models}}
+        for task in train.by_task:
+            settings = located.sub("train", "by_task", task)
+            none = Positioned({}, located.at(("train",)))
+            whole = located.put(("train", "by_task"), none)
+            whole = whole if "options" in located.data["train"] else whole.put(("train", "options"), none)
+            for key in settings.data:
+                if key in ways:
+                    whole = whole.put(ways[key], settings.sub(key), settings.key_at((key,)))
+                else:
+                    self.files.problems.add(settings.key_at((key,)), unknown("setting by task", key, ways))
+            if check(EncoderSpec, whole, self.files.problems) is not None:
+                place = located.at(("train", "objective"))
+                self.modules.check("objectives", train.objective, place, whole.sub("train", "options"))
 
     def _untrained(self, name: str) -> bool:
         """Return whether an encoder has the random weights of an architecture that no job trains."""

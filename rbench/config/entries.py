@@ -25,6 +25,7 @@ from rbench.config.tasks import ContrastSets, Tasks
 from rbench.config.victims import load_victims
 from rbench.errors import SuiteError
 from rbench.schema import (
+    BY_TASK,
     CLEAN,
     AttackSpec,
     Choice,
@@ -76,8 +77,14 @@ class Entries:
             self.modules.open("finetune", CLEAN, self.merged.at())
 
     def strategy(self, choice: Chosen) -> None:
-        """Check a fine-tuning strategy's options, load the attack that they name, and keep what the strategy needs."""
+        """Check a fine-tuning strategy's options, load the attack that they name, and keep what the strategy needs.
+
+        With the option `by_task` it is checked and kept for each task as it is there.
+        """
         self.strategies[choice.label] = StrategyNeeds()
+        if BY_TASK in choice.options.data:
+            self._by_task(choice)
+            return
         module = self.modules.open("finetune", choice.name, choice.place)
         if module is None:
             return
@@ -101,6 +108,22 @@ class Entries:
             attack=attack.label if attack is not None else None,
             training=training.data,
         )
+
+    def _by_task(self, choice: Chosen) -> None:
+        settings = choice.options.sub(BY_TASK)
+        known = {*self.files.registry.names("tasks"), *(name for _, name in names(self.merged, "tasks"))}
+        if not isinstance(settings.data, dict) or not all(isinstance(own, dict) for own in settings.data.values()):
+            self.problems.add(settings.at(), f"`{BY_TASK}`: expected options by task, {{TASK: {{OPTION: VALUE}}}}")
+            return
+        rest = choice.options.only({*choice.options.data} - {BY_TASK})
+        for task in (None, *settings.data):
+            options = rest
+            if task is not None and task not in known:
+                self.problems.add(settings.key_at((task,)), unknown("task", task, known))
+            for key in settings.data[task] if task is not None else ():
+                options = options.put((key,), settings.sub(task, key), settings.sub(task).key_at((key,)))
+            one = Choice(name=choice.name, options=options.data)
+            self.strategy(Chosen(one.name, one.label, choice.place, options))
 
 
 @contextmanager

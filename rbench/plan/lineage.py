@@ -65,7 +65,7 @@ def portable(spec: EncoderSpec, models: Collection[str] = ()) -> EncoderSpec:
         hashed = {*models, "resources"}
         options = {k: _portable(v) if k in hashed else v for k, v in train.options.items()}
         data = _last(train.data) if is_text_file(train.data) else train.data
-        changes["train"] = train.model_copy(update={"data": data, "options": options})
+        changes["train"] = train.model_copy(update={"data": data, "options": options, "by_task": {}})
     return spec.model_copy(update=changes)
 
 
@@ -97,7 +97,8 @@ def trained_root(name: str, encoders: Mapping[str, EncoderSpec]) -> str | None:
 
 
 def as_trained(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec], task: str | None) -> EncoderSpec:
-    """Return an encoder that rbench trains, as it is trained: with the layers that its bases keep, and with its corpus.
+    """Return an encoder that rbench trains, as it is trained: with the layers that its bases keep, its corpus, and the
+    settings that its file has for this corpus (`by_task`).
 
     Raises PlanError where it is trained on the texts of a task and `task` is None.
     """
@@ -107,8 +108,9 @@ def as_trained(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec], task: str
             f"encoder {spec.name} is trained on the texts of the task that it is fine-tuned on (data: {IN_DOMAIN}), "
             f"but here it is used without a task. Name a corpus or a task: {{{spec.name}: {{data: CORPUS}}}}"
         )
-    if spec.train.data == IN_DOMAIN:
-        spec = spec.model_copy(update={"train": spec.train.model_copy(update={"data": task})})
+    data = task if spec.train.data == IN_DOMAIN and task is not None else spec.train.data
+    if data != spec.train.data or spec.train.by_task:
+        spec = spec.model_copy(update={"train": spec.train.on(data)})
     base = registered_base(spec, encoders)
     below = chain(base, encoders) if base is not None else []
     kept = [one.layers for one in (spec, *below) if one.layers is not None and (one is spec or one.train is None)]

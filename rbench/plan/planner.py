@@ -260,7 +260,8 @@ class _Planner:
 
     def finetune(self, encoder: str, task: str, strategy: Choice, seed: int) -> Job:
         """Return the job that makes a victim: encoder and head, fine-tuned on the task with one strategy and seed."""
-        below = self.pretrain(encoder, task)
+        below, label = self.pretrain(encoder, task), strategy.label
+        strategy = strategy.on(task)
         asked = self.inputs.strategies.get(strategy.label, StrategyNeeds())
         profile = self.inputs.resources.only(asked.resources) if asked.resources else None
         # The clean victim that a strategy's attack needs takes the strategy's training options. It may be in no suite.
@@ -284,7 +285,7 @@ class _Planner:
             resource_fingerprints=self._hashes(profile),
             **self._code("finetune", f"finetune/{strategy.name}", *behind),
         )
-        return self._job(job, (encoder, task, strategy.label), needed, seed)
+        return self._job(job, (encoder, task, label), needed, seed)
 
     def attack(
         self,
@@ -310,7 +311,7 @@ class _Planner:
         similar = {"sts": "similarity", "ranking": "ranking"}.get(kind)
         job = AttackJob(
             encoder=self._keyed(encoder),
-            strategy=strategy,
+            strategy=strategy.on(task),
             task=inputs.tasks[task],
             data_fingerprint=inputs.data[task],
             attack=spec,
@@ -329,7 +330,7 @@ class _Planner:
         A set that the plan makes needs the attack on its own victim, with the set's seed.
         """
         made, parts = [], (encoder, task, strategy.label)
-        of: dict[str, Any] = {"encoders": (self._keyed(encoder),), "strategies": (strategy,)}
+        of: dict[str, Any] = {"encoders": (self._keyed(encoder),), "strategies": (strategy.on(task),)}
         for one in self.inputs.sets.get(task, ()):
             needed = {"victim": victim}
             if one.made and isinstance(one.set, AdversarialSet):

@@ -100,6 +100,7 @@ from rbench.schema.results import (
 from rbench.schema.space import Space as Space
 from rbench.schema.suite import (
     ADVERSARIAL,
+    BY_TASK,
     CLEAN,
     CONTRAST,
     COSINE,

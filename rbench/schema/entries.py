@@ -340,10 +340,13 @@ SelectSplit = Literal["validation", "test"]
 class TrainSpec(Strict):
     """How rbench trains an encoder: an objective (a module in rbench/train/objectives) with its options."""
 
-    OPTIONAL = frozenset({"gradient_accumulation", "precision", "select_split"})
+    OPTIONAL = frozenset({"gradient_accumulation", "precision", "select_split", "by_task"})
 
     objective: str
     options: dict[str, Any] = {}
+    by_task: dict[str, dict[str, Any]] = {}
+    """By the task on whose texts it trains: options of the objective and keys of `train` in place of those here. Jobs
+    hold the settings that this gives, not this."""
     data: str
     epochs: Annotated[float, Field(gt=0)] | None = None
     steps: Positive | None = None
@@ -377,6 +380,15 @@ class TrainSpec(Strict):
     def selecting(self) -> tuple[str, ...]:
         """The tasks of `select_by`, as a tuple; empty if it is None."""
         return (self.select_by,) if isinstance(self.select_by, str) else self.select_by or ()
+
+    def on(self, data: str) -> TrainSpec:
+        """Return the training on the texts of `data`, a task or a corpus, with the settings of `by_task` for it."""
+        own = self.by_task.get(data, {})
+        fields = {name: value for name, value in own.items() if name in TrainSpec.model_fields}
+        if "epochs" in fields:
+            fields.setdefault("steps", None)
+        options = {**self.options, **{name: value for name, value in own.items() if name not in fields}}
+        return TrainSpec.model_validate({**dict(self), **fields, "options": options, "data": data, "by_task": {}})
 
     def scored_split(self, task: str) -> SelectSplit:
         """Return the split of a task of `select_by` that is scored."""

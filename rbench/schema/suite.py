@@ -37,6 +37,10 @@ SHORT = {ADVERSARIAL: "set"}
 """
 
 
+BY_TASK = "by_task"
+"""The option of a strategy that has further options by task."""
+
+
 class Choice(Strict):
     """A name with options, written in YAML as `name` or as `{name: {option: value}}`."""
 
@@ -61,6 +65,13 @@ class Choice(Strict):
         if not self.options:
             return self.name
         return self.name + "[" + ",".join(f"{k}={_written(v)}" for k, v in sorted(self.options.items())) + "]"
+
+    def on(self, task: str) -> Choice:
+        """Return the choice with the options that its option `by_task` has for this task in place of the others."""
+        if BY_TASK not in self.options:
+            return self
+        rest = {key: value for key, value in self.options.items() if key != BY_TASK}
+        return Choice(name=self.name, options={**rest, **self.options[BY_TASK].get(task, {})})
 
 
 def _written(value: Any) -> str:
