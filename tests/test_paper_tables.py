@@ -16,7 +16,7 @@ from rbench.config.registry import Registry
 from rbench.verdicts.papers import tables as printed
 from rbench.verdicts.papers.tables import Coordinates, Found, PrintedCell, failures
 
-NUMBERS = {"robustsentembed": (1, 2, 3, 4, 5, 6), "vadvcse": (1, 2, 3, 4, 5, 6), "adcl": (1, 2, 3, 4, 6, 7, 8)}
+NUMBERS = {"robustsentembed": (1, 2, 3, 4, 5, 6), "vadvcse": (1, 2, 3, 4, 5, 6), "adcl": tuple(range(1, 9))}
 NUMBERS["cline"] = (2, 4, 5, 6, 7)
 NAMES = sorted(f"{paper}-table{number}" for paper, numbers in NUMBERS.items() for number in numbers)
 TABLES = {name: printed.load(name) for name in NAMES}

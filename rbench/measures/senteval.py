@@ -32,6 +32,7 @@ from rbench.score import wilson
 from rbench.tables import Results, Table
 from rbench.tables.cells import PLAIN
 from rbench.tables.columns import average, best_of
+from rbench.tables.sts_sets import MARK
 from rbench.tables.table import Entry, Meaning, Number
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ BY_TASK = ("tasks", "protocols")
 TASKS = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
 PRINTED = (TASKS, tuple(task for task in TASKS if task != "trec"))
 """The tasks over which papers average: SimCSE and V-advCSE all seven, RobustSentEmbed those without TREC."""
+ROWS = {"mr": 10_662, "cr": 3_775, "subj": 10_000, "mpqa": 10_606, "sst2": 1_821, "trec": 500, "mrpc": 1_725}
+"""By task, the rows whose accuracy SentEval and the papers print: all of a task that is cross-validated, else its test
+rows (Conneau and Kiela 2018)."""
 ABOUT = Meaning(
     "Transfer tasks",
     "accuracy of a logistic regression on the encoder's frozen vectors, by SentEval's protocol",
@@ -322,6 +326,7 @@ def table(options: Options, results: Results) -> Table:
     found = cells(results, chosen if chosen.model_fields_set else None, planned=False)
     shown = [task for task in found.tasks if "tasks" not in said or task in options.tasks]
     several = len(shown) > 1
+    unlike = _unlike(found, shown)
     done = {task: [one for row in found.rows for one in found.of(row, task)] for task in shown}
     pairs = [task for task in shown if any(_score(one, "f1").value is not None for one in done[task])]
     grid = [[found.number(row, task, "accuracy") for task in shown] for row in found.rows]
@@ -336,10 +341,15 @@ def table(options: Options, results: Results) -> Table:
     means = [_mean_cell(row, mean, shown) for row, mean in zip(found.rows, averages, strict=True)] if several else []
     return Table(
         metric=NAME,
-        header=(*found.named, *shown, *([_heading(shown)] if several else []), *(f"{task} F1" for task in pairs)),
+        header=(
+            *found.named,
+            *shown,
+            *([_heading(shown, unlike)] if several else []),
+            *(f"{task} F1" for task in pairs),
+        ),
         rows=tuple(rows),
         cells=(*(_cell(found, row, task) for row in found.rows for task in shown if found.of(row, task)), *means),
-        notes=(*_notes(found, shown), *found.common_notes()),
+        notes=(*_notes(found, shown, unlike), *found.common_notes()),
         interval=found.interval(
             "Wilson 95% intervals; that of an average is joined from those of its tasks (Zou and Donner 2008). The F1 "
             "has none."
@@ -371,12 +381,20 @@ def _score(one: MeasuredJob, name: str) -> Score:
     return Score(name=name, value=value, n=n, low=low, high=high)
 
 
-def _heading(shown: list[str]) -> str:
-    """Return the heading of the average: the bare word only where papers average over the same tasks."""
-    return "Avg." if any({*shown} == {*tasks} for tasks in PRINTED) else f"Avg. of {len(shown)}"
+def _heading(shown: list[str], unlike: Mapping[str, int]) -> str:
+    """Return the heading of the average: the bare word only where papers average over the same tasks and rows."""
+    printed = any({*shown} == {*tasks} for tasks in PRINTED)
+    return f"Avg.{MARK if unlike else ''}" if printed else f"Avg. of {len(shown)}"
 
 
-def _notes(found: ByEncoder, shown: list[str]) -> tuple[str, ...]:
+def _unlike(found: ByEncoder, shown: list[str]) -> dict[str, int]:
+    """Return the numbers of rows of the tasks that have other rows than SentEval, as far as they are done."""
+    done = {task: [one for row in found.rows for one in found.of(row, task)] for task in shown}
+    counts = {task: int(jobs[0].rows[0].numbers["n"] or 0) for task, jobs in done.items() if jobs}
+    return {task: n for task, n in counts.items() if n != ROWS.get(task, n)}
+
+
+def _notes(found: ByEncoder, shown: list[str], unlike: Mapping[str, int]) -> tuple[str, ...]:
     there = {task: next((one for row in found.rows for one in found.of(row, task)), None) for task in shown}
     told: dict[str, list[str]] = {}
     for task, one in there.items():
@@ -392,8 +410,14 @@ def _notes(found: ByEncoder, shown: list[str]) -> tuple[str, ...]:
         f"Folds: {', '.join(map(str, folds))}. The classifier is scikit-learn's; papers use SentEval's PyTorch "
         "classifier, which fits the same model by early-stopped Adam.",
         *([absent] if missing and not printed and len(shown) > 1 else []),
+        *([_others(unlike)] if unlike and printed else []),
         *(f"{task}: {note}" for task, one in there.items() if one is not None for note in one.spec.task.notes),
     )
+
+
+def _others(unlike: Mapping[str, int]) -> str:
+    rows = ", ".join(f"{task} has {n:,} rows for {ROWS[task]:,}" for task, n in unlike.items())
+    return f"Avg.{MARK}: comparable to no printed average, because rows are not SentEval's: {rows}."
 
 
 def _cell(found: ByEncoder, row: Row, task: str) -> dict[str, Any]:

@@ -35,7 +35,10 @@ _TABLES = (".csv", ".tsv", ".json", ".parquet")
 
 
 class HubSource(Strict):
-    """A data set on the Hugging Face Hub. `columns` maps a column of rbench to a column of the data set."""
+    """A data set on the Hugging Face Hub.
+
+    `columns` maps a column of rbench to a column of the data set. `title + content` are two, with a space between them.
+    """
 
     id: str
     revision: str
@@ -57,7 +60,7 @@ class HubData(HubSource, Checked):
     """A task's data on the Hugging Face Hub.
 
     `splits` maps a split of rbench to a split of the data set, or to a file of the repository: `.txt` (one text a
-    line) or `.jsonl`.
+    line) or `.jsonl`. `ARCHIVE.tar/PATH.txt` is a table in an archive: its values between tabs, its first line names.
     """
 
     splits: dict[str, str]

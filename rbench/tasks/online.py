@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +71,43 @@ def _is_files(source: HubData) -> bool:
     return any(map(is_text_file, source.splits.values()))
 
 
+_TAR = ".tar/"
+"""What divides the name of a table in an archive: `senteval.tar/SICK/SICK_trial.txt`."""
+
+
+def _file_of(name: str) -> str:
+    """Return the file of the repository that holds a split: the file itself, or the archive around it."""
+    archive, there, _ = name.partition(_TAR)
+    return archive + _TAR[:-1] if there else name
+
+
+def _lines_of(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line number and values of each row of a downloaded file, or of the table that `name` means in it.
+
+    A table has a row a line, its values between tabs, and the names of its columns in the first line. Its path in the
+    archive may begin with folders that `name` leaves out. Nothing is unpacked.
+
+    Raises:
+        ResourceError: the archive has no such table, or several; or a row has another number of values than the first.
+    """
+    member = name.partition(_TAR)[2]
+    if not member:
+        yield from lines.read(path)
+        return
+    with tarfile.open(path) as archive:
+        found = [one for one in archive if one.isfile() and f"/{one.name}".endswith(f"/{member}")]
+        if len(found) != 1:
+            raise ResourceError(f"{name}: the archive has {len(found)} files with this path; expected one")
+        file = archive.extractfile(found[0])
+        assert file is not None  # it is a regular file
+        text = file.read().decode("utf-8")
+    head, *rows = (line.rstrip("\r").split("\t") for line in text.split("\n") if line.strip())
+    for number, row in enumerate(rows, start=2):
+        if len(row) != len(head):
+            raise ResourceError(f"{name}:{number}: {len(row)} values, where the first line names {len(head)} columns")
+        yield number, dict(zip(head, row, strict=True))
+
+
 def _read_files(source: HubData) -> tuple[str, dict[str, list[Row]]]:
     from huggingface_hub import hf_hub_download
 
@@ -83,7 +121,7 @@ def _read_files(source: HubData) -> tuple[str, dict[str, list[Row]]]:
         try:
             path = hf_hub_download(
                 source.id,
-                name,
+                _file_of(name),
                 repo_type="dataset",
                 revision=source.revision,
                 etag_timeout=hub.TIMEOUT,
@@ -96,7 +134,7 @@ def _read_files(source: HubData) -> tuple[str, dict[str, list[Row]]]:
         commits.add(_snapshot(path))
         rows[part] = [
             Row(f"{part}:{i}", f"{source.id} {name}:{line}", values)
-            for i, (line, values) in enumerate(lines.read(Path(path)))
+            for i, (line, values) in enumerate(_lines_of(Path(path), name))
         ]
     return f"{_origin(source, '+'.join(sorted(commits)))}, {', '.join(source.splits.values())}", rows
 
@@ -105,7 +143,7 @@ def _locate_files(source: HubData) -> str:
     from huggingface_hub import try_to_load_from_cache
 
     cached = [
-        try_to_load_from_cache(source.id, name, revision=source.revision, repo_type="dataset")
+        try_to_load_from_cache(source.id, _file_of(name), revision=source.revision, repo_type="dataset")
         for name in source.splits.values()
     ]
     paths = [path for path in cached if isinstance(path, str)]
@@ -192,6 +230,10 @@ def _rows(builder: Any, source: HubData) -> dict[str, list[Row]]:
             raise ResourceError(f"{source.id}@{builder.hash} has no split {wanted!r}; it has {', '.join(there)}")
         if wanted not in tables:
             columns = builder.as_dataset(split=wanted)[:]
+            for column in source.columns.values():
+                if column not in columns and {*(parts := column.split(" + "))} <= {*columns}:
+                    texts = zip(*(columns[part] for part in parts), strict=True)
+                    columns[column] = [" ".join(text.strip() for text in of if text) for of in texts]
             tables[wanted] = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         table = tables[wanted]
         numbers = split.kept(name, source.splits.values(), len(table))

@@ -166,12 +166,19 @@ def test_the_table_has_intervals_and_names_the_tasks_that_are_missing() -> None:
 
 
 def test_an_average_over_what_papers_average_has_no_mark_and_one_that_misses_a_task_is_not_there() -> None:
-    six = ("mr", "cr", "subj", "mpqa", "sst2", "mrpc")
-    made = senteval.table(Options(), results([stored("one", t, 0.8) for t in six], **suite()))
-    assert "Avg." in made.header and not any("Not here" in note for note in made.notes)
-    jobs = [stored("one", t, 0.8) for t in six] + [stored("two", "mr", 0.9)]
-    made = senteval.table(Options(), results(jobs, **suite()))
+    rows = [stored("one", t, 0.8, n) for t, n in senteval.ROWS.items() if t != "trec"]
+    made = senteval.table(Options(), results(rows, **suite()))
+    assert "Avg." in made.header and not any("Not here" in note or "‡" in note for note in made.notes)
+    made = senteval.table(Options(), results([*rows, stored("two", "mr", 0.9, senteval.ROWS["mr"])], **suite()))
     assert made.rows[1][made.header.index("Avg.")] is None
+
+
+def test_an_average_over_other_rows_than_the_papers_is_marked_and_a_note_counts_them() -> None:
+    counts = {**senteval.ROWS, "mpqa": 10_859, "cr": 3_771}
+    made = senteval.table(Options(), results([stored("one", t, 0.8, n) for t, n in counts.items()], **suite()))
+    assert "Avg. ‡" in made.header
+    (note,) = (note for note in made.notes if note.startswith("Avg. ‡: comparable to no printed average"))
+    assert note.endswith("cr has 3,771 rows for 3,775, mpqa has 10,859 rows for 10,606.")
 
 
 def test_options_of_the_table_choose_jobs_and_tasks() -> None:

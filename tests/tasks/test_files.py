@@ -14,6 +14,7 @@ from rbench.config.registry import Registry
 from rbench.config.tasks import Tasks
 from rbench.schema import TaskSpec
 from rbench.system.hub import COMMIT, is_repo_id
+from rbench.tables.sts_sets import SEVEN
 from rbench.tasks import local, split
 
 FOLDER = Path(rbench.tasks.__file__).parent
@@ -28,7 +29,7 @@ ASKED_FOR = {
     "imdb", "mr", "sst2", "yelp", "mrpc", "snli", "mnli_matched", "mnli_mismatched", "ag_news", "dbpedia", "cr", "subj",
     "mpqa", "trec", "perspectrum", "boolq",
 }  # fmt: skip
-OF_PARTS = [FOLDER / "anli.yaml"]
+OF_PARTS = [FOLDER / "anli.yaml", FOLDER / "nli.yaml"]
 """Made of several sources, each with a place of its own."""
 NOT_ON_THE_HUB = {"ag_news_validation", "perspectrum"}
 """As far as is known; their notes say where to get them."""
@@ -123,6 +124,11 @@ def test_sst2_attacks_the_labelled_test_sentences_and_trains_on_glue() -> None:
         "test": "SetFit/sst2",
     }
     assert spec.sizes["test"] == 1821
+
+
+def test_sickr_has_the_pairs_that_the_papers_score() -> None:
+    spec = read(FOLDER / "sickr.yaml")
+    assert spec.sizes == {"train": 4500, "validation": 500, "test": SEVEN["sickr"]}
 
 
 @pytest.mark.parametrize("name", sorted(NOT_ON_THE_HUB))

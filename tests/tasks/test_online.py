@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,75 @@ def test_a_file_is_not_asked_for_where_the_hub_does_not_answer(monkeypatch: pyte
     corpus = HubData(id="someone/corpora", revision="main", splits={"train": "wiki.txt"}, columns={})
     with pytest.raises(ResourceError, match=r"wiki.txt, is not in the cache; http://x cannot be reached .refused."):
         online.read(corpus)
+
+
+def test_a_text_may_be_made_of_several_columns(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+    rows = parquet(title=["E. D. Abbott ", "Only a title"], content=[" A coachbuilder.", ""], label=[0, 1])
+    commit = hub.add("dataset", "someone/pages", {"test.parquet": rows})
+    columns = {"text": "title + content", "label": "label"}
+    (found,) = opened(hub.env(tmp_path), task("someone/pages", commit, splits={"test": "test"}, columns=columns))
+    assert found["first"]["test"] == [["test:0", ["E. D. Abbott A coachbuilder."], 0], ["test:1", ["Only a title"], 1]]
+
+
+HEAD = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+
+
+def archive(**tables: str) -> bytes:
+    """A tar archive of tables, each in a folder of folders, with a link that must not be followed."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for name, text in tables.items():
+            one = tarfile.TarInfo(f"downstream/SICK/{name}.txt")
+            one.size = len(text.encode())
+            tar.addfile(one, io.BytesIO(text.encode()))
+        link = tarfile.TarInfo("elsewhere/SICK/test.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    return file.getvalue()
+
+
+def pairs(repo: str, commit: str, member: str = "SICK/test.txt") -> dict[str, Any]:
+    columns = {"sentence1": "sentence_A", "sentence2": "sentence_B", "score": "relatedness_score"}
+    source = {"id": repo, "revision": commit, "splits": {"test": f"data.tar/{member}"}, "columns": columns}
+    return {
+        "name": "toy",
+        "kind": "sts",
+        "columns": ["sentence1", "sentence2"],
+        "metric": "spearman",
+        "scale": [1, 5],
+        "hub": source,
+    }
+
+
+def test_a_split_may_be_a_table_in_an_archive(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+    text = f'{HEAD}1\tA dog "runs\tA cat sits\t1.5\tNEUTRAL\r\n3\tTwo men\tTwo people\t4\tENTAILMENT\n'
+    commit = hub.add("dataset", "someone/sets", {"data.tar": archive(test=text, train=HEAD)})
+    (found,) = opened(hub.env(tmp_path), pairs("someone/sets", commit))
+    assert found["sizes"] == {"test": 2}
+    assert found["first"]["test"] == [
+        ["test:0", ['A dog "runs', "A cat sits"], 1.5],
+        ["test:1", ["Two men", "Two people"], 4.0],
+    ]
+    assert found["origin"].startswith(f"hub someone/sets@{commit}")
+
+
+@pytest.mark.parametrize(
+    ("files", "member", "message"),
+    [
+        ({"test": HEAD}, "SICK/trial.txt", "data.tar/SICK/trial.txt: the archive has 0 files with this path"),
+        ({"test": f"{HEAD}1\tA dog\n"}, "SICK/test.txt", "data.tar/SICK/test.txt:2: 2 values, where the first line"),
+    ],
+)
+def test_a_wrong_table_in_an_archive_is_an_error(
+    hub: Hub,  # noqa: F811
+    tmp_path: Path,
+    files: dict[str, str],
+    member: str,
+    message: str,
+) -> None:
+    commit = hub.add("dataset", "someone/sets", {"data.tar": archive(**files)})
+    (found,) = opened(hub.env(tmp_path), pairs("someone/sets", commit, member))
+    assert message in found["error"]
 
 
 @pytest.mark.parametrize("verb", ["GET", "HEAD"])

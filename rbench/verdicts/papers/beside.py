@@ -37,9 +37,6 @@ from rbench.verdicts.papers.tables import Coordinates, Found, PrintedColumn, Pri
 TableOf = Callable[[str], Table]
 """Makes the table of a metric or measure of the RUN."""
 
-SAME_TASK: Mapping[str, tuple[str, ...]] = {"sickr": ("sickr_heldout",)}
-"""Further tasks of ours that are a paper's task: other pairs of the same data set."""
-
 CITED = ("of systems that rbench does not have", "")
 """Why a number of a system that the paper only cites has none of ours beside it."""
 
@@ -210,7 +207,7 @@ def _axes(where: Coordinates) -> list[tuple[str, str]]:
 def _agrees(row: Mapping[str, Any], axis: str, wanted: str, where: Coordinates) -> bool:
     if axis == "tasks":
         there = {of_label(row[name]).name for name in ("task", "evaluation", "contrast") if row.get(name)}
-        return bool(there & {wanted, *SAME_TASK.get(wanted, ())}) and _on_test(row, where)
+        return wanted in there and _on_test(row, where)
     if axis == "attacks":
         made = str(row.get("set", "")).partition("-on-")[0]  # adversarial sets are named ATTACK-on-ENCODER
         return of_label(row.get("attack") or made).name == wanted
