@@ -7,21 +7,17 @@ import math
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rbench import api
+from rbench.schema import AttackJob
 from tests import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
 SAID = " ".join(PAGE.split())
 COMMANDS = [line.strip() for line in PAGE.splitlines() if line.startswith("    ")]
-
-
-def measured(name: str) -> Any:
-    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def test_each_finding_has_a_command_or_its_runs() -> None:
@@ -58,17 +54,57 @@ def test_a_command_names_files_that_are_there(command: str) -> None:
             assert (ROOT / word).exists(), word
 
 
-def test_numbers_of_geometry_are_those_measured() -> None:
-    found = measured("geometry_variants")["settings"]
-    for name in ("printed, masked_lm", "printed, neighbours"):
-        one = found[name]
-        share, (low, high), control = one["geometry"]["asr"], one["geometry"]["asr_interval"], one["random"]["asr"]
-        assert f"{100 * share:.1f}% [{100 * low:.1f}, {100 * high:.1f}]" in SAID
-        assert f"{100 * control:.1f}%" in SAID
-    paired = found["printed, masked_lm"]["paired"]
-    low, high = paired["interval"]
-    assert f"{paired['texts']} texts of MR" in SAID
-    assert f"{100 * paired['difference'] + 1e-6:.1f} points [{100 * low:.1f}, {100 * high:.1f}]" in SAID
+def rows_of(run: str, what: str) -> list[list[str]]:
+    """The rows of a RUN's verdicts that have these words, as cells: what, n, one, other, difference, interval ..."""
+    rows = [line for line in reference.verdicts(run).splitlines() if what in line]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_rates_of_geometry_and_its_controls_are_those_of_the_claims() -> None:
+    (printed,) = rows_of("geometry-finetuning-mr", "| clean: geometry and random ")
+    assert f"as printed succeeds on {printed[3]}%" in SAID and f"of the same candidates on {printed[4]}%" in SAID
+    (released,) = rows_of("geometry-finetuning-mr", "| clean: geometry[variant=released] and random[variant=released] ")
+    assert f"it succeeds on {released[3]}%, its control on {released[4]}%" in SAID
+    assert len(reference.plan("geometry-finetuning-mr").suite.seeds) == 3 and "three fine-tunings on MR" in SAID
+
+
+def test_ratios_of_distances_are_those_of_the_run() -> None:
+    cells = json.loads(reference.files("adcl-table4-local", "tables")["space.json"])["cells"]
+    said = {
+        one["finetune"]: (one["n"], f"{one['less']:.3f} [{one['less_low']:.3f}, {one['less_high']:.3f}]")
+        for one in cells
+        if one["encoder"].startswith("adcl") and (one["attack"], one["fooled"]) == ("textfooler", "minilm")
+    }
+    clean, adversarial = said["clean"], said["adversarial[candidates=10]"]
+    assert f"On the {clean[0]} texts" in SAID and f"is worse by {clean[1]} after" in SAID
+    assert f"it has the other sign, {adversarial[1]}." in SAID
+
+
+def test_the_set_against_another_victim_counts_the_texts_that_were_changed() -> None:
+    cells = json.loads(reference.files("cline-table5-local", "tables")["adversarial.json"])["cells"]
+    changed = [one["scores"]["changed"] for one in cells if one.get("task") == "mr"]
+    (n,) = {one["n"] for one in changed}
+    low, high = (f(round(100 * one["value"]) for one in changed) for f in (min, max))
+    assert f"Of the {n} texts that it changed so, other victims still classify {low} to {high}% correctly" in SAID
+    assert f"the set's other {100 - n} texts are unchanged" in SAID
+
+
+def test_no_run_attacks_more_texts_than_the_page_says() -> None:
+    attacks = [job.spec for name in reference.NAMES for job in reference.plan(name).jobs if job.stage == "attack"]
+    most = max(one.num_examples for one in attacks if isinstance(one, AttackJob) and one.split == "test")
+    assert f"at most {most} texts a task are attacked" in SAID
+
+
+def test_the_training_that_was_fine_tuned_is_the_one_that_wins_least() -> None:
+    rates: dict[str, list[float]] = {}
+    for name, record in reference.records("dose-response-part3").items():
+        (asr,) = [one.value for one in record.scores if one.name == "asr"] or [None]
+        if asr is not None:
+            rates.setdefault(name.split("/")[1], []).append(asr)
+    wins = {seed: sum(rates[f"{SIMCSE}{of}"]) - sum(rates[RE.format(f"0.02{own}")]) for seed, of, own in SEEDS}
+    assert min(wins, key=lambda seed: wins[seed]) == 0
+    tuned = {job.parts[0] for job in reference.plan("dose-response-part3-finetuned").jobs if job.stage == "finetune"}
+    assert RE.format(0.02) in tuned and not any("seed=" in name for name in tuned)
 
 
 def test_cosines_are_those_of_the_record() -> None:
@@ -97,6 +133,8 @@ def test_the_control_is_fooled_less_by_as_much_as_the_page_says() -> None:
     assert f"by {-100 * d.value:.1f} points in their mean [{-100 * d.high:.1f}, {-100 * d.low:.1f}]" in SAID
 
 
+RE, SIMCSE = "robustembed-minilm-mlm-hard[beta={}]", "simcse-minilm-mlm-hard"
+SEEDS = ((0, "", ""), (1, "[seed=1]", ",seed=1"), (2, "[seed=2]", ",seed=2"))
 GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=neighbours] and clean"
 
 
@@ -111,6 +149,23 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ("vadvcse-table2-local", "subj: vadvcse-minilm-mlm-hard[steps=60] and minilm-mlm", "1.5 [0.8, 2.1]"),
         ("vadvcse-table2-local", "subj: simcse-minilm-mlm-hard[steps=60] and minilm-mlm", "1.9 points [1.2, 2.6]"),
         ("cline-table7-local", "minilm-mlm: bertscore and mean", "is 2.5 points [1.0, 3.9] below the mean"),
+        ("geometry-finetuning-mr", "| clean: geometry and random ", "24.6 points [20.5, 28.7] are the search's"),
+        (
+            "geometry-finetuning-mr",
+            "| clean: geometry[variant=released] and geometry ",
+            "That is 47.4 points [33.7, 58.3] more than as",
+        ),
+        (
+            "geometry-finetuning-ag",
+            "| clean: geometry[variant=released] and geometry ",
+            "printed, and 54.7 [27.8, 71.5] on AG News.",
+        ),
+        (
+            "geometry-finetuning-ag",
+            GEOMETRY_VICTIMS.format("pwws"),
+            "and PWWS's changes by -1.3 [-4.4, 1.7], which is undecided",
+        ),
+        ("dose-response-part1-noise", "| minilm-mlm and forget-minilm-mlm[amount=0.7] ", "4.1 points [0.9, 7.2]"),
         (
             "dose-response-part2",
             "textbugger: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
@@ -197,7 +252,6 @@ def test_differences_are_those_of_the_claims(run: str, what: str, said: str) -> 
     assert f"{abs(difference):.1f}" in said and f"[{numbers[0]:.1f}, {numbers[1]:.1f}]" in said and said in SAID
 
 
-RE, SIMCSE = "robustembed-minilm-mlm-hard[beta={}]", "simcse-minilm-mlm-hard"
 DOSES = {
     "beta 0.001, the printed step": ("part1", RE.format(0.001), "printed-step-similarity-mean"),
     "beta 0.014": ("part3-doses", RE.format(0.014), "similarity-lost-mean"),
@@ -270,11 +324,24 @@ def test_the_network_that_has_forgotten_and_classifies_as_well_is_that_of_the_cl
         ("11.6", "10.4 to 12.9"),
         ("10.7", "4.9 to 16.4"),
     ]
-    assert "is fooled 5.2 points [1.7, 8.7] more often than its base in the mean of both attacks" in SAID
-    mixtures = [row for row in rows if "| minilm-mlm and forget-minilm-mlm[" in row][:6]
+    mixtures = [row for row in rows if "| minilm-mlm and forget-minilm-mlm[" in row][4:10]
     assert [row.rstrip(" |").rpartition(" ")[2] for row in mixtures] == ["undecided"] * 2 + ["contradicted"] * 4
-    clean = json.loads(reference.files("dose-response-part1-noise", "tables")["clean.json"])
-    rates = {one["encoder"]: one["value"] for one in clean["cells"]}
+    clean, similarity = (
+        json.loads(reference.files("dose-response-part1-noise", "tables")[f"{name}.json"])["cells"]
+        for name in ("clean", "sts")
+    )
+    rates = {one["encoder"]: one["value"] for one in clean}
+    means = {one["encoder"]: one["value"] for one in similarity if one.get("task") is None and "average_of" in one}
+    forgotten = [name for name in rates if name.startswith("forget-")]
+    kept = [name for name in forgotten if means[name] >= means["minilm-mlm"]]
+    near = sorted(rates[name] for name in forgotten if rates[name] < 0.6)
+    assert (len(forgotten), len(kept), len(near)) == (6, 2, 2)
+    assert f"two classify {100 * near[0]:.0f} and {100 * near[1]:.0f}% of the texts" in SAID
+    lost = sorted(
+        100 * (means["minilm-mlm"] - means[name]) for name in forgotten if name not in kept and rates[name] >= 0.6
+    )
+    assert f"The other two lose {lost[0]:.1f} and {lost[1]:.1f} points of similarity" in SAID
+    assert "points [0.9, 7.2] and 5.2 [1.7, 8.7] in the mean of both attacks" in SAID
     assert rates["forget-minilm-mlm[amount=0.4,by=noise]"] == pytest.approx(0.690)
     assert rates[RE.format(0.02)] == pytest.approx(0.700)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from rbench.schema.common import Checked
+from rbench.schema.common import Checked, Positive
 
 Axis = Literal["encoder", "task", "attack", "finetune"]
 """What tells the cells of a table apart."""
@@ -61,6 +61,9 @@ class Claim(Checked):
     - `rising: A, in: OPTION` or `falling: A, in: OPTION`: monotone in an option of A's objective, over the encoders of
       the suite that differ in this option alone. With `from` and `to`, over these values of it.
 
+    `holds_in: 6` says in how many of the combinations of `for_each` the sentence holds at least ("the best in six of
+    seven"); without it in each.
+
     The claim is judged once for each combination of the axes in `for_each`. Over other axes the values are averaged,
     each cell with the same weight, as the papers' own averages are.
     """
@@ -85,6 +88,7 @@ class Claim(Checked):
     start: Annotated[float | None, Field(alias="from")] = None
     end: Annotated[float | None, Field(alias="to")] = None
     for_each: tuple[Axis, ...] = ()
+    holds_in: Positive | None = None
     where: dict[Axis, tuple[str, ...]] = {}
     """Only these tasks, attacks, encoders or strategies."""
     about: Literal["method", "weights"] = "method"
@@ -153,6 +157,8 @@ class Claim(Checked):
             yield f"{', '.join(wrong)} cannot stand beside {kind}"
         if compared and not self.than:
             yield f"{kind} needs `than`"
+        if self.holds_in is not None and not self.for_each:
+            yield "holds_in counts the combinations of `for_each`, which is not there"
         if self.by is not None and self.times is not None:
             yield "by and times cannot stand together"
         if kind == "of" and (self.at_most is None) == (self.at_least is None):

@@ -92,9 +92,17 @@ class JudgedClaim:
 
     @property
     def verdict(self) -> Verdict:
-        if self.counts["contradicted"]:
+        """What all comparisons say together. With `holds_in` what combinations do, each of which holds if all of its
+        comparisons do."""
+        by: dict[object, list[Verdict]] = {}
+        for one in self.judged:
+            key = one.comparison.combination if self.claim.holds_in is not None else len(by)
+            by.setdefault(key, []).append(one.verdict)
+        needed = min(self.claim.holds_in or len(by), len(by))
+        if sum("contradicted" in those for those in by.values()) > len(by) - needed:
             return "contradicted"
-        return "supported" if self.counts["supported"] == len(self.judged) > 0 else "undecided"
+        held = sum({*those} == {"supported"} for those in by.values())
+        return "supported" if by and held >= needed else "undecided"
 
     @property
     def about(self) -> str:

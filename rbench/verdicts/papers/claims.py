@@ -236,11 +236,13 @@ class Sentence(NamedTuple):
     """Number of combinations in which it holds, over all of its claims."""
     of: int
     """Number of combinations."""
+    needed: int
+    """In how many of them the sentence says that it holds: in all, unless it names a number (`holds_in`)."""
 
     @property
     def verdict(self) -> str:
         """One of VERDICTS."""
-        return VERDICTS[0 if self.holding == self.of else 1 if self.holding else 2]
+        return VERDICTS[0 if self.holding >= self.needed else 1 if self.holding else 2]
 
 
 def kind(claim: Claim) -> str:
@@ -257,8 +259,9 @@ def sentences(judged: Sequence[Judged]) -> dict[str, Sentence]:
     found: dict[str, Sentence] = {}
     for one in judged:
         name = one.claim.id.partition(".")[0]
-        before = found.get(name, Sentence(0, 0))
-        found[name] = Sentence(before.holding + one.holding, before.of + len(one.combinations))
+        holding, of, needed = found.get(name, Sentence(0, 0, 0))
+        here = len(one.combinations)
+        found[name] = Sentence(holding + one.holding, of + here, needed + (one.claim.holds_in or here))
     return found
 
 
