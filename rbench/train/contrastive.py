@@ -109,10 +109,10 @@ class SentenceModel(nn.Module):
         """
         h, h_plus = self.f(torch.cat([first, second]), torch.cat([mask, mask])).chunk(2)
         z, z_plus = self.head(h), self.head(h_plus)
-        self._show_views(z, z_plus)
+        self.show_views(z, z_plus)
         return h, h_plus, z, z_plus
 
-    def _show_views(self, z: Tensor, z_plus: Tensor) -> None:
+    def show_views(self, z: Tensor, z_plus: Tensor) -> None:
         if self._seen is not None and self._seen.views is None:
             self._seen.views = (z.detach(), z_plus.detach())
 
@@ -166,7 +166,7 @@ class SentenceModel(nn.Module):
         X = self.embed(batch)
         nothing = torch.zeros_like(X).requires_grad_()
         z, z_plus = self.z(X + nothing, batch.mask), self.z(X, batch.mask)
-        self._show_views(z, z_plus)
+        self.show_views(z, z_plus)
         target = z_plus.detach()
         g = torch.autograd.grad(loss(z, target).mean(), nothing, retain_graph=True)[0]
         r = fgm(g * batch.words, epsilon, norm)

@@ -23,6 +23,7 @@ FOLDER = "rbench/train/objectives"
 QUEUE = {"queue": 6}
 SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "simcse": ({}, {"temperature": 0.5}),
+    "ct": ({}, {"negatives": 2}),
     "atcl": ({}, {"temperature": 0.5, "norm": "linf", "epsilon": 0.1, "weight": 0.5}),
     "uscal": ({}, {"temperature": 0.5, "norm": "l1", "epsilon": 2.0, "weight": 0.5}),
     "consert": ({}, {"views": ["token-cutoff", "dropout"]}, {"views": ["adversarial", "shuffle"]}),

@@ -29,6 +29,7 @@ REGISTRY = Registry()
 NOT_PUBLISHED: dict[str, dict[str, int]] = {
     "perspectrum": {"train": 6978, "validation": 2071, "test": 2773},
     "corpus": {"train": 10_000},
+    "nli": {"train": 392_702 + 550_152, "validation": 9_815 + 10_000, "test": 9_832 + 10_000},
     # MNLI, SNLI, FEVER and ANLI's three rounds; and a round of the tests.
     "anli": {"train": 392_702 + 550_152 + 208_346 + 162_865, "validation": 10_000, "test": 1_000},
 }

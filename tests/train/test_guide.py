@@ -53,6 +53,7 @@ def test_its_encoder_file_has_every_key_of_train_that_it_should(place: Path) -> 
         "select_by",
         "select_every",
         "select_split",
+        "by_task",
         "patience",
         "gradient_accumulation",
         "precision",
