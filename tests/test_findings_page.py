@@ -148,6 +148,9 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ),
         ("vadvcse-table2-local", "subj: vadvcse-minilm-mlm-hard[steps=60] and minilm-mlm", "1.5 [0.8, 2.1]"),
         ("vadvcse-table2-local", "subj: simcse-minilm-mlm-hard[steps=60] and minilm-mlm", "1.9 points [1.2, 2.6]"),
+        ("cline-table7-local", "| cls: minilm-mlm and minilm-random ", "is 5.3 points [2.6, 8.0] below random weights"),
+        ("cline-table7-local", "| bertscore: minilm-mlm and minilm-random ", "by BERTScore 4.0 [1.6, 6.5]."),
+        ("cline-table7-local", "| mean: minilm-mlm and minilm-random ", "minilm-mlm's (-0.2 points [-2.7, 2.3]), so"),
         ("cline-table7-local", "minilm-mlm: bertscore and mean", "is 2.5 points [1.0, 3.9] below the mean"),
         ("geometry-finetuning-mr", "| clean: geometry and random ", "24.6 points [20.5, 28.7] are the search's"),
         (
