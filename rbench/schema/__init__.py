@@ -65,7 +65,6 @@ from rbench.schema.entries import (
     Source,
     TaskSpec,
     Training,
-    TrainSpec,
     Unsplit,
     base_of,
     bases,
@@ -120,4 +119,5 @@ from rbench.schema.suite import (
     Suite,
     TableSpec,
 )
+from rbench.schema.training_spec import TrainSpec
 from rbench.schema.victims import AS_IS, Endpoint, VictimSpec, victim_name

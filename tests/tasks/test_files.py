@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rbench.tables.sts_sets import SEVEN
 
 import rbench.tasks
 from rbench.config.files import Files
@@ -14,7 +15,6 @@ from rbench.config.registry import Registry
 from rbench.config.tasks import Tasks
 from rbench.schema import TaskSpec
 from rbench.system.hub import COMMIT, is_repo_id
-from rbench.tables.sts_sets import SEVEN
 from rbench.tasks import local, split
 
 FOLDER = Path(rbench.tasks.__file__).parent
