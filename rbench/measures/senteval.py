@@ -31,8 +31,7 @@ from rbench.schema import Positive, Score, Strict, TaskSpec
 from rbench.score import wilson
 from rbench.tables import Results, Table
 from rbench.tables.cells import PLAIN
-from rbench.tables.columns import average, best_of
-from rbench.tables.sts_sets import MARK
+from rbench.tables.columns import MARK, average, best_of
 from rbench.tables.table import Entry, Meaning, Number
 
 if TYPE_CHECKING:

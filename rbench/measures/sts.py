@@ -55,7 +55,7 @@ from rbench.system.progress import counting
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Reading, by_place, gathered, levelled, score_of
 from rbench.tables.cells import Measured as Cell
-from rbench.tables.columns import average, mark_best
+from rbench.tables.columns import MARK, average, mark_best
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.nested_means import Values, limits
@@ -117,8 +117,6 @@ SHARED = (
     "Avg.: most test pairs of STS-B are also in STS12 to STS16 (887 of 1,377), but the interval takes the sets as "
     "independent. So it is some 7% too narrow."
 )
-MARK = " ‡"
-"""Stands behind the head of a column whose numbers compare with no printed one."""
 
 Options = EvaluationOptions
 

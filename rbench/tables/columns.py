@@ -10,6 +10,9 @@ from typing import Literal
 from rbench.schema import Meaning
 from rbench.tables.table import Draws, Number
 
+MARK = " ‡"
+"""Stands behind the head of a column whose numbers compare with no printed one."""
+
 
 def average(entries: Sequence[Number | None], meaning: Meaning, *, intervals: bool = False) -> Number | None:
     """Return the unweighted mean of a row's entries.

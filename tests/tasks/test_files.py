@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rbench.tables.sts_sets import SEVEN
 
 import rbench.tasks
 from rbench.config.files import Files
 from rbench.config.positions import Problems
 from rbench.config.registry import Registry
 from rbench.config.tasks import Tasks
+from rbench.measures.sts import SEVEN
 from rbench.schema import TaskSpec
 from rbench.system.hub import COMMIT, is_repo_id
 from rbench.tasks import local, split

@@ -20,7 +20,7 @@ from __future__ import annotations
 import copy
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from rbench.schema import EncoderSpec, TrainSpec
 from rbench.schema.common import Positive
@@ -72,8 +72,9 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     import torch
     from torch.nn.functional import softplus
 
-    first = model.parts["first"]
-    one = first(inputs_embeds=first.model.get_input_embeddings()(batch.ids), attention_mask=batch.mask)
+    first = cast("SentenceEncoder", model.parts["first"])
+    words: Any = first.model.get_input_embeddings()
+    one = first(inputs_embeds=words(batch.ids), attention_mask=batch.mask)
     two = model.f(model.embed(batch), batch.mask)
     model.show_views(one, two)
     same = softplus(-(one * two).sum(-1)).mean()  # -log sigma(z) = softplus(-z), and -log(1 - sigma(z)) = softplus(z)
