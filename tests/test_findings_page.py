@@ -151,7 +151,7 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ("cline-table7-local", "| cls: minilm-mlm and minilm-random ", "is 5.3 points [2.6, 8.0] below random weights"),
         ("cline-table7-local", "| bertscore: minilm-mlm and minilm-random ", "by BERTScore 4.0 [1.6, 6.5]."),
         ("cline-table7-local", "| mean: minilm-mlm and minilm-random ", "minilm-mlm's (-0.2 points [-2.7, 2.3]), so"),
-        ("cline-table7-local", "minilm-mlm: bertscore and mean", "is 2.5 points [1.0, 3.9] below the mean"),
+        ("cline-table7-local", "minilm-mlm: bertscore and mean", "is 2.5 points [1.0, 3.9] below the mean."),
         ("geometry-finetuning-mr", "| clean: geometry and random ", "24.6 points [20.5, 28.7] are the search's"),
         (
             "geometry-finetuning-mr",
@@ -161,7 +161,7 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         (
             "geometry-finetuning-ag",
             "| clean: geometry[variant=released] and geometry ",
-            "printed, and 54.7 [27.8, 71.5] on AG News.",
+            "printed, and 54.7 [27.8, 71.5] on AG News;",
         ),
         (
             "geometry-finetuning-ag",
@@ -327,14 +327,14 @@ def test_the_network_that_has_forgotten_and_classifies_as_well_is_that_of_the_cl
         ("11.6", "10.4 to 12.9"),
         ("10.7", "4.9 to 16.4"),
     ]
-    mixtures = [row for row in rows if "| minilm-mlm and forget-minilm-mlm[" in row][4:10]
+    mixtures = [row for row in rows if "| minilm-mlm and forget-minilm-mlm[" in row][:6]
     assert [row.rstrip(" |").rpartition(" ")[2] for row in mixtures] == ["undecided"] * 2 + ["contradicted"] * 4
     clean, similarity = (
         json.loads(reference.files("dose-response-part1-noise", "tables")[f"{name}.json"])["cells"]
         for name in ("clean", "sts")
     )
     rates = {one["encoder"]: one["value"] for one in clean}
-    means = {one["encoder"]: one["value"] for one in similarity if one.get("task") is None and "average_of" in one}
+    means = {one["encoder"]: one["value"] for one in similarity if one["evaluation"] is None}
     forgotten = [name for name in rates if name.startswith("forget-")]
     kept = [name for name in forgotten if means[name] >= means["minilm-mlm"]]
     near = sorted(rates[name] for name in forgotten if rates[name] < 0.6)
