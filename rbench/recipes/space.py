@@ -81,37 +81,39 @@ class CompleteSearch(SearchMethod):  # type: ignore[misc]
         texts = self.get_transformations(original, original_text=original)
         self._ones, self._places = texts, [_changed(text) for text in texts]
         results, over = self.get_goal_results(texts) if texts else ([], False)
-        best = max([initial_result, *results], key=_rank)
+        best = max([initial_result, *results], key=rank)
         drops = [result.score - initial_result.score for result in results]
         left = [len(texts) - len(results)]
         most = min([self.space.max_words, *(getattr(one, "max_words", inf) for one in self.attack.constraints)])
-        while not _flipped(best) and len(left) < most:
+        while not flipped(best) and len(left) < most:
             best, over, more = self._several(len(left) + 1, drops, best, over)
             left.append(more)
         complete = next((size for size, more in enumerate(left) if more), len(left))
-        self.robust_words = min(complete, len(left) - 1) if _flipped(best) else complete
-        self.texts_left = 0 if _flipped(best) else sum(left)
+        self.robust_words = min(complete, len(left) - 1) if flipped(best) else complete
+        self.texts_left = 0 if flipped(best) else sum(left)
         return best
 
     def _several(self, size: int, drops: Sequence[float], best: Any, over: bool) -> tuple[Any, bool, int]:
         """Ask for texts with `size` words replaced. Return the best result, if the budget is spent, and the rest."""
         left = combinations_of(self._places, size)
         order = best_first(self._places, drops, size) if len(drops) == len(self._places) else iter(())
-        while not over and not _flipped(best) and (batch := list(islice(order, BATCH))):
+        while not over and not flipped(best) and (batch := list(islice(order, BATCH))):
             results, over = self.get_goal_results([_together(self._ones, chosen) for chosen in batch])
             left -= len(results)
-            best = max([best, *results], key=_rank)
+            best = max([best, *results], key=rank)
         return best, over, left
 
     def extra_repr_keys(self) -> list[str]:
         return ["space"]
 
 
-def _rank(result: Any) -> tuple[bool, float]:
-    return _flipped(result), float(result.score)
+def rank(result: Any) -> tuple[bool, float]:
+    """Order results by the damage that is done: those that flip the prediction come last."""
+    return flipped(result), float(result.score)
 
 
-def _flipped(result: Any) -> bool:
+def flipped(result: Any) -> bool:
+    """Whether a text changes the prediction."""
     return bool(result.goal_status == GoalFunctionResultStatus.SUCCEEDED)
 
 

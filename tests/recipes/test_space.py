@@ -14,6 +14,7 @@ import pytest
 
 from rbench.recipes import Victim, _textattack
 from rbench.recipes import space as spaces
+from rbench.recipes.ensemble import Strongest
 from rbench.schema import Outcome, Space
 from rbench.tasks import Example
 from rbench.words.substitution.segmentation import SegmentedTexts
@@ -102,6 +103,23 @@ def test_no_search_finds_what_the_complete_one_calls_robust(victim: Victim, fold
         union |= {one.example_id for one in own if one.status == "succeeded"}
         assert max(one.num_words_changed for one in own) <= words
     assert union <= fell
+    ensemble = outcomes(victim, folder, "strongest", examples, world.SINGLE, space=space)
+    assert {one.example_id for one in ensemble if one.status == "succeeded"} == fell, "its last search is complete"
+    assert max(one.num_words_changed for one in ensemble) <= words
+
+
+def test_the_ensemble_with_few_queries_stays_in_the_space(victim: Victim, folder: Path) -> None:
+    space = Space(**SMALL | {"max_words": 3})
+    examples = short(victim, 12)
+    found = outcomes(victim, folder, "strongest", examples, world.SINGLE, space=space.model_dump(), query_budget=90)
+    assert max(one.num_queries for one in found) <= 90
+    of = Substitutions(space, world.resources(folder))
+    for one in (one for one in found if one.status == "succeeded"):
+        assert one.perturbed is not None and one.original is not None
+        before, after = (SegmentedTexts([texts]).words[0] for texts in (one.original, one.perturbed))
+        changed = [i for i, word in enumerate(after) if word != before[i]]
+        assert 0 < len(changed) <= 3 and all(after[i] in of(one.original)[i] for i in changed)
+    assert {one.status for one in found} == {"succeeded", "failed"}
 
 
 def test_a_budget_leaves_texts_and_says_how_many(victim: Victim, folder: Path) -> None:
@@ -121,7 +139,7 @@ def test_a_budget_leaves_texts_and_says_how_many(victim: Victim, folder: Path) -
     assert cut
 
 
-@pytest.mark.parametrize("name", ["exhaustive", "inside"])
+@pytest.mark.parametrize("name", ["exhaustive", "inside", "strongest"])
 def test_many_examples_at_once_give_the_same(name: str, victim: Victim, folder: Path) -> None:
     options = {"space": SMALL | {"max_words": 2}, "query_budget": 60}
     examples = short(victim, 16)
@@ -135,7 +153,7 @@ def test_protected_columns_are_left_alone(folder: Path) -> None:
     victim = world.victim(folder, world.PAIR)
     examples = world.examples(world.PAIR, victim, 6)
     options = {"space": SMALL | {"max_words": 2}, "query_budget": 200}
-    for name in ("exhaustive", "inside"):
+    for name in ("exhaustive", "inside", "strongest"):
         changed = outcomes(victim, folder, name, examples, world.PAIR, **options)
         assert all(one.perturbed is None or one.perturbed[0] == one.original[0] for one in changed if one.original)
 
@@ -201,6 +219,7 @@ def test_greedy_misses_two_words_that_fool_together_only() -> None:
     assert set(result.perturbed_result.attacked_text.words) == {"alpha1", "beta2", "gamma", "delta"}
     assert (search.robust_words, search.texts_left) == (1, 0)
     assert not any(fooled(odds, spaces.searched(name), 2) for name in ("deletion", "greedy"))
+    assert fooled(odds, Strongest(Space(max_words=2)), 2)
 
 
 # ------------------------------------------------------------------------------------------------ order and numbers

@@ -1,0 +1,157 @@
+"""The ensemble behind the attack `strongest`: searches of one declared space, cheap ones first, one after the other.
+
+A search begins where those before it found nothing, and all of them share the queries of a text. Only texts of the
+space count: the searches by deletion and by saliency also ask for texts without a word, which belong to no space.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from math import inf
+from typing import Any, Literal
+
+from textattack import Attack
+from textattack.search_methods import AlzantotGeneticAlgorithm, ParticleSwarmOptimization, SearchMethod
+from textattack.shared import AttackedText
+
+from rbench.recipes.space import CompleteSearch, InSpace, combinations_of, flipped, rank, searched
+from rbench.schema import Space
+
+VERSION = 1
+
+BUDGET = 5000
+"""Queries of a text where the attack sets no `query_budget`."""
+PATIENCE = 20
+"""After so many words that made nothing better, the local search begins again."""
+Wide = Literal["local", "genetic", "swarm"]
+
+
+class _Over(Exception):
+    """A text of the space flips, or the queries are spent."""
+
+
+class Strongest(SearchMethod):  # type: ignore[misc]
+    """Deletion order, PWWS's order, a beam of 8, a local search, and the complete search.
+
+    The local search is left out where all texts of the space can be asked, and gets half of the queries that are left
+    otherwise. The complete search gets the rest, best first.
+
+    Args:
+        space: what is declared.
+        wide: the search between the beam and the complete one; others than the default are for measurements.
+    """
+
+    is_black_box = True
+    attack: Attack
+
+    def __init__(self, space: Space, wide: Wide = "local") -> None:
+        self.space, self.wide = space, wide
+
+    def perform_search(self, initial_result: Any) -> Any:
+        self._original, self._best, self._most = initial_result.attacked_text, initial_result, inf
+        self._words = [{*of} for of in _in_space(self.attack).of(self._original)]
+        limits = [self.space.max_words, *(getattr(one, "max_words", inf) for one in self.attack.constraints)]
+        self._allowed = min(limits)
+        budget = self.goal_function.query_budget
+        self._budget = budget if budget < inf else BUDGET
+        wide: dict[Wide, SearchMethod] = {
+            "local": LocalSearch(self._allowed, PATIENCE),
+            "genetic": AlzantotGeneticAlgorithm(),
+            "swarm": ParticleSwarmOptimization(),
+        }
+        try:
+            for search in (searched("deletion"), searched("pwws"), searched("beam")):
+                self._run(search, initial_result, self._budget)
+            texts = self.get_transformations(self._original, original_text=self._original)
+            places = [next(iter(text.attack_attrs["newly_modified_indices"])) for text in texts]
+            size = sum(combinations_of(places, words) for words in range(1, self._allowed + 1))
+            left = self._budget - self.goal_function.num_queries
+            if size > left:
+                self._run(wide[self.wide], initial_result, self.goal_function.num_queries + left // 2)
+            self._run(CompleteSearch(self.space), initial_result, self._budget)
+        except _Over:
+            pass
+        return self._best
+
+    def _run(self, search: SearchMethod, initial_result: Any, until: float) -> None:
+        """Run a search until so many queries were asked. Raises _Over where a text flips, or no query is left."""
+        for name in ("get_transformations", "goal_function", "filter_transformations", "get_indices_to_order"):
+            setattr(search, name, getattr(self, name))
+        search.get_goal_results, search.attack, self._until = self._asked, self.attack, until
+        try:
+            search.perform_search(initial_result)
+        except _Over:
+            if flipped(self._best) or self.goal_function.num_queries >= self._budget:
+                raise
+
+    def _asked(self, texts: Sequence[AttackedText]) -> tuple[list[Any], bool]:
+        left = int(min(self._until - self.goal_function.num_queries, len(texts)))
+        results, over = self.get_goal_results(list(texts[:left])) if left > 0 else ([], True)
+        self._best = max([self._best, *(one for one in results if self._inside(one.attacked_text))], key=rank)
+        if flipped(self._best) or over or left < len(texts):
+            raise _Over
+        return results, over
+
+    def _inside(self, text: AttackedText) -> bool:
+        """Whether a text is in the space."""
+        before = self._original.words
+        if len(text.words) != len(before):
+            return False
+        changed = [i for i, word in enumerate(text.words) if word != before[i]]
+        return len(changed) <= self._allowed and all(text.words[i] in self._words[i] for i in changed)
+
+    def extra_repr_keys(self) -> list[str]:
+        return ["space"]
+
+
+class LocalSearch(SearchMethod):  # type: ignore[misc]
+    """Change one word at a time to its best replacement, taking another back where there are too many.
+
+    It begins at a text with random replacements, and begins again where `patience` words made nothing better. It ends
+    when whoever answers ends it.
+
+    Args:
+        words: how many words are replaced.
+    """
+
+    is_black_box = True
+
+    def __init__(self, words: int, patience: int) -> None:
+        self.words, self.patience = words, patience
+
+    def perform_search(self, initial_result: Any) -> Any:
+        original = initial_result.attacked_text
+        choices: dict[int, list[str]] = {}
+        for text in self.get_transformations(original, original_text=original):
+            place = next(iter(text.attack_attrs["newly_modified_indices"]))
+            choices.setdefault(place, []).append(text.words[place])
+        places = sorted(choices)
+        while len(places) > self.words:  # otherwise the complete search asks for all there are
+            chosen = {place: random.choice(choices[place]) for place in random.sample(places, self.words)}
+            ((best, *_), _) = self.get_goal_results([_with(original, chosen)])
+            for stale in range(self.patience * len(places)):
+                place = random.choice(places)
+                kept = dict(chosen)
+                if place not in kept:
+                    kept.pop(random.choice(sorted(kept)))
+                tried = [kept | {place: new} for new in choices[place]]
+                results, _ = self.get_goal_results([_with(original, one) for one in tried])
+                found = max(range(len(tried)), key=lambda i, results=results: rank(results[i]))  # type: ignore[misc]
+                if rank(results[found]) > rank(best):
+                    best, chosen = results[found], tried[found]
+                elif stale % self.patience == self.patience - 1:
+                    break
+        return initial_result
+
+    def extra_repr_keys(self) -> list[str]:
+        return ["words", "patience"]
+
+
+def _with(original: AttackedText, chosen: dict[int, str]) -> AttackedText:
+    return original.replace_words_at_indices(list(chosen), list(chosen.values()))
+
+
+def _in_space(attack: Attack) -> InSpace:
+    assert isinstance(attack.transformation, InSpace)  # `space.build` made it
+    return attack.transformation
