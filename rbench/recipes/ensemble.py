@@ -51,8 +51,8 @@ class Strongest(SearchMethod):  # type: ignore[misc]
     def perform_search(self, initial_result: Any) -> Any:
         self._original, self._best, self._most = initial_result.attacked_text, initial_result, inf
         self._words = [{*of} for of in _in_space(self.attack).of(self._original)]
-        limits = [self.space.max_words, *(getattr(one, "max_words", inf) for one in self.attack.constraints)]
-        self._allowed = min(limits)
+        limits = (getattr(one, "max_words", self.space.max_words) for one in self.attack.constraints)
+        self._allowed = int(min([self.space.max_words, *limits]))
         budget = self.goal_function.query_budget
         self._budget = budget if budget < inf else BUDGET
         wide: dict[Wide, SearchMethod] = {
