@@ -4,6 +4,7 @@ From Python:
 
     run(suite)                      run a suite: a name, a path, a mapping or a Suite; returns tables and frames
     attack(victim, texts, labels)   attack texts that any classifier reads; returns what became of each
+    rank(encoder, queries, ...)     rank documents with any encoder, score the rankings, and attack the queries
     load_results(run)               one row for each attacked example of a RUN, as a data frame
     table(run)                      a table of a RUN, as text
     compare(run, between=(A, B))    compare two encoders of a RUN, text by text
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rbench.api.attacking import attack_texts as attack
     from rbench.api.attacking import textattack_wrapper
     from rbench.api.judging import claims, compare
+    from rbench.api.ranking import rank
     from rbench.api.report import figure
     from rbench.api.results import write_textattack_csv
     from rbench.api.runs import load_results, table
@@ -42,6 +44,7 @@ __all__ = [
     "figure",
     "load_encoder",
     "load_results",
+    "rank",
     "run",
     "table",
     "textattack_wrapper",

@@ -1,4 +1,4 @@
-"""Compares STS scores with those of the package mteb, on an exported encoder and the same pairs."""
+"""Compares STS scores and rankings with those of the package mteb, on an exported encoder and the same rows."""
 
 from __future__ import annotations
 
@@ -51,3 +51,33 @@ def test_an_exported_encoder_has_the_same_spearman_in_mteb(tmp_path: Path) -> No
         name = "" if subset is None else f":{subset}"
         for ours_, theirs in (("spearman", "cosine_spearman"), ("pearson", "cosine_pearson")):
             assert found[ours_ + name] == pytest.approx(scores[theirs], abs=5e-5)
+
+
+@pytest.mark.nightly
+def test_rankings_have_the_scores_of_mtebs_evaluator(tmp_path: Path) -> None:
+    pytest.importorskip("mteb", reason="the extra `mteb` is not installed")
+    from benchmarks.ranking_mteb import by_mteb, by_rbench
+    from rbench.schema import TaskSpec
+    from rbench.tasks import open_task
+    from rbench.tasks.ranking import Collection
+
+    of = open_task(TaskSpec(name="mini", kind="ranking", columns=("query",), generator="mini-ranking")).collection
+    assert of is not None
+    # Documents stand for queries, and no two documents have the same text: mteb breaks ties otherwise.
+    first = {text: name for name, text in reversed([*zip(of.ids, of.texts, strict=True)])}
+    kept = {name: text for text, name in first.items()}
+    relevance = {q: {d: g for d, g in own.items() if d in kept} for q, own in [*of.relevance.items()][:40]}
+    relevance = {query: own for query, own in relevance.items() if own}
+    ids = sorted(kept, key=str.encode, reverse=True)
+    part = Collection(tuple(ids), tuple(kept[name] for name in ids), relevance)
+    queries = {query: kept[next(iter(own))] + " indeed" for query, own in relevance.items()}
+    api.export(ENCODER, tmp_path / "exported")
+    ours, theirs = (by(tmp_path / "exported", part, queries) for by in (by_rbench, by_mteb))
+    assert 0.1 < ours["ndcg"] < 1
+    for mine, other in (
+        ("ndcg", "ndcg_at_10"),
+        ("recall", "recall_at_10"),
+        ("map", "map_at_1000"),
+        ("mrr", "mrr_at_10"),
+    ):
+        assert ours[mine] == pytest.approx(theirs[other], abs=5e-5)

@@ -35,6 +35,7 @@ from rbench.api.judging import (
     write_baseline,
     write_reports,
 )
+from rbench.api.ranking import RankResult, rank
 from rbench.api.report import WrittenSite, figure, report, site, write_figure
 from rbench.api.results import AttackResult, RunResult, write_textattack_csv
 from rbench.api.runs import Merged, load_results, merge, table

@@ -81,17 +81,17 @@ def attack_texts(
     _check_settings(settings)
     given = read(texts, labels, columns)
     registry = Registry(options.include)
-    chosen = chosen_attack(_choice(attack, "attack"), registry)
-    found = victim_of(_plain(victim), How(scores, batch_size, max_length, options.models, registry))
-    _check_victim(found, chosen, options)
-    profile, places = _resources(resources, chosen.spec, registry, options)
+    chosen = chosen_attack(choice_of(attack, "attack"), registry)
+    found = victim_of(plain_victim(victim), How(scores, batch_size, max_length, options.models, registry))
+    check_victim(found, chosen, options)
+    profile, places = resources_of(resources, chosen.spec, registry, options)
     names = found.names(label_names, given.first)
-    asked = _Asked(found, chosen, given.task(names), seed, profile, places, options)
+    asked = AskedAttack(found, chosen, given.task(names), seed, profile, places, options)
     return asked.result(given.examples(names), progress)
 
 
 @dataclass(frozen=True)
-class _Asked:
+class AskedAttack:
     """One attack on one victim, and how its examples are attacked."""
 
     victim: GivenVictim
@@ -191,12 +191,12 @@ class _Asked:
             self.victim.restore()
 
 
-def _plain(victim: Any) -> Any:
+def plain_victim(victim: Any) -> Any:
     """Return a victim that is given as a mapping as plain data, others as they are."""
     return plain(victim) if isinstance(victim, Mapping) else victim
 
 
-def _choice(value: Any, what: str) -> Any:
+def choice_of(value: Any, what: str) -> Any:
     """Return a name, or a mapping of a name to its options, as plain data."""
     if isinstance(value, str):
         return value
@@ -213,7 +213,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             raise PlanError(f"{name} is an option of suites; rbench.attack has {', '.join(used)}")
 
 
-def _check_victim(victim: GivenVictim, chosen: ChosenAttack, options: Options) -> None:
+def check_victim(victim: GivenVictim, chosen: ChosenAttack, options: Options) -> None:
     if chosen.gradients and not victim.gradients:
         raise PlanError(
             f"attack {chosen.label} needs the gradients of a network, and {victim.name} is asked for answers alone. "
@@ -227,7 +227,7 @@ def _check_victim(victim: GivenVictim, chosen: ChosenAttack, options: Options) -
         )
 
 
-def _resources(
+def resources_of(
     choice: str | Mapping[str, Any], spec: AttackSpec, registry: Registry, options: Options
 ) -> tuple[ResourceProfile, dict[Any, Any]]:
     """Return the resources that the attack needs, and where they are. Raises ResourceError for what is missing."""
@@ -235,7 +235,7 @@ def _resources(
     from rbench.words import resources
 
     try:
-        made = ResourceChoice.model_validate(_choice(choice, "resources"))
+        made = ResourceChoice.model_validate(choice_of(choice, "resources"))
     except ValidationError as error:
         said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False))
         raise PlanError(f"resources: {said}") from error
@@ -265,6 +265,8 @@ def _followed(found: Iterator[Outcome], total: int, name: str, progress: Progres
 
 def _notes(outcomes: Sequence[Outcome], task: TaskSpec) -> tuple[str, ...]:
     """Return what a reader of the result must know: that labels may be exchanged."""
+    if not task.labels:
+        return ()
     known = [
         (one.original_prediction, one.label)
         for one in outcomes
@@ -323,7 +325,7 @@ def textattack_wrapper(
 
     found = _victim_of_run(Path(run), str(victim), task, seed) if run is not None else victim
     how = How(max_length=max_length, models=search_path(map(Path, models), "RBENCH_MODELS"))
-    given = victim_of(_plain(found), how)
+    given = victim_of(plain_victim(found), how)
     texts = read([tuple([_PLACEHOLDER] * len(columns or ("text",)))], [0], columns)
     spec = texts.task(given.names(label_names, texts.first))
     on = device_of(device)

@@ -31,7 +31,7 @@ from rbench.execution.publish import encoder as exporting
 from rbench.execution.run import device_of
 from rbench.plan.lineage import chain, effective, trained_root, weights_source
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
-from rbench.schema import IN_DOMAIN, EncoderSpec, Record, TrainSpec, is_text_file
+from rbench.schema import IN_DOMAIN, EncoderSpec, Record, TaskKind, TrainSpec, is_text_file
 from rbench.schema.unlisted import is_path
 from rbench.store.runs import Store
 from rbench.store.weights import WeightCache, default_cache
@@ -170,7 +170,12 @@ def export(
 
 
 def load_encoder(
-    encoder: str, *, device: str = "auto", progress: Progress | bool = True, **settings: Any
+    encoder: str,
+    *,
+    kind: TaskKind | None = None,
+    device: str = "auto",
+    progress: Progress | bool = True,
+    **settings: Any,
 ) -> SentenceEncoder:
     """Return an encoder as suites use it: `load_encoder("minilm").encode(texts)` gives vectors (n, dim), float32.
 
@@ -178,6 +183,8 @@ def load_encoder(
 
     Args:
         encoder: a name, or a label as tables and jobs have it, `simcse-mini[seed=1]`.
+        kind: the kind of task whose texts are read (`ranking`, `sts`, `classification`), where the encoder has a prompt
+            for each; None: of no task.
         device: `auto`, `cpu` or `cuda`.
         progress: of a training, as in `rbench.run`.
         settings: single fields of `Options`, such as models="MODELS" or include="DIR".
@@ -195,7 +202,7 @@ def load_encoder(
     spec, on = effective(encoder, prepared.loaded.encoders), device_of(options.device)
     trains = trained_root(encoder, prepared.loaded.encoders) is not None
     with shown(trains and progress) as receiver, _weights(encoder, prepared, options, receiver) as (_, weights):
-        return load(spec, weights, device=on)
+        return load(spec, weights, device=on, kind=kind)
 
 
 def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned | None) -> tuple[str, Prepared]:

@@ -352,7 +352,8 @@ def _without_training(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]
 
 
 def _beyond_corpus(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
-    """Return a problem for each attack and measure whose first `k` documents are more than a ranking task has."""
+    """Return a problem for each attack and measure whose first `k` documents are more than a ranking task has, or whose
+    target is not among them."""
     asked = [
         (f"attack {name}", task, spec.ranking.k) for name, spec in loaded.attacks.items() for task in loaded.tuning
     ]
@@ -361,10 +362,17 @@ def _beyond_corpus(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
             (f"evaluate: {label}", task, int(what.options.get("k", 0))) for task, what in (needs.tasks or {}).items()
         ]
     corpora = {name: one.collection for name, one in data.items() if one.collection is not None}
-    return [
+    wrong = [
         f"{user}: `k` is {k}, and the corpus of {task} has {len(corpora[task].ids)} documents; give a smaller k"
         for user, task, k in asked
         if task in corpora and k >= len(corpora[task].ids)
+    ]
+    targets = {name: spec.ranking.target for name, spec in loaded.attacks.items() if spec.ranking.target is not None}
+    return wrong + [
+        f"attack {name}: `target` is {target!r}, which is no id of the corpus of {task}; name one of its documents"
+        for name, target in targets.items()
+        for task in loaded.tuning
+        if task in corpora and target not in corpora[task].place
     ]
 
 

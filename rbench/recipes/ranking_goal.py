@@ -1,9 +1,13 @@
-"""The goal of attacks on rankings: change a query until no relevant document is among the first k.
+"""The goal of attacks on rankings: change a query until no relevant document is among the first k, or until one is that
+somebody wants there.
 
 What the search raises is how far the best relevant document lies below the k-th of all others: the difference of their
 scores, above 0 once k others are better. A query whose relevant documents all lie below rank k before any change is
 skipped: the retriever is wrong already. A query that was found by several relevant documents falls when the last of
 them does. Whether the changed query still asks for the same is not asked here.
+
+With a target the search raises how far this document lies above the k-th of all others. A query that finds it among the
+first k before any change is skipped.
 """
 
 from __future__ import annotations
@@ -26,13 +30,13 @@ VERSION = 1
 
 
 class Ranked(NamedTuple):
-    """What became of a query's relevant documents."""
+    """What became of a query."""
 
     rank: int
-    """The rank, from 1, of the best of them."""
+    """The rank, from 1, of the best relevant document, or of the target."""
     ndcg: float
     found: bool
-    """Whether the best of them is among the first k."""
+    """Whether the search is as it should be: the best relevant document is among the first k, or the target is not."""
 
 
 class RankingResult(GoalFunctionResult):  # type: ignore[misc]
@@ -49,13 +53,13 @@ class RankingResult(GoalFunctionResult):  # type: ignore[misc]
 
 
 class RankingGoal(GoalFunction):  # type: ignore[misc]
-    """Succeeds when no relevant document of the query is among the first k.
+    """Succeeds when no relevant document of the query is among the first k, or when the target is.
 
     The truth about an example is the query's id, by which the victim knows what is relevant.
 
     Args:
         victim: a `rbench.recipes.victim.RetrieverVictim`, or whatever gives vectors of length 1 and has a `retriever`.
-        options: k.
+        options: k, and the target.
     """
 
     def __init__(self, victim: Any, options: RankingGoalSpec, **more: Any) -> None:
@@ -64,6 +68,11 @@ class RankingGoal(GoalFunction):  # type: ignore[misc]
         documents = len(victim.retriever.ids)
         if self.k >= documents:
             raise JobError(f"an attack pushes documents below rank {self.k}, and the corpus has {documents} documents")
+        self.target: int | None = None
+        if options.target is not None:
+            if options.target not in victim.retriever.ids:
+                raise JobError(f"the target of an attack is {options.target!r}, which is no id of the corpus")
+            self.target = victim.retriever.ids.index(options.target)
 
     def init_attack_example(self, attacked_text: Any, ground_truth_output: str) -> Any:
         """Query the original. `ground_truth_output` is the query's id."""
@@ -73,34 +82,40 @@ class RankingGoal(GoalFunction):  # type: ignore[misc]
         return super().init_attack_example(attacked_text, ground_truth_output)
 
     def _process_model_outputs(self, inputs: Sequence[Any], outputs: Tensor) -> Tensor:
-        """Return for each query (n, 3): the rank of the best relevant document, nDCG@k, and what the search raises."""
+        """Return for each query (n, 3): the rank of the best wanted document, nDCG@k, and what the search raises."""
         vectors, corpus = np.asarray(outputs.numpy(), dtype=np.float32), self.model.retriever.corpus
         step, parts = max(1, index.SCORES // len(corpus)), []
+        watched = self.places if self.target is None else np.array([self.target])
         for start in range(0, len(vectors), step):
             part = vectors[start : start + step]
             found = index.scores(part, corpus, [self.own] * len(part))
-            ranked, best = index.ranks(found, self.places), found[:, self.places].max(axis=1)
-            found[:, self.places] = -np.inf
+            ndcg = index.ndcg(index.ranks(found, self.places), self.grades, self.k)
+            ranked, best = index.ranks(found, watched).min(axis=1), found[:, watched].max(axis=1)
+            found[:, watched] = -np.inf
             last = np.partition(found, found.shape[1] - self.k, axis=1)[:, found.shape[1] - self.k]
             margin = np.maximum(last, -2.0).astype(np.float64) - best  # fewer than k others: no rank below k
-            parts.append(np.stack([ranked.min(axis=1), index.ndcg(ranked, self.grades, self.k), margin], axis=1))
+            parts.append(np.stack([ranked, ndcg, margin if self.target is None else -margin], axis=1))
         return torch.from_numpy(np.concatenate(parts))
 
+    def _held(self, rank: float) -> bool:
+        """Return whether the search is still as it should be, where the best wanted document has this rank."""
+        return (rank <= self.k) == (self.target is None)
+
     def _is_goal_complete(self, model_output: Tensor, attacked_text: Any) -> bool:
-        return int(model_output[0]) > self.k
+        return not self._held(float(model_output[0]))
 
     def _get_score(self, model_output: Tensor, attacked_text: Any) -> float:
         return float(model_output[2])
 
     def _get_displayed_output(self, raw_output: Tensor) -> Ranked:
         rank, ndcg, _ = raw_output.tolist()
-        return Ranked(int(rank), ndcg, rank <= self.k)
+        return Ranked(int(rank), ndcg, self._held(rank))
 
     def _goal_function_result_type(self) -> type[RankingResult]:
         return RankingResult
 
     def extra_repr_keys(self) -> list[str]:
-        return [*super().extra_repr_keys(), "k"]
+        return [*super().extra_repr_keys(), "k", "target"]
 
 
 def aim_at_ranking(attack: Attack, victim: Any, options: RankingGoalSpec) -> Attack:

@@ -446,8 +446,11 @@ class SimilarityGoalSpec(Strict):
 class RankingGoalSpec(Strict):
     """When an attack on a query has succeeded."""
 
+    OPTIONAL = frozenset({"target"})
     k: Positive = 10
-    """The attack pushes every relevant document out of the first `k`."""
+    """The attack pushes every relevant document out of the first `k`, so that their reciprocal ranks are below 1/k."""
+    target: str | None = None
+    """The id of a document that it pushes among the first `k` instead."""
 
 
 class AttackSpec(Named):

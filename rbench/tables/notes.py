@@ -257,7 +257,9 @@ def rules(jobs: Iterable[AttackJob]) -> list[str]:
     and on that of attacks on rankings. There are none without such an attack.
     """
     jobs = list(jobs)
-    if found := {f"{job.task.name} k = {job.attack.ranking.k}": None for job in jobs if job.task.kind == "ranking"}:
+    if ranked := [job for job in jobs if job.task.kind == "ranking"]:
+        goals = {(job.task.name, job.attack.ranking): None for job in ranked}
+        found = [f"{name} k = {goal.k}{f', target {goal.target}' if goal.target else ''}" for name, goal in goals]
         return [f"{_RANKED} {'; '.join(found)}.", *rules(job for job in jobs if job.task.kind != "ranking")]
     scored = [job for job in jobs if job.task.kind == "sts"]
     if not scored:

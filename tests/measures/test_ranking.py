@@ -118,6 +118,8 @@ def test_a_k_beyond_the_corpus_is_refused_before_any_work(tmp_path: Path) -> Non
         api.plan({**SUITE, **asked}, out=tmp_path / "run")
     assert "`k` is 1000, and the corpus of mini-ranking has 1000 documents; give a smaller k" in str(error.value)
     assert "attack textbugger" in str(error.value)
+    with pytest.raises(ResourceError, match="`target` is 'nobody', which is no id of the corpus of mini-ranking"):
+        api.plan({**SUITE, "attacks": [{"textbugger": {"ranking": {"target": "nobody"}}}]}, out=tmp_path / "run")
 
 
 def test_ndcg_equals_that_of_sentence_transformers() -> None:

@@ -64,14 +64,16 @@ class Swap(WordSwap):  # type: ignore[misc]
         return {"ant": ["pig", "dog"], "bee": ["eel"]}.get(word, [])
 
 
-def attacked(query: str, relevant: dict[str, int], k: int, own: str | None = None) -> Outcome:
+def attacked(
+    query: str, relevant: dict[str, int], k: int, own: str | None = None, target: str | None = None
+) -> Outcome:
     victim = Bags({"q": relevant}, own)
 
     def build() -> textattack.Attack:
         plain = textattack.Attack(
             textattack.goal_functions.UntargetedClassification(victim), [RepeatModification()], Swap(), GreedySearch()
         )
-        return listen(cached(aim_at_ranking(plain, victim, RankingGoalSpec(k=k))))
+        return listen(cached(aim_at_ranking(plain, victim, RankingGoalSpec(k=k, target=target))))
 
     (found,) = recipes.run(
         build, [Example("q", (query,), 1)], spec=AttackSpec(name="by-hand"), task=TASK, seed=0, oracle=lambda texts: 1
@@ -143,3 +145,24 @@ def test_ties_go_to_the_larger_id() -> None:
 def test_k_must_leave_a_place_below_it() -> None:
     with pytest.raises(JobError, match="pushes documents below rank 7, and the corpus has 7 documents"):
         attacked("ant", {"d0": 1}, k=7)
+
+
+def test_a_target_is_pushed_among_the_first() -> None:
+    """Of the words that stand for `ant`, `dog` alone brings the document `dog` to the first place."""
+    found = attacked("ant cat", {"d0": 1, "d3": 1}, k=1, target="d4")
+    assert found.status == "succeeded" and found.perturbed is not None
+    rank, order = rank_of(found.perturbed[0], ["d4"])
+    assert rank == 1 and found.perturbed[0] == "dog cat" and order[0] == "d4"
+    assert (found.original_prediction, found.perturbed_prediction) == (1, 0)
+    assert found.original_score is not None and found.perturbed_score is not None
+    assert found.perturbed_score < found.original_score  # nDCG is that of the relevant documents
+
+
+def test_a_query_that_finds_the_target_before_is_skipped_and_an_unreachable_one_fails() -> None:
+    assert attacked("dog", {"d0": 1}, k=1, target="d4").status == "skipped"
+    assert attacked("ant", {"d0": 1}, k=1, target="d3").status == "failed"
+
+
+def test_a_target_that_is_no_document_is_refused() -> None:
+    with pytest.raises(JobError, match="target of an attack is 'd9'"):
+        aim_at_ranking(SimpleNamespace(), Bags({}), RankingGoalSpec(k=1, target="d9"))  # type: ignore[arg-type]
