@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 VERSION = 1
 TITLE = "Harmless words before or behind"
 REFERENCE = (
-    "rbench's own; greedy, as Universal Adversarial Triggers (Wallace et al., EMNLP 2019), but for each text alone and "
-    "with words that people read"
+    "rbench's own, after a report that 39 of 39 detected prompts passed a jailbreak detector with 2.6 harmless words "
+    "in the mean behind them, by greedy search over a list of 35 (vllm-project/semantic-router, issue 3174). "
+    "Wallace, Feng, Kandpal, Gardner and Singh (2019): Universal adversarial triggers for attacking and analyzing NLP. "
+    "EMNLP. arXiv:1908.07125, searches by gradients for one sequence for all texts; here it is chosen for each"
 )
 NEEDS = ()
 QUERIES_PER_WORD = 6.0

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 VERSION = 1
 TITLE = "Typing errors, the worst few"
 REFERENCE = (
-    "Revisiting Character-level Adversarial Attacks for Language Models (Charmer; Abad Rocamora et al., ICML 2024), "
-    "which also takes the worst edit of one character at a time; its edits are of any characters"
+    "Abad Rocamora, Wu, Liu, Chrysos and Cevher (2024): Revisiting character-level adversarial attacks for language "
+    "models (Charmer). ICML. arXiv:2405.04346, which takes the worst edit of one character at a time, too. Its "
+    "edits are of any character, at the places that matter most; here all places are asked, for typing errors"
 )
 NEEDS = ()
 QUERIES_PER_WORD = 60.0

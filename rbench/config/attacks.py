@@ -160,7 +160,7 @@ _REFUSED = {
         "on a victim that rbench.textattack_wrapper returns"
         for name, what in _LACKING.items()
     },
-    "BadCharacters2021": "its goal is left open, and rbench has no option that chooses one",
+    "BadCharacters2021": "it leaves its goal open; `characters` is its search with the goal of misclassification",
     "HotFlipEbrahimi2017": "TextAttack reads its gradients from TextAttack's own LSTM classifiers alone",
     "InputReductionFeng2018": "its goal is a shorter text with the same label, not misclassification",
     "MorpheusTan2020": "it attacks translation, not classification",

@@ -49,7 +49,7 @@ def classify(
         victim: an `EncoderClassifier` or another network with `.logits`, a tokenizer and `max_length`, which is put
             into eval mode and left in it; or something that answers texts itself, such as a
             `rbench.victims.remote_classifier.Asked`.
-        progress: called after each batch with its number of rows.
+        progress: called after each batch with its number of rows. Rows with the same tokens are computed once.
 
     Raises:
         JobError: the victim's logits are not finite.
@@ -72,7 +72,9 @@ def classify(
     # PyTorch always: what an evaluation says must not depend on which back-end a measurement finds fastest.
     network = network_of(victim, device=str(victim.device), backend="torch")
     network.max_rows = min(network.max_rows, batch_size)
-    logits = torch.stack(network(encoded, progress))
+    place = {row: i for i, row in enumerate(dict.fromkeys(encoded))}  # many noisy texts have the same tokens
+    distinct = torch.stack(network(list(place), progress))
+    logits = distinct[[place[row] for row in encoded]]
     if not bool(torch.isfinite(logits).all()):
         raise JobError("the victim's logits are NaN or infinite: its fine-tuning diverged; lower learning_rate")
     return Classified(logits.argmax(-1).cpu().numpy(), np.array(cut, dtype=bool), read)

@@ -125,7 +125,9 @@ def _vectors(context: VictimContext, module: Any, texts: Sequence[str]) -> tuple
         device=str(victim.device),
         backend="torch",
     )
-    vectors = torch.stack(network(rows, counting(context.progress, len(rows))))
+    place = {row: i for i, row in enumerate(dict.fromkeys(rows))}  # many noisy texts have the same tokens
+    found = torch.stack(network(list(place), counting(context.progress, len(place))))
+    vectors = found[[place[row] for row in rows]]
     if not bool(torch.isfinite(vectors).all()):
         raise JobError("the victim's vectors are NaN or infinite: its weights are damaged, or its training diverged")
     return [ids for ids, _ in rows], np.array(cut, dtype=bool), vectors

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from rbench.errors import JobError
+from rbench.config.code import find
+from rbench.errors import JobError, SuiteError
 from rbench.measures._answers import Answers, answers
 from rbench.measures._context import Measured, VictimContext
 from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, SCORE_OF, WORST, Stored, share
@@ -27,7 +29,7 @@ from rbench.measures._noise import METRICS as METRICS
 from rbench.measures._noise import labels as labels
 from rbench.measures._noise import spoken as spoken
 from rbench.measures._stored import jobs, read_rows
-from rbench.noise import noised, normalise
+from rbench.noise import Kind, noised, normalise
 from rbench.schema import Job, Meaning, MeasuredRow, Record, Score, Strict, Suite, TableSpec
 from rbench.schema.common import Count, Positive
 from rbench.store.verify import unequal
@@ -281,20 +283,27 @@ def cells(results: Results) -> Grid[NoiseCell]:
 
 
 def paper(results: Results) -> Table:
-    """Return a row for each kind: of each encoder the mean height of its curve, its worst draws, and its tokens."""
+    """Return a row for each kind: of each encoder the mean height of its curve, the same after the defence, and tokens.
+
+    The worst draws are in the layout full.
+    """
     of = cells(results)
     rows: list[tuple[Entry, ...]] = []
     starts, shown = set[int](), [label for label in of.labels if "@" not in label]
+    plain = [label for label in shown if not label.endswith(NORMALISED)]
+    defended = len(plain) < len(shown)
     for task, finetune in dict.fromkeys((cell.task, cell.finetune) for cell in of.cells.values()):
         starts.add(len(rows))
-        for label in shown:
+        for label in plain:
             own = [of.cells.get((task, finetune, label, encoder)) for encoder in of.encoders]
-            heights, worst = (
-                best_of([cell.number(name) if cell else None for cell in own], "highest") for name in (NAME, WORST)
+            after = [of.cells.get((task, finetune, label + NORMALISED, encoder)) for encoder in of.encoders]
+            heights, normal = (
+                best_of([cell.number(NAME) if cell else None for cell in one], "highest") for one in (own, after)
             )
             tokens = [_more(cell) for cell in own]
-            rows.append((*_places(of, (task, finetune)), label, *heights, *worst, *tokens))
-    columns = [*of.encoders, *(f"Worst, {one}" for one in of.encoders), *(f"More tokens, {one}" for one in of.encoders)]
+            rows.append((*_places(of, (task, finetune)), label, *heights, *(normal if defended else ()), *tokens))
+    after_it = [f"Normalised, {one}" for one in of.encoders] if defended else []
+    columns = [*of.encoders, *after_it, *(f"More tokens, {one}" for one in of.encoders)]
     return _table(of, "paper", (*_places(of), "Noise", *columns), rows, starts, shown)
 
 
@@ -327,21 +336,30 @@ def _more(cell: NoiseCell | None) -> Number | None:
 
 def _places(of: Grid[NoiseCell], victim: tuple[str, str] | None = None) -> list[str]:
     """Return the entries before the noise, of those in which rows differ; without task and strategy their headings."""
-    scores = _scores_of(of)
+    scores = scores_of(of)
     task, finetune = victim or ("Task", "Fine-tuning")
     named = ((task, of.tasks), (scores.get(task, "Score"), set(scores.values())), (finetune, of.finetunes))
     return [name for name, own in named if len(own) > 1]
 
 
-def _scores_of(of: Grid[NoiseCell]) -> dict[str, str]:
+def scores_of(of: Grid[NoiseCell]) -> dict[str, str]:
     """Return the name of the score of each task."""
     specs = (job.measuring.task for job in jobs(of.results, NAME) if job.measuring is not None)
     return {task.name: SCORE_OF.get(task.kind, "accuracy") for task in specs}
 
 
+def kinds_of(results: Results, kinds: Iterable[str]) -> dict[str, Kind]:
+    """Return the modules of kinds of noise, by name, of those whose files are found: a user may not have given his."""
+    found = {}
+    for kind in kinds:
+        with suppress(SuiteError):
+            found[kind] = find("noise", kind, results.metrics.registry).open()
+    return found
+
+
 def _meaning(of: Grid[NoiseCell]) -> Meaning:
     """Return the meaning of the main number, with the name of its score where all tasks have the same."""
-    scores = set(_scores_of(of).values())
+    scores = set(scores_of(of).values())
     if len(scores) > 1:
         return METRICS[NAME]
     score = scores.pop()
@@ -407,7 +425,7 @@ def _notes(of: Grid[NoiseCell], layout: Layout, asked_of: Sequence[Job]) -> list
     degrees, draws = ", ".join(f"{one:g}" for one in options["degrees"]), options["draws"]
     sizes, bare = ({record.counts.get(name, 0) for record in records} for name in ("n", "texts_without_letters"))
     read = f" (n {spanned(sizes)})" if sizes else ""
-    about, scores = _meaning(of), _scores_of(of)
+    about, scores = _meaning(of), scores_of(of)
     several = [f" ({', '.join(f'{task}: {score}' for task, score in scores.items())})"] * (len({*scores.values()}) > 1)
     said = [
         f"{about.title}: {about.definition}{''.join(several)}. {draws} draws at each of the degrees {degrees}; all "
@@ -415,9 +433,8 @@ def _notes(of: Grid[NoiseCell], layout: Layout, asked_of: Sequence[Job]) -> list
     ]
     if layout == "paper":
         said.append(
-            "Of a kind, the mean height of the curve from degree 0 to the highest. Worst: the same, of each text the "
-            "draw that did it the most harm. More tokens: by how many percent the changed texts have more at the "
-            "highest degree."
+            "Of a kind, the mean height of the curve from degree 0 to the highest. More tokens: by how many percent "
+            "the changed texts have more at the highest degree."
         )
     else:
         said.append(
@@ -426,7 +443,9 @@ def _notes(of: Grid[NoiseCell], layout: Layout, asked_of: Sequence[Job]) -> list
             "before: changed texts of which the tokenizer makes what it makes of the unchanged ones."
         )
     if options["defence"]:
-        said.append(f"{NORMALISED}: texts are normalised before they are read (rbench.noise.normalise).")
+        name = "Normalised" if layout == "paper" else NORMALISED
+        said.append(f"{name}: texts are normalised before they are read (rbench.noise.normalise).")
+    said.append("; ".join(f"{kind}: {one.TITLE}" for kind, one in kinds_of(of.results, options["kinds"]).items()) + ".")
     if protected := ", ".join(options["protect"]):
         said.append(f"Left as they are: {protected}.")
     if any(bare):

@@ -45,7 +45,8 @@ def collect(
             return ()
 
     plan, standing = results.plan, results.standing
-    of = next(iter(part("attacks", lambda: [grid(results)])), None)
+    attacked = bool(plan.attacks) or not _measured(results)
+    of = next(iter(part("attacks", lambda: [grid(results)])), None) if attacked else None
     attacks = of is not None and any(cell.present for cell in of.cells.values())
     if of is not None and not attacks:
         missing.append(
@@ -63,10 +64,12 @@ def collect(
         claims=part("claims", lambda: map(chip, judge())) if judge is not None else (),
         flags=tuple(Flags(plan, standing.records).raised_notes(plan.jobs)),
         names=provenance.names_of(plan, of),
+        attacked=attacked,
         metrics=part("heat table", lambda: numbers.heat(results)) if attacks else (),
         curves=part("curves", lambda: numbers.budgets(results)) if attacks else (),
         series=part("trainings", lambda: numbers.series(results)) if _trains(results) else (),
         quality=part("similarity", lambda: numbers.quality(results)) if plan.suite.evaluations else (),
+        tables=part("tables", lambda: numbers.measured(results)),
         figures=embedded(figures, missing),
         pairs=part("comparisons", lambda: numbers.pairs(results)) if attacks else (),
         sampled=examples.sampled if examples is not None else Report.model_fields["sampled"].default,
@@ -92,6 +95,10 @@ def chip(found: JudgedClaim) -> ClaimChip:
         rows=tuple(tuple(map(str, row[1:])) for row in laid.rows),
         notes=tuple(note for note in laid.notes if note.startswith(f"{found.claim.id}: ")),
     )
+
+
+def _measured(results: Results) -> bool:
+    return any(wanted.metric not in results.metrics for wanted in results.plan.suite.tables)
 
 
 def _trains(results: Results) -> bool:

@@ -65,6 +65,22 @@ class HeatMetric(Strict):
     cells: tuple[HeatCell, ...]
 
 
+class Laid(Strict):
+    """The table of a measure, as `rbench table` lays it out."""
+
+    label: str
+    title: str
+    """What the numbers are, in a line."""
+    header: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, bool], ...], ...]
+    """Each entry as text, and whether it shares the mark of the best."""
+    named: tuple[bool, ...]
+    """Whether a column has names, not numbers."""
+    groups: tuple[int, ...]
+    """Where groups of rows begin."""
+    notes: tuple[str, ...]
+
+
 class CurvePoint(Strict):
     """The success rate within a budget, in 0..1, with its 95% interval."""
 
@@ -178,10 +194,13 @@ class Report(Strict):
     claims: tuple[ClaimChip, ...] = ()
     flags: tuple[str, ...] = ()
     names: Names = Names()
+    attacked: bool = True
+    """Whether the suite has attacks. Without them the page has no parts for their numbers."""
     metrics: tuple[HeatMetric, ...] = ()
     curves: tuple[BudgetCurve, ...] = ()
     series: tuple[SeriesLine, ...] = ()
     quality: tuple[Quality, ...] = ()
+    tables: tuple[Laid, ...] = ()
     figures: tuple[Drawing, ...] = ()
     pairs: tuple[Pair, ...] = ()
     sampled: Sampled = Sampled()

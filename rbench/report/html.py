@@ -24,8 +24,8 @@ from rbench.report.sheet import Drawn, closed, page_data
 from rbench.report.site import EncoderPage, Site
 from rbench.schema.judged import SCALE
 from rbench.system.console import harmless
-from rbench.tables.formats import beside, number
-from rbench.tables.table import Beside, Entry, Number
+from rbench.tables.formats import text_of
+from rbench.tables.table import Number
 from rbench.verdicts.claims import brief, sentence
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -82,7 +82,7 @@ def page(report: Report, examples: str = "", home: str = "") -> str:
 
 def index(site: Site) -> str:
     """Return the index of a site."""
-    return _rendered("index.html.j2", site=site, sentence=sentence, brief=brief, text=_text, **_of_sites())
+    return _rendered("index.html.j2", site=site, sentence=sentence, brief=brief, text=text_of, **_of_sites())
 
 
 def encoder(page: EncoderPage, home: str) -> str:
@@ -93,7 +93,7 @@ def encoder(page: EncoderPage, home: str) -> str:
         home: the way from the page to the folder of the index: `../`.
     """
     better = {"lowest": "lower", "highest": "higher"}
-    return _rendered("encoder.html.j2", page=page, home=home, bar=_bar, text=_text, better=better, **_of_sites())
+    return _rendered("encoder.html.j2", page=page, home=home, bar=_bar, text=text_of, better=better, **_of_sites())
 
 
 def sheet(drawn: Drawn, rater: int) -> str:
@@ -113,15 +113,6 @@ def sheet(drawn: Drawn, rater: int) -> str:
 
 def _of_sites() -> dict[str, Any]:
     return {"policy": POLICY, "style": own_file("static", "report.css") + own_file("static", "site.css")}
-
-
-def _text(entry: Entry) -> str:
-    """Return an entry of a table as text."""
-    if isinstance(entry, Beside):
-        return beside(entry)
-    if isinstance(entry, Number):
-        return number(entry)
-    return "" if entry is None else str(entry)
 
 
 def _bar(entry: Number) -> dict[str, float]:

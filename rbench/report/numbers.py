@@ -13,14 +13,25 @@ from rbench.config.metrics import HEADLINE
 from rbench.errors import StoreError
 from rbench.measures.budget import Curves, panels
 from rbench.metrics import Metric
-from rbench.report.data import BudgetCurve, CurvePoint, HeatCell, HeatMetric, Key, Pair, PairCell, Quality, SeriesLine
+from rbench.report.data import (
+    BudgetCurve,
+    CurvePoint,
+    HeatCell,
+    HeatMetric,
+    Key,
+    Laid,
+    Pair,
+    PairCell,
+    Quality,
+    SeriesLine,
+)
 from rbench.report.figures.curves import Options, grouped_series, stored_trainings
 from rbench.score.budget import START, Curve
 from rbench.score.paired import Difference
 from rbench.tables import Results, Table, attack_table, build
 from rbench.tables.about import of_table
 from rbench.tables.aggregate import grid
-from rbench.tables.formats import number
+from rbench.tables.formats import caption, number, text_of
 from rbench.tables.layouts import every
 from rbench.tables.table import Number, p_value
 from rbench.verdicts.bold import marked
@@ -49,6 +60,28 @@ def heat(results: Results) -> Iterator[HeatMetric]:
             bold=f"the best of a column{table.bold}" if table.bold else "nothing, since no column shows a difference",
             of=of_table(table, results.plan),
             cells=tuple(_cells(table, metric.name)),
+        )
+
+
+def measured(results: Results) -> Iterator[Laid]:
+    """Yield the table of each measure of the suite. Raises StoreError where one has nothing to show."""
+    for wanted in results.plan.suite.tables:
+        if wanted.metric in results.metrics:
+            continue
+        how = (wanted.layout, wanted.pick, wanted.aggregation, wanted.options)
+        table = marked(build(results, wanted.metric, *how), results)
+        if table.texts:
+            continue  # a page may have to do without texts
+        yield Laid(
+            label=wanted.label,
+            title=caption(table),
+            header=table.header,
+            rows=tuple(
+                tuple((text_of(one), isinstance(one, Number) and one.best) for one in row) for row in table.rows
+            ),
+            named=tuple(all(isinstance(row[i], str) for row in table.rows) for i in range(len(table.header))),
+            groups=tuple(sorted(table.groups)),
+            notes=(*table.notes, table.interval),
         )
 
 

@@ -96,6 +96,15 @@ def beside(entry: Beside, intervals: bool = False) -> str:
     return f"{number(entry.ours, intervals)} ({printed}{less})"
 
 
+def text_of(entry: Entry) -> str:
+    """Return an entry as text, without its interval."""
+    if isinstance(entry, Beside):
+        return beside(entry)
+    if isinstance(entry, Number):
+        return number(entry)
+    return "" if entry is None else str(entry)
+
+
 def withheld(flags: Sequence[str]) -> str:
     """Format an entry that a suite withholds: `— near chance`."""
     return f"{_WITHHELD} {', '.join(flags)}"
@@ -151,7 +160,8 @@ def _grid(
     return rows
 
 
-def _caption(table: Table) -> str:
+def caption(table: Table) -> str:
+    """Return what stands above a table: its metric, what that is, and what is bold."""
     return _said(table) + (f"; {table.of}" if table.of else "")
 
 
@@ -255,7 +265,7 @@ def _markdown(table: Table, intervals: bool, notes: Notes) -> str:
     header = [markdown_escape(name) for name in table.header]
     rows = _grid(table, intervals, markdown_escape, lambda text: f"**{text}**")
     body = tabulate(rows, headers=header, tablefmt="pipe", disable_numparse=True, colalign=sides)
-    text = f"**{markdown_escape(_caption(table))}**\n\n{body}"
+    text = f"**{markdown_escape(caption(table))}**\n\n{body}"
     below = [markdown_escape(note) for note in _footnotes(table, intervals, notes)]
     bullet = "" if notes == "short" and table.brief else "- "
     return "\n\n".join([text, *(["\n".join(f"{bullet}{note}" for note in below)] if below else [])])
@@ -263,7 +273,7 @@ def _markdown(table: Table, intervals: bool, notes: Notes) -> str:
 
 def _latex(table: Table, intervals: bool, notes: Notes, look: latex.Look) -> str:
     body = latex.Body(
-        caption=_caption(table),
+        caption=caption(table),
         header=[latex_escape(name) for name in table.header],
         rows=_grid(table, intervals, latex_escape, latex.bold, latex.coloured),
         groups=sorted(table.groups),

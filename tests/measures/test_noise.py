@@ -115,6 +115,17 @@ def test_a_defence_reads_normalised_texts_and_its_price_is_known(given: VictimCo
     assert normalise("ｆｉｌｍ") == "film"
 
 
+def test_texts_without_letters_are_counted_and_left_as_they_are(given: VictimContext) -> None:
+    rows = [one._replace(texts=("12 34 !",)) if i < 3 else one for i, one in enumerate(given.rows("test"))]
+    options = Options(kinds=("typos", "homophones"), degrees=(1.0,), draws=1, num_examples=None)
+    made = run(options, replace(given, rows=lambda split: rows))
+    assert made.counts["texts_without_letters"] == 3
+    (typos,) = of(made.lines, kind="typos")
+    assert typos.numbers["texts"] == 27
+    with pytest.raises(JobError, match="tiny has no test text, so there is nothing to change"):
+        run(options, replace(given, splits=("train",)))
+
+
 def row(kind: str, degree: str, draw: int, hits: list[int], defence: str = "") -> MeasuredRow:
     names = {"kind": kind, "degree": degree, "draw": str(draw), "defence": defence, "hits": packed(hits)}  # type: ignore[arg-type]
     return MeasuredRow(names=names, numbers={"n": len(hits)})
@@ -214,7 +225,7 @@ def test_a_suite_with_a_kind_of_ones_own(folder: Path) -> None:
     other = lines[1].model_copy(update={"names": lines[1].names | {"hits": "f" * 3}})
     assert list(unlike(record, [lines[0], other, *lines[2:]]))
     table = api.table(folder / "RUN", metric="noise", include=[folder / "DIR"])
-    assert "leet+normalise" in table and "Accuracy under noise" in table
+    assert "Normalised, " in table and "Accuracy under noise" in table
     full = api.table(folder / "RUN", metric="noise", layout="full", include=[folder / "DIR"])
     assert "leet@0.5" in full and "Read as before" in full
     assert (folder / "RUN" / "figures" / "noise.svg").exists() and "noise" in (folder / "RUN/report.html").read_text()
@@ -231,6 +242,10 @@ def test_a_suite_with_a_kind_of_ones_own(folder: Path) -> None:
         ("0.5]", "1.5]", r"suite.yaml:10:58: `degrees\[1\]`: expected a number of at most 1.0, found 1.5"),
         ("[0.1", "[-0.1", r"suite.yaml:10:53: `degrees\[0\]`: expected a number of at least 0"),
         ("[0.1, 0.5]", "[0.0]", r"suite.yaml:10:\d+: .*needs one above 0"),
+        ("[0.1, 0.5]", "[.nan]", r"suite.yaml:10:53: `degrees\[0\]`: expected a number of at"),
+        ("kinds: [leet, upper]", "kinds: []", r"suite.yaml:10:\d+: `kinds`: "),
+        ("draws: 2", "draws: 0", r"suite.yaml:10:\d+: `draws`: expected a number of at least 1"),
+        ("defence: normalise", "defence: spelling", r"suite.yaml:10:\d+: `defence`: "),
         ("leet, upper", "upper, typo", r'suite.yaml:10:\d+: unknown kind of noise "typo"; did you mean typos\?'),
         ("}}]", "}}, noise]", "a suite asks for noise once"),
         ("task: leet@0.5", "task: leet@0.7", r"leet@0.7"),

@@ -21,6 +21,7 @@ from rbench.store.runs import Store
 from rbench.store.verify import verify
 from rbench.store.weights.cache import WeightCache
 from rbench.tasks import Example
+from tests.browser import browser as browser
 from tests.measures.test_noise import of
 
 SUITE = """
@@ -144,6 +145,24 @@ def test_one_table_has_all_tasks_and_says_which_score(run: Path) -> None:
     assert len(said["pairs"].judged) == 2 and len(said["queries"].judged) == 2
     (upper,) = {one.judged[0].difference.value for one in (said["pairs"],)}
     assert upper is not None and upper < 0, "the tokenizer lowers its input, so capitals cost nothing"
+
+
+def test_the_report_has_the_table_and_the_curves(run: Path, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text))
+    page.goto((run / "RUN" / "report.html").as_uri())
+    cells = page.locator("#part-measures table tbody tr").first.locator("td").all_inner_texts()
+    assert cells[:4] == ["mini-sts", "Spearman's correlation", "cosine", "none"]
+    shown = api.table(run / "RUN", metric="noise", names=True)
+    assert cells[4] in shown and float(cells[4]) > 20
+    assert page.locator("#part-curves img").evaluate("image => image.naturalWidth") > 400
+    assert page.locator("#part-curves img").is_visible() and not page.locator("#part-compare").is_visible()
+    assert page.locator("nav a").all_inner_texts() == ["Verdicts", "Measures", "Curves", "Provenance"]
+    page.locator("#part-measures summary").click()
+    assert "drops: a letter is left out; upper: a word in capitals." in page.locator("#part-measures").inner_text()
+    assert errors == []
+    page.close()
 
 
 def test_a_correlation_of_equal_scores_has_no_value() -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from rbench.config.registry import unknown
 from rbench.errors import StoreError
-from rbench.measures._noise import METRICS, NAME, NONE, NORMALISED, WORST
-from rbench.measures.noise import NoiseCell, cells
+from rbench.measures._noise import NAME, NONE, NORMALISED, WORST
+from rbench.measures.noise import NoiseCell, cells, kinds_of, scores_of
+from rbench.noise import MOST_CLAUSES
 from rbench.report.figures import style
 from rbench.schema import Strict
 from rbench.tables import Results
@@ -58,7 +59,8 @@ def draw(options: Options, results: Results) -> Figure:
             "the figure noise has nothing to draw: no measurement under noise is done, or all are withheld for their "
             "flags. Run the suite again, and draw it then."
         )
-    titles = [_title(of, place) for place in places]
+    places = [place for place in places if any((*place, one) in curves for one in of.encoders)]
+    titles, scores = [_title(of, place) for place in places], scores_of(of)
     figure, panels = style.panels(titles, columns=min(4, len(places)), height=1.7, share_y=True)
     entries: dict[str, Artist] = {}
     for i, (axes, place) in enumerate(zip(panels, places, strict=True)):
@@ -66,9 +68,9 @@ def draw(options: Options, results: Results) -> Figure:
             if (*place, encoder) in curves:
                 entries.setdefault(encoder, _drawn(axes, curves[*place, encoder], name, index, encoder))
                 _defended(axes, _curve(of, place, encoder, NORMALISED), name, index)
-        axes.set_xlabel("degree")
+        axes.set_xlabel(_unit(results, place[2]))
         if i % min(4, len(places)) == 0:
-            axes.set_ylabel(style.axis(METRICS[name]) if len(places) == 1 else "score (%)")
+            axes.set_ylabel(f"{scores[place[0]]} (%)")
     style.legend(figure, list(entries.values()), list(entries))
     style.note(figure, _note(of, list(curves.values()), name))
     return figure
@@ -112,7 +114,15 @@ def _defended(axes: Axes, curve: list[tuple[float, NoiseCell]], name: str, index
 
 def _title(of: Grid[NoiseCell], place: tuple[str, str, str]) -> str:
     task, finetune, kind = place
-    return ", ".join([kind, *([task] if len(of.tasks) > 1 else []), *([finetune] if len(of.finetunes) > 1 else [])])
+    several = len({cell.finetune for cell in of.cells.values() if cell.task == task}) > 1
+    return ", ".join([kind, *([task] if len(of.tasks) > 1 else []), *([finetune] if several else [])])
+
+
+def _unit(results: Results, kind: str) -> str:
+    """Return what a degree of a kind is; without its file, which a user may not have given, that it is one."""
+    if (module := kinds_of(results, [kind]).get(kind)) is None:
+        return "degree"
+    return f"clauses, of {MOST_CLAUSES}" if module.UNIT == "clauses" else f"share of {module.UNIT}"
 
 
 def _note(of: Grid[NoiseCell], curves: list[list[tuple[float, NoiseCell]]], name: str) -> str:
