@@ -350,7 +350,7 @@ def scores_of(of: Grid[NoiseCell]) -> dict[str, str]:
 
 def kinds_of(results: Results, kinds: Iterable[str]) -> dict[str, Kind]:
     """Return the modules of kinds of noise, by name, of those whose files are found: a user may not have given his."""
-    found = {}
+    found: dict[str, Kind] = {}
     for kind in kinds:
         with suppress(SuiteError):
             found[kind] = find("noise", kind, results.metrics.registry).open()
