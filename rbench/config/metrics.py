@@ -171,6 +171,13 @@ class Metrics:
                     found |= {number: Measured(number, name, about, module.cells) for number, about in numbers.items()}
         return found
 
+    def opened(self, kind: str, name: str) -> Any:
+        """Return the module of a file of another kind, such as noise, from the same folders.
+
+        Raises SuiteError where it is not found, or wrong.
+        """
+        return find(kind, name, self.registry).open()
+
     def measure(self, name: str) -> Module:
         """Return the file of a measure that has a table.
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from rbench.config.code import find
 from rbench.errors import JobError, SuiteError
 from rbench.measures._answers import Answers, answers
 from rbench.measures._context import Measured, VictimContext
@@ -29,7 +28,7 @@ from rbench.measures._noise import METRICS as METRICS
 from rbench.measures._noise import labels as labels
 from rbench.measures._noise import spoken as spoken
 from rbench.measures._stored import jobs, read_rows
-from rbench.noise import Kind, noised, normalise
+from rbench.noise import MOST_CLAUSES, Kind, noised, normalise
 from rbench.schema import Job, Meaning, MeasuredRow, Record, Score, Strict, Suite, TableSpec
 from rbench.schema.common import Count, Positive
 from rbench.store.verify import unequal
@@ -353,8 +352,15 @@ def kinds_of(results: Results, kinds: Iterable[str]) -> dict[str, Kind]:
     found: dict[str, Kind] = {}
     for kind in kinds:
         with suppress(SuiteError):
-            found[kind] = find("noise", kind, results.metrics.registry).open()
+            found[kind] = results.metrics.opened("noise", kind)
     return found
+
+
+def unit_of(results: Results, kind: str) -> str:
+    """Return what a degree of a kind is, in words; `degree` where its file is not found."""
+    if (module := kinds_of(results, [kind]).get(kind)) is None:
+        return "degree"
+    return f"clauses, of {MOST_CLAUSES}" if module.UNIT == "clauses" else f"share of {module.UNIT}"
 
 
 def _meaning(of: Grid[NoiseCell]) -> Meaning:

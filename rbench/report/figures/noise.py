@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from rbench.config.registry import unknown
 from rbench.errors import StoreError
 from rbench.measures._noise import NAME, NONE, NORMALISED, WORST
-from rbench.measures.noise import NoiseCell, cells, kinds_of, scores_of
-from rbench.noise import MOST_CLAUSES
+from rbench.measures.noise import NoiseCell, cells, scores_of, unit_of
 from rbench.report.figures import style
 from rbench.schema import Strict
 from rbench.tables import Results
@@ -68,7 +67,7 @@ def draw(options: Options, results: Results) -> Figure:
             if (*place, encoder) in curves:
                 entries.setdefault(encoder, _drawn(axes, curves[*place, encoder], name, index, encoder))
                 _defended(axes, _curve(of, place, encoder, NORMALISED), name, index)
-        axes.set_xlabel(_unit(results, place[2]))
+        axes.set_xlabel(unit_of(results, place[2]))
         if i % min(4, len(places)) == 0:
             axes.set_ylabel(f"{scores[place[0]]} (%)")
     style.legend(figure, list(entries.values()), list(entries))
@@ -116,13 +115,6 @@ def _title(of: Grid[NoiseCell], place: tuple[str, str, str]) -> str:
     task, finetune, kind = place
     several = len({cell.finetune for cell in of.cells.values() if cell.task == task}) > 1
     return ", ".join([kind, *([task] if len(of.tasks) > 1 else []), *([finetune] if several else [])])
-
-
-def _unit(results: Results, kind: str) -> str:
-    """Return what a degree of a kind is; without its file, which a user may not have given, that it is one."""
-    if (module := kinds_of(results, [kind]).get(kind)) is None:
-        return "degree"
-    return f"clauses, of {MOST_CLAUSES}" if module.UNIT == "clauses" else f"share of {module.UNIT}"
 
 
 def _note(of: Grid[NoiseCell], curves: list[list[tuple[float, NoiseCell]]], name: str) -> str:
