@@ -196,20 +196,29 @@ def _read(
     there = [_cell(named, model, asked) for model in models]
     values: list[Value | None] = []
     why, found = "", []
-    for name, cell in (one for one in there if one is not None):
+    for one in there:
+        if one is None:
+            values.append(None)
+            why = why or "the RUN does not ask for it"
+            continue
+        name, cell = one
         stated = cell.stated() if cell.cell.present else None
         if stated is None:
             values.append(None)
-            why = (
-                why
-                or cells[asked.part].obstacle(name, asked.metric)
-                or f"{name} has no value: {cell.cell.meaning(cell.number).undefined}"
-            )
+            why = why or _why(name, cell, cells[asked.part].obstacle(name, asked.metric))
             continue
         flags = tuple(results.flags.told(cell.cell.jobs) or ())
         values.append(Value(stated.value, stated.low, stated.high, stated.n, flags))
         found.append(_Found(cell, cells[asked.part].obstacle(name, asked.metric)))
     return Line(asked, tuple(values), why), tuple(found) if len(found) == len(models) else ()
+
+
+def _why(name: CellOf, cell: OfCell, obstacle: str | None) -> str:
+    """Say why a number is not there: its job failed, or is not done, or its metric is not defined."""
+    records = [run.record for run in cell.cell.runs if run.record is not None and run.failed]
+    if records:
+        return f"its job failed ({records[0].reason}). The same command tries it again"
+    return obstacle or f"{name} has no value: {cell.cell.meaning(cell.number).undefined}"
 
 
 def _cell(named: Mapping[CellOf, OfCell], model: str, asked: Asked) -> tuple[CellOf, OfCell] | None:

@@ -25,6 +25,7 @@ from rbench.config.registry import Registry
 from rbench.encoders.locate import PACKAGED
 from rbench.errors import ResourceError, SuiteError
 from rbench.plan.rows import Rows
+from tests.victims.made import write_classifier
 
 QUICK = ["--n", "12", "--finetune", "probe", "--workers", "1", "--backend", "torch", "--quiet"]
 FUNCTION = """
@@ -33,6 +34,13 @@ def predict(texts):
     return [[0.9, 0.1] if any(word in text for word in BAD) else [0.2, 0.8] for text in texts]
 def always(texts):
     return [[0.9, 0.1] for _ in texts]
+asked = 0
+def gone(texts):
+    global asked
+    asked += len(texts)
+    if asked > 900:
+        raise ValueError("the server is gone")
+    return predict(texts)
 """
 MAIN, RANKING = "eval-mini-bert-packaged-mini-sentiment", "eval-mini-bert-packaged-mini-ranking"
 
@@ -157,6 +165,24 @@ def test_a_classifier_says_which_numbers_are_missing_and_why(function: api.Evalu
     assert missing.keys() == {"sts", "ndcg", "ndcg-attacked"}
     assert all("it gives labels, and no vectors" in why for why in missing.values())
     assert "## What is missing, and why" in function.card.rendered("markdown")
+
+
+def test_a_job_that_fails_is_a_reason_and_the_other_numbers_stand(place: Path) -> None:
+    done = command("eval", "rules:gone", "--task", "mini-sentiment", "--format", "json", *QUICK)
+    assert done.exit_code == 1
+    found = numbers(json.loads(done.stdout))
+    assert "the server is gone" in found["aua-textfooler"]["missing"] and found["noise"]["missing"] is None
+    assert "tries it again" in found["exact"]["missing"]
+
+
+@pytest.mark.nightly
+def test_a_folder_with_a_head_is_measured_as_it_is_and_a_small_encoder_is_fine_tuned(place: Path) -> None:
+    write_classifier(place / "shipped")
+    done = command("eval", "./shipped", "--task", "mini-sentiment", *QUICK)
+    assert done.exit_code == 0 and "shipped is a classifier: it gives labels" in done.stdout, done.output
+    assert "The classifier is the encoder" not in done.stdout
+    tuned = command("eval", "mini-bert-packaged", "--n", "40", "--workers", "1", "--backend", "torch", "--quiet")
+    assert "fine-tuned with a linear head" in tuned.stdout and "near chance" not in tuned.stdout
 
 
 def test_a_second_model_is_judged_text_by_text(function: api.Evaluated) -> None:
