@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from rbench.config.code import Module, checked, find
 from rbench.config.positions import shown
 from rbench.config.registry import KINDS, Registry, unknown
 from rbench.errors import StoreError, SuiteError
 from rbench.schema import Meaning, TaskKind, TaskSpec
+
+F = TypeVar("F", bound=str)
 
 HEADLINE = "asr"
 """The metric of a command that names none."""
@@ -67,6 +69,10 @@ class Metric:
         asked = self.judged is None or (task.kind not in ("sts", "ranking") and bool(task.labels))
         return (task.has_oracle or not self.oracle) and self.kind in (None, task.kind) and asked
 
+    def hindered(self, flags: Iterable[F]) -> list[F]:
+        """Return the flags for which the number says nothing."""
+        return list(flags)
+
     @property
     def falls(self) -> bool:
         """Whether a value of 1 means that the unit fell to the attack."""
@@ -90,6 +96,8 @@ class Measured(NamedTuple):
     bounds: tuple[float, float] = (-math.inf, math.inf)
     counts: str = "what has a value with both encoders"
     gate: int = 0
+    about_flags: tuple[str, ...] = ()
+    """The flags that its measure is about (`ABOUT_FLAGS`), which are no obstacle to a claim on it."""
     label: str = ""
     """The label of the cells that are meant; empty: all cells."""
 
@@ -110,6 +118,10 @@ class Measured(NamedTuple):
         title = f"{self.about.title}, {label}"
         about = replace(self.about, title=title, said=f"{self.about.words}, {label}", short="")
         return self._replace(name=f"{self.name}.{label}", about=about, cells=cells, label=label)
+
+    def hindered(self, flags: Iterable[F]) -> list[F]:
+        """Return the flags for which the number says nothing."""
+        return [flag for flag in flags if flag not in self.about_flags]
 
 
 def no_label(number: str, label: str, there: Iterable[str]) -> str:
@@ -168,7 +180,11 @@ class Metrics:
                 module: Any = find("measures", name, self.registry).open()
                 if hasattr(module, "cells"):
                     numbers = getattr(module, "METRICS", None) or {name: module.ABOUT}
-                    found |= {number: Measured(number, name, about, module.cells) for number, about in numbers.items()}
+                    flags = tuple(getattr(module, "ABOUT_FLAGS", ()))
+                    found |= {
+                        number: Measured(number, name, about, module.cells, about_flags=flags)
+                        for number, about in numbers.items()
+                    }
         return found
 
     def opened(self, kind: str, name: str) -> Any:

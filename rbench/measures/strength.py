@@ -50,6 +50,7 @@ METRICS = {
         undefined="the attack is no complete search",
     ),
 }
+ABOUT_FLAGS = ("weak search",)
 _FELL, _WITHIN = "asr", "within_"
 """The names of two more numbers: the success rate on the texts that are compared, and with at most so many words."""
 

@@ -105,6 +105,7 @@ Flag = Literal[
     "head did not learn",
     "perturbation dead",
     "starved of candidates",
+    "weak search",
     "near chance",
     "labels exchanged",
 ]

@@ -165,7 +165,8 @@ class Cells:
         done = sum(job.key in self.results.standing.done for job in jobs)
         if done < len(jobs) or not jobs:
             return f"{cell} is not done ({done} of {len(jobs)} jobs)" if len(jobs) > 1 else f"{cell} is not done"
-        flags = self.results.flags.against(jobs, of != "victims", trainings)
+        raised = self.results.flags.against(jobs, of != "victims", trainings)
+        flags = self.results.metrics.asked(metric).hindered(raised)
         return f"{cell} is flagged {', '.join(flags)}" if flags else None
 
     def cell(self, name: CellOf) -> Cell:

@@ -160,7 +160,7 @@ def _void(condition: Condition, one: OfCell) -> str:
     """Say why a cell says nothing of a condition; an empty text where it does."""
     cell, score = one.cell, one.cell.sampled(one.number)
     # What a victim is before any attack says what it says of one near chance.
-    if condition.metric.of != "victims" and (found := cell.results.flags.voiding(cell.jobs)):
+    if condition.metric.of != "victims" and (found := condition.metric.hindered(cell.results.flags.voiding(cell.jobs))):
         return f"it is flagged {', '.join(found)}"
     if score is None or (condition.metric.of is None and score.low is None):
         return "it has no value with an interval"

@@ -264,9 +264,10 @@ def _void(row: Asked, cells: Sequence[Cell], flags: Flags, runs: int) -> str:
     attacks = row.metric.of != "victims"
     before: dict[Flag, set[int]] = {}
     for job in (job for cell in row.cells for job in cell.jobs):
-        for flag in job.flags if attacks else (flag for flag in job.flags if flag not in OF_ATTACKS):
+        own = job.flags if attacks else [flag for flag in job.flags if flag not in OF_ATTACKS]
+        for flag in row.metric.hindered(own):
             before.setdefault(flag, set()).add(job.run + 1)
-    said = [f"it is flagged {flag}" for flag in flags.voiding(jobs, attacks)]
+    said = [f"it is flagged {flag}" for flag in row.metric.hindered(flags.voiding(jobs, attacks))]
     for flag, flagged in before.items():
         which = f" run {listed(flagged)} of {runs}" if runs > 1 else ""
         said.append(f"the baseline{which} is flagged {flag}")

@@ -162,6 +162,26 @@ def test_a_suite_without_a_space_is_told(make_run: Any) -> None:
         table(Options(), Results.of(make_run(sealed=True)))
 
 
+def test_a_search_that_a_complete_one_beats_by_far_is_flagged_weak(made_run: Make, tmp_path: Path) -> None:
+    blind = {LABELS[0]: (1,) * 8, LABELS[1]: (0,) * 8, LABELS[2]: (0,) * 8}
+    results = Results.of(made_run("weak", minilm=blind))
+    raised = {job.parts[-1]: results.flags.of([job]) for job in results.plan.attacks}
+    assert raised == {LABELS[0]: (), LABELS[1]: ("weak search",), LABELS[2]: ()}, "the last one is in another space"
+    assert "0 of 8 texts, and the complete search of its space on 8" in " ".join(
+        results.flags.notes(results.plan.attacks)
+    )
+    (file := tmp_path / "claims.yaml").write_text(
+        "claims:\n"
+        f"  - {{id: a, of: {{attack: '{LABELS[1]}'}}, at_most: 50, about: weights}}\n"
+        f"  - {{id: b, metric: missed, of: {{attack: '{LABELS[1]}'}}, at_least: 5, about: weights}}\n"
+    )
+    a, b = api.claims(tmp_path / "weak", file)
+    assert (a.verdict, b.verdict) == ("undecided", "supported")
+    near = {LABELS[0]: (1, 1, 1, 0, 0, 0, 0, 0), LABELS[1]: (1, 1, 0, 0, 0, 0, 0, 0), LABELS[2]: (0,) * 8}
+    some = Results.of(made_run("some", minilm=near))
+    assert not some.flags.of(some.plan.attacks), "of one text in 8 the interval begins at 2 points"
+
+
 @pytest.mark.nightly
 def test_the_mini_profile_shows_that_searches_miss(tmp_path: Path) -> None:
     api.run("strength", api.Options(profile="mini", out=tmp_path / "run"))
