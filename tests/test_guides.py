@@ -198,6 +198,7 @@ def test_every_page_that_a_page_names_is_there() -> None:
             assert (DOCS / target).exists(), f"{path.name}: {target}"
 
 
+@pytest.mark.nightly
 def test_the_guide_on_one_model_prints_cards(place: Path) -> None:
     alone, beside, programs = commands("guide-evaluate-one-model.md")
     quick = ["--finetune", "probe", "--n", "12", "--backend", "torch", "--workers", "1"]

@@ -367,7 +367,7 @@ def _two(card: Card) -> Iterator[str]:
         if (c := line.compared) is None:
             yield f"| {line.asked.title} | {' | '.join(values)} | – | | | | see below | |"
             continue
-        verdict = f"{c.verdict} ({c.why})" if c.why else c.verdict
+        verdict = f"{c.verdict} ({c.why.rpartition(' is ')[2]})" if c.why else c.verdict
         cells = [
             _points(c.difference, "+"),
             _interval(c.low, c.high),

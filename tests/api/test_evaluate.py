@@ -207,6 +207,7 @@ def test_a_flagged_victim_decides_nothing(function: api.Evaluated) -> None:
     asr = next(line for line in function.card.lines if line.asked.id == "asr-textfooler")
     assert asr.compared is not None and "near chance" in asr.compared.why and asr.compared.verdict == "undecided"
     assert "near chance" in " ".join(function.card.notes)
+    assert "| undecided (flagged near chance) |" in function.card.rendered("markdown")
 
 
 def test_what_breaks_it_has_the_fewest_changed_words_and_keeps_its_label(function: api.Evaluated) -> None:
