@@ -101,6 +101,7 @@ def test_missed_is_of_what_exists_in_the_same_space(store: Store) -> None:
     exact, pwws, greedy = found.cells
     assert (exact["asr"], exact["missed"]) == (5 / 8, 0.0)
     assert (exact["exact_asr"], exact["within_2"], exact["open"]) == (3 / 8, 5 / 8, 2)
+    assert [one["best_known"] for one in (exact, pwws, greedy)] == [5 / 8, 5 / 8, 3 / 8]
     assert (pwws["missed"], pwws["missed_n"]) == (3 / 5, 5), "the complete search found five texts"
     assert (pwws["missed_low"], pwws["missed_high"]) == pytest.approx(wilson(3, 5))
     assert (greedy["missed"], greedy["missed_n"]) == (0.0, 3), "its space is another: nothing else searched it"
