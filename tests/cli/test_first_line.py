@@ -27,6 +27,8 @@ FIRST = {
     "check . --baseline b.json": "Checking . against b.json",
     "compare . --between a b": "Comparing encoders of .",
     "claims .": "Judging claims",
+    "judge export . --out sheets": "Drawing texts of .",
+    "judge import . README.md": "Reading answers for .",
     "train simcse-mini": "Preparing to train simcse-mini",
     "export simcse-mini out": "Preparing to export simcse-mini",
     "attack -e mini-bert -t mini-nli -a pwws": "Preparing to attack mini-bert on mini-nli with pwws",
