@@ -27,12 +27,12 @@ def test_each_finding_has_a_command_or_its_runs() -> None:
         assert one.startswith("## ") or "RUNs: [" in one or re.search(r"^    (rbench|python) ", one, re.MULTILINE), one
 
 
-def test_the_page_has_two_pages_of_text() -> None:
-    """Two pages hold some 60 lines of 105 characters each; links count with what a reader sees of them."""
+def test_the_page_has_three_pages_of_text() -> None:
+    """Three pages hold some 60 lines of 105 characters each; links count with what a reader sees of them."""
     seen = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"!\[[^\]]*\]\([^)]*\)", "", PAGE)).replace("**", "")
     blocks = [one for one in seen.split("\n\n") if one.strip()]
     lines = sum(one.count("\n") + 1 if one.startswith("|") else 0.5 + math.ceil(len(one) / 105) for one in blocks)
-    assert lines <= 120
+    assert lines <= 180
 
 
 def test_the_command_for_a_run_prints_the_claims_on_each_run_that_is_named() -> None:

@@ -232,6 +232,10 @@ class NoiseCell(Cell):
     def meaning(self, name: str) -> Meaning:
         return METRICS[name]
 
+    @property
+    def units(self) -> Hashable:
+        return self.task  # all labels are of the same texts, with noise and without
+
     def known_as(self, name: str) -> Hashable:
         return self.label, super().known_as(name)
 

@@ -59,6 +59,11 @@ class Cell(ABC):
     def jobs(self) -> list[Job]:
         return [job for run in self.runs for job in run.jobs]
 
+    @property
+    def units(self) -> Hashable:
+        """What is the same for cells whose numbers are of the same units, such as the texts of a task."""
+        return self.task, self.label
+
     def at(self, *axes: str) -> dict[str, Any]:
         """Return its names on some axes, for programs: `encoder`, `task`, `finetune`, `attack`, `label`."""
         return {axis: getattr(self, axis) for axis in axes}

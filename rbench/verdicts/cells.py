@@ -175,7 +175,7 @@ class Cells:
 
     def units(self, name: CellOf, metric: str) -> object:
         """Return what is the same for cells whose numbers are of the same units, such as the texts of a task."""
-        return next(((cell.task, cell.label) for cell, _ in self._there(name, metric)), name.task)
+        return next((cell.units for cell, _ in self._there(name, metric)), name.task)
 
     def observed(self, cell: CellOf, metric: str) -> tuple[Observed, ...] | None:
         """Return the values of each unit, job by job; None where the metric has none, or the RUN keeps none.
