@@ -17,7 +17,8 @@ def test_a_name_stands_for_tables() -> None:
     assert printed.tables("robustsentembed-table1") == ["robustsentembed-table1"]
     assert printed.tables("table1") == ["robustsentembed-table1"]
     assert printed.tables("cline") == [f"cline-table{number}" for number in (2, 4, 5, 6, 7)]
-    assert printed.tables("all") == printed.names()
+    # ADCL's Table 5 has statistics of the data, of which the paper claims nothing.
+    assert printed.tables("all") == [name for name in printed.names() if name != "adcl-table5"]
     assert "table1" in Registry().names("suites")
 
 
