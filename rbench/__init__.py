@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from rbench.api.attacking import textattack_wrapper
     from rbench.api.judging import claims, compare
     from rbench.api.ranking import rank
-    from rbench.api.report import figure
+    from rbench.api.reporting import figure
     from rbench.api.results import write_textattack_csv
     from rbench.api.runs import load_results, table
     from rbench.api.suites import run
-    from rbench.api.train import load_encoder
+    from rbench.api.training import load_encoder
 
 __version__ = "0.1.0"
 __all__ = [

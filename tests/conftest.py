@@ -45,13 +45,22 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("ci" if config.option.markexpr == "not nightly" else "nightly")
 
 
-def pytest_collection_finish() -> None:
-    """The libraries that are imported by now stay: no collection of garbage looks through them again.
+FROZEN: pytest.StashKey[tuple[Path, int]] = pytest.StashKey()
+"""The file of tests, and the number of imported modules, when the objects in memory were frozen last."""
 
-    Each training calls `gc.collect`, which takes as long as a few steps of a tiny network.
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What is in memory before a file of tests, or after a library was imported, stays: no collection of garbage looks
+    through it again.
+
+    Each training calls `gc.collect`. By the middle of a run of all tests there are a million objects, and looking
+    through them takes longer than the training of a tiny network.
     """
-    gc.collect()
-    gc.freeze()
+    file, count = item.config.stash.get(FROZEN, (Path(), 0))
+    if file != item.path or len(sys.modules) > count + 100:
+        gc.collect()
+        gc.freeze()
+        item.config.stash[FROZEN] = item.path, len(sys.modules)
 
 
 @pytest.fixture(scope="session", autouse=True)

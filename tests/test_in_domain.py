@@ -9,7 +9,7 @@ import pytest
 
 from rbench import api, mini
 from rbench.api.suites import prepared_for
-from rbench.api.train import train
+from rbench.api.training import train
 from rbench.errors import PlanError
 from rbench.plan.prepare import Options
 from rbench.store.runs import Store

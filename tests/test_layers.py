@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import importlib
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import rbench
+from rbench import api
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "rbench"
@@ -253,3 +255,61 @@ def test_what_lies_in_a_run_or_the_cache_is_opened_in_one_way() -> None:
     unsafe = {(name, call) for name, call in found if call not in ELSEWHERE}
     assert not unsafe, "what they open may be a link: use rbench.system.below"
     assert {call for _, call in found} == ELSEWHERE, "nothing opens these any more"
+
+
+def imported(statements: Iterable[ast.stmt]) -> Iterator[str]:
+    """What Python imports as it imports a file: neither what functions import, nor what is there for types alone."""
+    for node in statements:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from imported(node.orelse)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from imported([one for one in ast.iter_child_nodes(node) if isinstance(one, ast.stmt)])
+
+
+def reached(*roots: str) -> set[str]:
+    """The modules of rbench that Python runs to import some of them, packages included."""
+    files, found, left = dict(modules()), set[str](), [*roots]
+    while left:
+        name = left.pop()
+        if name in found or name not in files:
+            continue
+        found.add(name)
+        there = [one.removeprefix("rbench.") for one in imported(parsed(files[name]).body) if one.startswith("rbench.")]
+        left += [above for one in (name, *there) for above in (one, *_packages(one))]
+    return found
+
+
+def _packages(name: str) -> list[str]:
+    return [name[:place] for place, letter in enumerate(name) if letter == "."]
+
+
+def test_a_run_of_one_attack_imports_what_it_uses() -> None:
+    """What a run of an encoder of the embedded world imports, from the command to its report."""
+    opened = ["train.finetune.probe", "metrics.asr", "metrics.oracle_asr", "words.resources.runtime", "recipes.workers"]
+    found = reached("cli", "api.suites", "mini", "encoders.model_metadata", "encoders.classifier", *opened)
+    assert {"execution.attacks", "report.collect", "tables.layouts", "recipes.build"} <= found
+    for unused in ("execution.measured", "execution.publish", "train.objectives", "victims", "report.site"):
+        assert not {name for name in found if name == unused or name.startswith(f"{unused}.")}, unused
+    assert not {"verdicts.gate", "verdicts.baseline", "api.judging", "recipes.ranking_goal", "mini.ranking"} & found
+    measures = {name for name in found if name.startswith("measures.") and not name.startswith("measures._")}
+    assert measures <= {"measures.budget"}, "the report has its curves"
+    assert len(found) <= 225
+
+
+def test_names_of_the_api_are_those_that_its_table_says() -> None:
+    """mypy reads the imports, Python the table; both are of one order."""
+    tree = parsed(PACKAGE / "api" / "__init__.py")
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    read = [
+        (alias.asname or alias.name, node.module, alias.name)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    assert [(name, f"rbench.{api._WHERE[name]}", api._THERE.get(name, name)) for name in api.__all__] == read
+    assert all(getattr(api, name) is getattr(importlib.import_module(module), there) for name, module, there in read)
+    assert not {*api.__all__} & {file.stem for file in (PACKAGE / "api").glob("*.py")}, "a module would hide it"

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner, Result
 
 from rbench import api
-from rbench.api.train import AdHocArgs, entry
+from rbench.api.training import AdHocArgs, entry
 from rbench.cli import app
 from rbench.config.registry import Registry
 from rbench.encoders.locate import PACKAGED

@@ -13,11 +13,12 @@ import typer
 from typer.testing import CliRunner
 
 from rbench import api
-from rbench.api import call_options, judging
+from rbench.api import call_options
 from rbench.api.runs import for_people, made, results_of
 from rbench.cli import app
 from rbench.schema import TableSpec
 from rbench.tables.table import Number
+from rbench.verdicts.claims import summary
 from rbench.verdicts.reading import reading
 from tests import reference
 
@@ -98,7 +99,7 @@ def test_the_quickstarts_numbers_are_those_of_its_committed_run() -> None:
     assert f"In short: {reading(table)}\n" in README
     claims = [line for line in README.splitlines() if line.startswith(("supported: ", "undecided: ", "contradicted: "))]
     assert len(claims) == len(today.claims)
-    for line, said in zip(claims, judging.summary(result), strict=False):
+    for line, said in zip(claims, summary(result), strict=False):
         start, _, end = line.partition(" ... ")
         assert said.startswith(start) and end.removesuffix(")") in said
 

@@ -1,7 +1,9 @@
-"""Attack texts with a classifier that Python has at hand (`rbench.attack`), and give any victim to TextAttack."""
+"""Attack texts with a classifier that Python has at hand (`rbench.attack`), or a few examples of a task to look at
+(`rbench.api.attack`), and give any victim to TextAttack."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 import time
@@ -12,19 +14,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
+from rbench import config as loading
 from rbench.api.call_options import options_of, plain
-from rbench.api.results import AttackResult
+from rbench.api.results import AttackResult, run_prepared
 from rbench.config.entries import ChosenAttack, chosen_attack
 from rbench.config.registry import Registry, search_path
-from rbench.errors import JobError, PlanError, StoreError
+from rbench.config.victims import FUNCTION, named_by_file
+from rbench.errors import JobError, PlanError, RbenchError, StoreError, SuiteError
+from rbench.execution.forecast import ahead
 from rbench.execution.given import GivenVictim, How, read, unreadable, victim_of
 from rbench.execution.run import device_of, workers_for
-from rbench.plan.prepare import Options
+from rbench.plan.prepare import Options, prepare_loaded
 from rbench.schema import AttackSpec, Job, Outcome, ResourceChoice, ResourceProfile, TaskSpec
 from rbench.score import exchanged_labels
 from rbench.store.runs import Store
 from rbench.store.weights import WeightCache, default_cache
-from rbench.system.progress import Progress, shown
+from rbench.system import scratch
+from rbench.system.progress import Progress, Silent, shown
 from rbench.tables.results import plan_of
 from rbench.tasks import Example
 
@@ -184,7 +190,7 @@ class AskedAttack:
                 spec=self.chosen.spec,
                 task=self.task,
                 seed=self.seed,
-                pooled=self.options.pooled or int(getattr(victim, "pooled", IN_MEMORY)),
+                pooled=self.options.pooled or int(getattr(victim, "pooled", None) or IN_MEMORY),
                 max_seconds=self.options.max_seconds,
             )
         finally:
@@ -357,3 +363,85 @@ def _victim_of_run(run: Path, name: str, task: str | None, seed: int | None) -> 
 def _task(job: Job) -> str:
     assert job.victim is not None
     return job.victim.task.name
+
+
+Entry = str | Mapping[str, Any]
+"""An entry under `victims` of a suite."""
+
+
+def classifier(where: str, labels: str | None, registry: Registry) -> Entry:
+    """Return what a suite has under `victims` for a classifier of the command line.
+
+    Args:
+        where: a folder, a hub id, `module:function`, an address, a file of the kind `victims` by name, or such a file's
+            path.
+        labels: `theirs=ours,...`, what the classifier's labels mean; None: they are matched by name.
+
+    Raises:
+        SuiteError: `labels` has another form, or goes with a file, which says what its labels mean; or a function is
+            named by its file.
+    """
+    if (by_file := named_by_file(where)) is not None:
+        raise SuiteError(f"--classifier {by_file}")
+    file = where in registry.names("victims") or where.endswith((".yaml", ".yml"))
+    if file and labels is not None:
+        raise SuiteError(f"--label-map: {where} is a victim's file; write `labels:` there")
+    if file:
+        return where
+    entry: dict[str, Any] = {"model": where}
+    if where.startswith(("http://", "https://")):
+        entry = {"endpoint": {"url": where}, "version": "command line"}
+    elif FUNCTION.fullmatch(where) and not Path(where).exists():
+        entry = {"function": where, "version": "command line"}
+    return {**entry, **({"labels": _map(labels)} if labels is not None else {})}
+
+
+def _map(labels: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in labels.split(",")]
+    wrong = [
+        part for part, (theirs, equals, ours) in zip(labels.split(","), pairs, strict=True) if not (theirs and ours)
+    ]
+    if wrong:
+        raise SuiteError(f"--label-map {labels}: expected THEIRS=OURS,..., such as LABEL_0=negative,LABEL_1=positive")
+    return {theirs.strip(): ours.strip() for theirs, _, ours in pairs}
+
+
+def attack(
+    encoder: str | None,
+    task: str | Mapping[str, Any],
+    attack: str,
+    n: int = 5,
+    options: Options | None = None,
+    *,
+    classifier: Entry | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Outcome]:
+    """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
+
+    `task` is written as in a suite: a name, the path of a table, or `{"my.csv": {"text": "review", "label": "stars"}}`.
+    `encoder` is a name of the registry, a folder (`./mine`, or its path), or a hub id (`OWNER/NAME`). With `classifier`
+    in its place, which is an entry under `victims` of a suite, nothing is fine-tuned. What is trained first, and about
+    how long that takes, is a note of `progress`.
+
+    The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError if
+    `options.texts` is false, because the texts are what it shows.
+    """
+    options = options or Options()
+    if not options.texts:
+        raise PlanError("rbench attack shows texts, so --no-texts does not apply; use rbench run --no-texts for scores")
+    registry = Registry(options.include)
+    victims: dict[str, Any] = {"victims": [classifier]} if classifier is not None else {"encoders": [encoder]}
+    suite = {"name": "attack", **victims, "tasks": [task], "attacks": [attack], "num_examples": n}
+    if isinstance(task, str) and task.startswith("mini-"):
+        suite["resources"] = "mini"
+    loaded = loading.load_mapping(plain(suite), registry=registry, overrides=options.overrides, origin="rbench attack")
+    with scratch.folder("attack") as folder:
+        prepared = prepare_loaded(loaded, dataclasses.replace(options, out=folder))
+        cache = WeightCache(default_cache())
+        if progress is not None and (note := ahead(prepared, cache)) is not None:
+            progress.note(note)
+        result = run_prepared(prepared, options, progress or Silent())
+        outcomes = Store(folder).outcomes(prepared.plan.jobs[-1])
+        if result.failed and len(outcomes) < n:  # a job that failed because examples errored still has all outcomes
+            raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
+        yield from outcomes

@@ -12,7 +12,7 @@ from rbench.api.runs import results_of
 from rbench.config.claims import file_of, read_claims
 from rbench.config.metrics import AnyMetric, Metric, Metrics
 from rbench.config.registry import Registry
-from rbench.errors import RbenchError, ResourceError, StoreError
+from rbench.errors import ResourceError, StoreError
 from rbench.schema import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction
 from rbench.schema.unlisted import known_as
 from rbench.store.job_status import standing
@@ -22,7 +22,7 @@ from rbench.store.runs.store import folder_path
 from rbench.tables import Results
 from rbench.tables.formats import render
 from rbench.tables.results import plan_of
-from rbench.tasks import Bundle, open_contrast
+from rbench.tasks.contrast import Bundle, open_contrast
 from rbench.verdicts import baseline as baselines
 from rbench.verdicts import check_reports as reports
 from rbench.verdicts import claims as on_claims
@@ -77,17 +77,6 @@ def _claims_file(given: Path, results: Results) -> Path:
 def claims_table(found: Sequence[JudgedClaim], fmt: str = "markdown") -> str:
     """Render verdicts on claims. Raises StoreError for an unknown format."""
     return render(on_claims.table(found), fmt, intervals=False)
-
-
-def summary(results: Results) -> list[str]:
-    """Return what a run says of its claims, a line each, and which differences it could have shown."""
-    cells = Cells(results)
-    try:
-        found = on_claims.lines(judge_claims(results.plan.suite.claims, cells.ground, cells))
-        could = on_claims.detectable(cells.ground, cells)
-    except RbenchError as error:
-        return [f"claims are not judged: {error}"]
-    return [*found, *([could] if could is not None else [])]
 
 
 def paper_claims(name: str) -> tuple[Judged, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rbench.api.attacking import AskedAttack, check_victim, choice_of, resources_of
 from rbench.api.call_options import options_of
 from rbench.api.results import AttackResult
-from rbench.api.train import load_encoder
+from rbench.api.training import load_encoder
 from rbench.config.entries import ChosenAttack, chosen_attack
 from rbench.config.registry import Registry
 from rbench.errors import PlanError, ResourceError

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.api.call_options import path_of
-from rbench.api.judging import summary
-from rbench.api.report import write_beside, write_figures
+from rbench.api.reporting import write_beside, write_figures
 from rbench.api.runs import Runs, TableLook, made, rendered, results_of
 from rbench.api.runs import for_people as for_readers
 from rbench.config.metrics import Metrics
@@ -36,6 +35,7 @@ from rbench.tables.aggregate import grid
 from rbench.tables.flags import Flags
 from rbench.tables.frame import for_people, frame_of, markdown, measures, outcomes_frame, summary_frame
 from rbench.verdicts import reading
+from rbench.verdicts.claims import summary
 
 if TYPE_CHECKING:
     import pandas as pd

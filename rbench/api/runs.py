@@ -14,12 +14,8 @@ from rbench.config.measures import refused
 from rbench.config.metrics import Metrics
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
-from rbench.execution.cluster.scheduler import check_still
-from rbench.plan.union import union
 from rbench.schema import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
 from rbench.store import judged
-from rbench.store import multi_run as merging
-from rbench.store.multi_run import Joined, Part
 from rbench.store.runs import Reader, Store
 from rbench.store.runs.store import folder_path
 from rbench.tables import Results, Table, build, latex, results_frame
@@ -28,13 +24,13 @@ from rbench.tables.formats import render, unknown
 from rbench.tables.results import plan_of
 from rbench.tables.table import Layout
 from rbench.verdicts.bold import marked
-from rbench.verdicts.papers import beside
-from rbench.verdicts.papers import tables as printed
-from rbench.verdicts.papers.beside import Comparison
-from rbench.verdicts.papers.tables import SUITES, PrintedTable
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from rbench.store.multi_run import Joined
+    from rbench.verdicts.papers.beside import Comparison
+    from rbench.verdicts.papers.tables import PrintedTable
 
 
 log = logging.getLogger("rbench")
@@ -108,6 +104,10 @@ def merge(runs: Sequence[Path | str], out: Path | str) -> Merged:
     Raises:
         StoreError: something is damaged, or differs under one name; a RUN is being written; `out` is there.
     """
+    # Most commands read one RUN; what joins several is imported where there are several.
+    from rbench.execution.cluster.scheduler import check_still
+    from rbench.store import multi_run as merging
+
     stores, out = [Store(path) for path in paths(runs)], folder_path(out)
     if len(stores) < 2:
         raise StoreError("name two RUNs or more to merge")
@@ -124,6 +124,9 @@ def merge(runs: Sequence[Path | str], out: Path | str) -> Merged:
 
 
 def _joined(stores: Sequence[Store]) -> tuple[Joined, tuple[str, ...]]:
+    from rbench.plan.union import union
+    from rbench.store.multi_run import Joined, Part
+
     plans = {str(store.root): plan_of(store) for store in stores}
     plan, notes = union(plans)
     joined = Joined({str(store.root): Part.of(store, plans[str(store.root)]) for store in stores}, plan)
@@ -296,13 +299,15 @@ def _beside_paper(
     run: Runs, name: str, metric: str | None, layout: str, fmt: str, look: TableLook, include: Sequence[Path]
 ) -> str:
     """Put the numbers of a RUN beside those of a printed table, and render both."""
+    from rbench.verdicts.papers import beside, tables  # printed tables are read for --with-paper alone
+
     look.check(fmt, TableSpec())
     if layout not in LAYOUTS:
         raise SuiteError(f"--with-paper has the layouts {' and '.join(LAYOUTS)}, not {layout}")
-    table = None if name == OF_SUITE else printed.load(name)  # a wrong name is told before anything is read
+    table = None if name == OF_SUITE else tables.load(name)  # a wrong name is told before anything is read
     results = results_of(run, include)
     name = of_suite(results.plan.suite.name) if table is None else name
-    table = printed.load(name) if table is None else table
+    table = tables.load(name) if table is None else table
     if metric is not None and metric not in table.metrics:
         raise SuiteError(f"{name} prints no {metric}; it has {', '.join(table.metrics)}")
 
@@ -312,6 +317,7 @@ def _beside_paper(
 
 def compared(results: Results, name: str, table: PrintedTable) -> Comparison:
     """Return a printed table with the numbers of a RUN beside its own."""
+    from rbench.verdicts.papers import beside
 
     def table_of(wanted: str) -> Table:
         of = (one for one in results.plan.suite.tables if one.metric == wanted)
@@ -322,8 +328,10 @@ def compared(results: Results, name: str, table: PrintedTable) -> Comparison:
 
 def of_suite(suite: str) -> str:
     """Return the printed table that a suite reproduces. Raises SuiteError where it reproduces none."""
-    name = SUITES.get(suite, suite)
-    known = printed.names()
+    from rbench.verdicts.papers import tables
+
+    name = tables.SUITES.get(suite, suite)
+    known = tables.names()
     if name not in known:
         raise SuiteError(f"suite {suite} reproduces no printed table. Name one: --with-paper {', '.join(known)}")
     return name

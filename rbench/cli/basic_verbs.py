@@ -69,11 +69,12 @@ def run(
     """
     from rbench.system.progress import watching
 
-    limits = rbench.api.conditions(fail_if or (), options.include)
+    limits = rbench.api.conditions(fail_if, options.include) if fail_if else ()
     if dry_run:
         printing.plan(rbench.api.plan(suite, options))
         return
-    rbench.api.check_conditions(limits, suite, options)
+    if limits:
+        rbench.api.check_conditions(limits, suite, options)
     with watching(quiet) as progress:
         result = rbench.api.run(suite, options, executor=executor, progress=progress)
     printing.result(result, quiet=quiet)
@@ -100,7 +101,7 @@ def run(
 @verb(
     "Evaluating {model}",
     "Finished work is kept: run the same command again, without --fresh, to go on.",
-    of="api.evaluate.evaluate",
+    of="api.evaluating.evaluate",
     shared="out data models include device workers concurrency backend max_seconds fresh no_texts quiet verbose",
 )
 def eval_(

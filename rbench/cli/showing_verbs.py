@@ -22,7 +22,7 @@ from rbench.store.runs.files import make_folder_of
 
 if TYPE_CHECKING:
     from rbench.api import Options
-    from rbench.api.status import Failure, State, Status, Working
+    from rbench.api.watching import Failure, State, Status, Working
     from rbench.execution.forecast import Forecast, Row
 
 
@@ -152,7 +152,7 @@ def report(
 
 
 @app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench site results/runs --out site[/bold]")
-@verb("Reading {runs}", of="api.report.site", shared="include")
+@verb("Reading {runs}", of="api.sites.site", shared="include")
 def site(
     *,
     runs: list[Path] = a.argument(

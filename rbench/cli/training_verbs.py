@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @verb(
     "Preparing to train {what}",
     "The last checkpoint is kept: the same command continues from it.",
-    of="api.train.train",
+    of="api.training.train",
     shared="models include device report_to quiet verbose",
 )
 def train(
@@ -69,7 +69,7 @@ def train(
 @verb(
     "Preparing to export {encoder}",
     "If an encoder was being trained, the same command continues from the last checkpoint.",
-    of="api.train.export",
+    of="api.training.export",
     shared="data models include device quiet verbose",
 )
 def export(

@@ -53,13 +53,15 @@ def claims_here(
 
     Where a profile or an override has replaced encoders, tasks or attacks, a claim that does not fit is left out if the
     names that are not here are names of the suite without the profile. So is any claim that does not fit and is quoted
-    from a printed table. Any other mistake is a problem. A quoted claim is judged without the systems that its paper
-    only cites (`printed.without_cited`), and a note says so.
+    from a printed table. A quoted claim is judged without the systems that its paper only cites
+    (`printed.without_cited`), and a note says so.
 
     Args:
         base: the suite's file as it is without profile and overrides.
         merged: the suite with both.
         encoders: the names of all encoders that rbench has.
+
+    Raises SuiteError for any other mistake.
     """
     placed, cited = [], {}
     for one in _placed(claims, merged, problems):
@@ -80,6 +82,7 @@ def claims_here(
         kept.append(one.claim)
         for place, message in wrong:
             problems.add(place, message)
+    problems.raise_any()
     what = "a claim is" if len(left) == 1 else f"{len(left)} claims are"
     said = f"{what} left out, because the suite has other encoders, tasks, attacks or metrics here: {', '.join(left)}"
     return tuple(kept), (*((said,) if left else ()), *_judged_without({one.id: cited.get(one.id, ()) for one in kept}))

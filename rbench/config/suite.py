@@ -168,9 +168,10 @@ def _load(
     check_maps(merged, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
-    ground = of_suite(suite, entries, tuning, sets, measures.values())
-    claims, notes = claims_here(suite.claims, located, merged, ground, problems, registry.names("encoders"))
-    problems.raise_any()
+    claims, notes = suite.claims, tuple[str, ...]()
+    if claims:  # what they may speak of is asked of all metrics and measures, whose files are opened for it
+        ground = of_suite(suite, entries, tuning, sets, measures.values())
+        claims, notes = claims_here(claims, located, merged, ground, problems, registry.names("encoders"))
     scored = [name for name in suite.tasks if entries.tasks.found[name].kind == "sts"]
     # A suite that attacks STS tasks and names no tables has that of adversarial STS.
     further = (TableSpec(metric="advsts"),) if "tables" not in merged.data and suite.attacks and scored else ()

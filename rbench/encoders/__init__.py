@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rbench.encoders.architecture import embedded_tokenizer
 from rbench.encoders.foreign import reading as reading_files  # `reading` is a module of this package
@@ -18,7 +19,13 @@ from rbench.schema import EncoderSpec, TaskKind
 from rbench.system import hub
 
 if TYPE_CHECKING:
+    from rbench.encoders.classifier import EncoderClassifier
+    from rbench.encoders.retriever import Retriever
+    from rbench.encoders.scorer import EncoderScorer
     from rbench.encoders.sentence import SentenceEncoder
+
+    AnyVictim: TypeAlias = EncoderClassifier | EncoderScorer | Retriever
+    """What a fine-tuning makes: a classifier, for similarity a scorer of pairs, for rankings a retriever."""
 
 
 def load(
@@ -69,6 +76,29 @@ def load(
         name=spec.name,
         settings=settings,
     ).to(device)
+
+
+def load_victim(folder: Path, device: str = "cpu") -> tuple[AnyVictim, dict[str, Any]]:
+    """Read the victim that a fine-tuning saved. Return it, in eval mode on `device`, with its meta.
+
+    Raises:
+        ResourceError: there is no such folder, no victim was saved in it, or it is damaged.
+    """
+    from rbench.encoders.classifier import ABOUT, EncoderClassifier
+
+    try:
+        kind = json.loads((folder / ABOUT).read_text(encoding="utf-8")).get("kind")
+    except (OSError, ValueError, AttributeError):
+        kind = None  # `EncoderClassifier.load` says what is wrong
+    if kind == "scorer":
+        from rbench.encoders.scorer import EncoderScorer
+
+        return EncoderScorer.load(folder, device)
+    if kind == "retriever":
+        from rbench.encoders.retriever import Retriever
+
+        return Retriever.load(folder, device)
+    return EncoderClassifier.load(folder, device)
 
 
 def _tokenizer(spec: EncoderSpec, where: str) -> Any:

@@ -14,7 +14,6 @@ would look robust, because no attack could move its cosine by much. So every enc
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -25,13 +24,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from rbench.encoders.classifier import ABOUT, EncoderClassifier, OnEncoder
-from rbench.encoders.retriever import Retriever
+from rbench.encoders.classifier import OnEncoder
 from rbench.encoders.sentence import SentenceEncoder
 
 VERSION = 1
 USES = ("encoders.classifier", "encoders.sentence")
-"""A retriever is not listed, because only `load_victim` knows of it."""
 
 Scale = tuple[float, float]
 """The lowest and the highest gold score."""
@@ -202,20 +199,3 @@ def _head(kind: str, state: dict[str, Tensor], dim: int) -> CosineHead | Regress
     head = RegressionHead(dim)
     head.load_state_dict(state)
     return head
-
-
-AnyVictim = EncoderClassifier | EncoderScorer | Retriever
-
-
-def load_victim(folder: Path, device: str = "cpu") -> tuple[AnyVictim, dict[str, Any]]:
-    """Read the victim that a fine-tuning saved. Return it, in eval mode on `device`, with its meta.
-
-    Raises:
-        ResourceError: there is no such folder, no victim was saved in it, or it is damaged.
-    """
-    try:
-        kind = json.loads((folder / ABOUT).read_text(encoding="utf-8")).get("kind")
-    except (OSError, ValueError, AttributeError):
-        kind = None  # `EncoderClassifier.load` says what is wrong
-    others: dict[Any, type[EncoderScorer | Retriever]] = {one.KIND: one for one in (EncoderScorer, Retriever)}
-    return others.get(kind, EncoderClassifier).load(folder, device)

@@ -246,7 +246,7 @@ def victim_of(inputs: Inputs, task: TaskSpec, context: Context, role: str = "vic
     place, given = inputs.victim(role), inputs.existing(role)
     if given is not None:
         return opened(inputs, place, given, task, context)
-    from rbench.encoders.scorer import load_victim
+    from rbench.encoders import load_victim
 
     return inputs.network(place, "victim", lambda where: load_victim(Path(where), context.device)[0])
 

@@ -16,10 +16,9 @@ from typing import Any
 import rbench
 from rbench import score
 from rbench.errors import LeaseLost, RbenchError
-from rbench.execution import attacks, measured, weights
+from rbench.execution import attacks, weights
 from rbench.execution.attacks import sample
 from rbench.execution.inputs import Context, Inputs, Source, opened
-from rbench.execution.parts import by_part, part_counts
 from rbench.masking import masked
 from rbench.schema import (
     AttackJob,
@@ -75,6 +74,8 @@ def run_job(job: Job, context: Context) -> Record | None:
         elif isinstance(spec, AttackJob):
             record = attacks.attack(job, spec, context, source)
         else:
+            from rbench.execution import measured  # what measures are given is needed by their jobs alone
+
             record = measured.measure(job, spec, context, source)
     except (KeyboardInterrupt, LeaseLost):
         raise
@@ -126,6 +127,7 @@ def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -
     Raises JobError where it cannot be opened, is no longer the planned one, or its answers are not usable.
     """
     from rbench.encoders.classify import classify
+    from rbench.execution.parts import by_part, part_counts
     from rbench.train.finetune import sample_split
 
     data = context.data(spec.task, spec.data_fingerprint)

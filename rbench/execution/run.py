@@ -18,15 +18,13 @@ from rbench.execution.job import Context, run_job
 from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.schema import AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
-from rbench.store import texts, timeouts
+from rbench.store import texts
 from rbench.store.job_status import Standing, standing
 from rbench.store.runs import Store
 from rbench.store.verify import of_strangers, strangers
 from rbench.store.weights import WeightCache, default_cache
 from rbench.system.capacity import cores, limit_threads
 from rbench.system.progress import Progress
-from rbench.victims.remote_classifier import open_answers
-from rbench.victims.scores import AnswerError
 
 if TYPE_CHECKING:
     from rbench.recipes import Workers
@@ -181,6 +179,8 @@ class _Joined:
         if others:
             self.progress.note("--retry-timeouts: the first process here decided what is tried again")
             return
+        from rbench.store import timeouts  # for --retry-timeouts alone
+
         for note in timeouts.forget(self.store, plan, select(plan, self.options.only)):
             self.progress.note(note)
 
@@ -340,7 +340,10 @@ def _known_answers(prepared: Prepared, store: Store, name: str, task: TaskSpec) 
 
 
 def _differing_answers(spec: VictimSpec, task: TaskSpec, known: dict[Text, int]) -> str | None:
+    # These ask functions and endpoints; a run of encoders has none.
     from rbench.victims.answers import shown
+    from rbench.victims.remote_classifier import open_answers
+    from rbench.victims.scores import AnswerError
 
     try:
         rows = open_answers(spec, task).each([*known])

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from rbench import score
 from rbench.errors import JobError
 from rbench.execution.inputs import Context, Inputs, Source, changed, check_like, own
-from rbench.execution.parts import by_part, part_counts
-from rbench.execution.publish.encoder import write_card
 from rbench.plan.planner import selected_by
 from rbench.schema import FinetuneJob, Health, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.store.weights import weights_hash
@@ -53,6 +51,8 @@ def cached(job: Job, context: Context, make: Callable[[Path], Made], source: Sou
         if job.pretraining is not None:
             spec = own(job.pretraining, context)
             assert spec.train is not None
+            from rbench.execution.publish.encoder import write_card  # nobody publishes a fine-tuned victim
+
             module, encoders = _objective(spec.train, context), {**context.encoders, spec.name: spec}
             write_card(entry.folder, spec.name, encoders, context.tasks, record, module)
         published = entry.publish(record)
@@ -266,6 +266,8 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     n = n if spec.task.kind == "ranking" else min(n, spec.training.max_validation or n)
     found = _scores(scores, {}, n, getattr(module, "COUNTED", {}))
     if spec.task.parts:
+        from rbench.execution.parts import by_part, part_counts
+
         found = (*found, *by_part(victim, data, context.progress.update))
         sizes |= part_counts(data)
     return Made(found, {"n": n, **sizes}, data.fingerprint, getattr(made, "health", None))

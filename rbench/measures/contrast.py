@@ -45,7 +45,8 @@ from rbench.tables.table import Entry, Meaning, Number, groups_of
 
 if TYPE_CHECKING:
     from rbench.encoders.classify import Classified
-    from rbench.tasks import Bundle, Example
+    from rbench.tasks import Example
+    from rbench.tasks.contrast import Bundle
 
 TITLE = "Contrast sets: accuracy on originals and edits, and consistency over both"
 VERSION = 1

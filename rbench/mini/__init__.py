@@ -24,17 +24,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from rbench.errors import ResourceError, StoreError
-from rbench.mini.contrast import EDITED
-from rbench.mini.contrast import contrast_rows as _contrast
 from rbench.mini.generators import SIZES, Row, generate
 from rbench.mini.oracle import oracle
-from rbench.mini.ranking import SPLITS, still_found
-from rbench.mini.ranking import generate as _ranking
 from rbench.system.below import Below
 from rbench.system.scratch import default_cache
 
 __all__ = [
-    "EDITED",
     "GENERATORS",
     "RANKING",
     "Row",
@@ -58,6 +53,8 @@ log = logging.getLogger("rbench")
 def splits(generator: str) -> tuple[str, ...]:
     """Return the names of a generator's splits. ResourceError for an unknown generator."""
     if generator == RANKING:
+        from rbench.mini.ranking import SPLITS
+
         return SPLITS
     if generator not in SIZES:
         known = ", ".join((*GENERATORS, RANKING))
@@ -80,6 +77,8 @@ def contrast_rows(generator: str) -> list[Row]:
 
     The rows are the same on every machine. ResourceError for a generator without a contrast set.
     """
+    from rbench.mini.contrast import EDITED
+
     if generator not in EDITED:
         raise ResourceError(f"The embedded world has no contrast set of {generator!r}; it has {', '.join(EDITED)}.")
     return [dict(row) for row in _edited(generator)]
@@ -90,6 +89,8 @@ def still_relevant(changed: str, original: str) -> int | None:
 
     None where the changed query is not of the language.
     """
+    from rbench.mini.ranking import still_found
+
     return still_found(changed, original, _documents())
 
 
@@ -100,12 +101,18 @@ def _documents() -> tuple[str, ...]:
 
 @cache
 def _edited(generator: str) -> list[Row]:
-    return keep(f"{generator}-contrast", lambda: _contrast(generator, _generated(generator)))
+    from rbench.mini.contrast import contrast_rows
+
+    return keep(f"{generator}-contrast", lambda: contrast_rows(generator, _generated(generator)))
 
 
 @cache
 def _generated(generator: str) -> dict[str, list[Row]]:
-    return keep(generator, _ranking if generator == RANKING else lambda: generate(generator))
+    if generator == RANKING:
+        from rbench.mini import ranking  # the rankings and the contrast sets are other languages than most tasks need
+
+        return keep(generator, ranking.generate)
+    return keep(generator, lambda: generate(generator))
 
 
 @cache

@@ -192,11 +192,11 @@ def _open_rows(
 
 def _too_small(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
     """Return a problem for each corpus that was found but has fewer sentences than a batch."""
-    from rbench.train import batches
-
     wrong = []
     for name, spec in loaded.encoders.items():
         if spec.train is not None:
+            from rbench.train import batches
+
             corpora = loaded.suite.tasks if name in loaded.in_domain else (spec.train.data,)
             there = [data[corpus] for corpus in corpora if corpus in data]
             sizes = [corpus.sizes.get("train", 0) * len(corpus.spec.columns) for corpus in there]
@@ -274,10 +274,10 @@ def _fingerprints(found: Mapping[ResourceKind, Located]) -> dict[str, str]:
 def _notes(loaded: Loaded, data: Mapping[str, TaskData], sets: Mapping[str, tuple[SetData, ...]]) -> Iterator[str]:
     """Yield what was found of functions, of the suite's tasks and of the sets that victims classify, and what its seeds
     can show."""
-    from rbench.victims.place import source_of
-
     suite = loaded.suite
     for name, spec in loaded.victims.items():
+        from rbench.victims.place import source_of
+
         if spec.function is not None and source_of(spec) is None:
             yield (
                 f"victim {name}: the source of {spec.function} is in no Python file, so a change of it is not noticed; "

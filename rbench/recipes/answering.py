@@ -76,6 +76,9 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
         """Return False: what a function or an endpoint reads of a text is not known."""
         return False
 
+    def forget(self) -> None:
+        """Keep the answers, because they may have cost money; a network forgets its own before another attack."""
+
     def check(self) -> None:
         """Ask fixed texts twice.
 

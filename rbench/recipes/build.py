@@ -20,8 +20,6 @@ from rbench.recipes._textattack import use_device
 from rbench.recipes.binding import arguments, binding, dry_build
 from rbench.recipes.cached import EnoughWordsChanged, cached, columns_of, foreseen
 from rbench.recipes.observed import listen, watch
-from rbench.recipes.ranking_goal import aim_at_ranking
-from rbench.recipes.similarity_goal import aim_at_similarity, remember_allowed
 from rbench.schema import AttackSpec, ResourceKind, TaskSpec
 from rbench.system.changes import words_changed
 
@@ -113,9 +111,14 @@ def build(
         made = _own(spec, victim, resources, task, path, digest)
     else:
         made = _recipe(spec, victim, resources)
+    # The goals of pairs and rankings are needed by attacks on these alone.
     if task.kind == "sts":
+        from rbench.recipes.similarity_goal import aim_at_similarity, remember_allowed
+
         made = aim_at_similarity(made, victim, task, spec.similarity)
     if task.kind == "ranking":
+        from rbench.recipes.ranking_goal import aim_at_ranking
+
         made = aim_at_ranking(made, victim, spec.ranking)
     attack = cached(made)
     if hasattr(attack.search_method, "attack"):  # a search that counts words asks the attack that is run

@@ -27,14 +27,12 @@ from rbench.encoders import inference
 from rbench.errors import JobError, RbenchError
 from rbench.masking import masked
 from rbench.recipes.cached import CachedAttack, SplicedText, columns_of
-from rbench.recipes.similarity_goal import SimilarityGoal
 from rbench.schema import TIMED_OUT, AttackSpec, Outcome, SkipReason, Status, TaskSpec
 from rbench.system.changes import words_changed
 from rbench.tasks import Example
 
 VERSION = 1
 USES = ("recipes.cached", "inference.input_gradients")
-"""attack.similarity_goal is not listed, because only attacks on STS tasks use it."""
 
 Oracle = Callable[[tuple[str, ...]], int | None]
 
@@ -236,7 +234,7 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
 def _ended(result: Any, goal: Any) -> tuple[Any, Status]:
     """Return the goal function's result for the final text, and what became of the example."""
     final = result.perturbed_result
-    if isinstance(result, MaximizedAttackResult) and isinstance(goal, SimilarityGoal):
+    if isinstance(result, MaximizedAttackResult) and hasattr(goal, "largest"):  # a `SimilarityGoal` that is maximised
         final = goal.largest(final)
         return final, "succeeded" if goal.succeeded(final.output) else "failed"
     if isinstance(result, SkippedAttackResult):

@@ -88,6 +88,9 @@ class NetworkVictim(ModelWrapper):  # type: ignore[misc]
         backend: what computes it, one of `rbench.encoders.inference.BACKENDS` or "auto".
     """
 
+    pooled = None
+    """Examples that keep it busy at once; None: as many as the device needs."""
+
     def __init__(
         self, module: Any, name: str, *, max_length: int | None = None, device: str = "cpu", backend: str = "auto"
     ) -> None:
@@ -105,6 +108,9 @@ class NetworkVictim(ModelWrapper):  # type: ignore[misc]
         self.by_text.clear()
         if self.by_ids.memo is not None:
             self.by_ids.memo.clear()
+
+    def check(self) -> None:
+        """Say whether it is still the victim that was opened, as that of a function may not be. A network is."""
 
     @abstractmethod
     def _opened(self, **options: Any) -> Network:

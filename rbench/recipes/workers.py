@@ -19,13 +19,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rbench.encoders import load_victim
 from rbench.encoders.inference import backends
-from rbench.encoders.retriever import Retriever
-from rbench.encoders.scorer import EncoderScorer, load_victim
 from rbench.errors import JobError, RbenchError
-from rbench.recipes.answering import AnsweringVictim, open_answering
 from rbench.recipes.build import build
 from rbench.recipes.run import Oracle, run, truth
 from rbench.recipes.victim import RetrieverVictim, ScorerVictim, Victim
@@ -35,13 +33,21 @@ from rbench.system.capacity import cores, limit_threads, memory, shared_cores
 from rbench.system.located import Located, Watch
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import Example
-from rbench.victims.model import open_model
 from rbench.words.resources import Resources
+
+if TYPE_CHECKING:
+    from rbench.recipes.answering import AnsweringVictim
+
+    AnyVictim = Victim | ScorerVictim | RetrieverVictim | AnsweringVictim
 
 log = logging.getLogger("rbench")
 
-AnyVictim = Victim | ScorerVictim | RetrieverVictim | AnsweringVictim
-_WRAPPERS: dict[type, type[ScorerVictim | RetrieverVictim]] = {EncoderScorer: ScorerVictim, Retriever: RetrieverVictim}
+_WRAPPERS: dict[str, type[Victim | ScorerVictim | RetrieverVictim]] = {
+    "classifier": Victim,
+    "scorer": ScorerVictim,
+    "retriever": RetrieverVictim,
+}
+"""What TextAttack gets, by the KIND of the victim that a job fine-tuned."""
 
 POOLED = {"cpu": 4, "cuda": 64}
 """Examples that a process attacks at once, by device: enough to fill batches."""
@@ -138,10 +144,9 @@ class Engine:
         if attack_task != self._last:
             self._last = attack_task
             resources.forget()
-            if not isinstance(victim, AnsweringVictim):
-                victim.forget()
+            victim.forget()
         # As many examples as keep the victim busy: an endpoint's requests, or a network's batches.
-        many = victim.pooled if isinstance(victim, AnsweringVictim) else POOLED[self.config.device.split(":")[0]]
+        many = victim.pooled or POOLED[self.config.device.split(":")[0]]
         outcomes = run(
             lambda: build(
                 attack_task.spec, victim, resources, attack_task.task, path=attack_task.path, digest=attack_task.digest
@@ -158,8 +163,7 @@ class Engine:
             watch.check()
             resources.check()
             yield outcome
-        if isinstance(victim, AnsweringVictim):
-            victim.check()
+        victim.check()
 
     def backend(self, attack_task: AttackTask) -> str:
         """Return the name of the back-end that computes the victim of a cell."""
@@ -194,11 +198,15 @@ def open_victim(given: VictimSpec | None, where: str, task: TaskSpec, name: str,
     """Open the victim at a place: a classifier that exists (`given`), or one that a job fine-tuned (None)."""
     if given is None:
         network, meta = load_victim(Path(where), config.device)
-        wrapper = _WRAPPERS.get(type(network), Victim)
+        wrapper = _WRAPPERS[network.KIND]
         longest = meta["max_length"]
         return wrapper(network, name, max_length=longest, device=config.device, backend=config.backend)
     if given.origin != "model":
+        from rbench.recipes.answering import open_answering  # asks functions and endpoints
+
         return open_answering(given, task)
+    from rbench.victims.model import open_model
+
     classifier = open_model(given, where, task, config.device)
     return Victim(classifier, name, device=config.device, backend=config.backend)
 

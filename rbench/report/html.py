@@ -13,20 +13,21 @@ import hashlib
 import json
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
 from rbench.errors import RbenchError
 from rbench.report.data import Report
-from rbench.report.sheet import Drawn, closed, page_data
-from rbench.report.site import EncoderPage, Site
-from rbench.schema.judged import SCALE
 from rbench.system.console import harmless
 from rbench.tables.formats import text_of
 from rbench.tables.table import Number
 from rbench.verdicts.claims import brief, sentence
+
+if TYPE_CHECKING:
+    from rbench.report.sheet import Drawn
+    from rbench.report.site import EncoderPage, Site
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 TRACK = 100.0
@@ -98,6 +99,9 @@ def encoder(page: EncoderPage, home: str) -> str:
 
 def sheet(drawn: Drawn, rater: int) -> str:
     """Return the page on which a rater judges texts. It keeps answers in the rater's browser, and exports them."""
+    from rbench.report.sheet import closed, page_data
+    from rbench.schema.judged import SCALE
+
     script = Script("module", own_file("static", "sheet.js"))
     return _rendered(
         "sheet.html.j2",

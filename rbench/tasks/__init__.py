@@ -8,5 +8,4 @@ module: `local` and `online` read rows, `split` has the seeded rules of division
 from __future__ import annotations
 
 from rbench.tasks.clean import Example, SetData
-from rbench.tasks.contrast import Bundle, locate_contrast, open_contrast
 from rbench.tasks.data import TaskData, locate_task, open_task

@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rbench.config.tabular import files_of
 from rbench.errors import ResourceError
 from rbench.schema import HubData, TaskSpec
-from rbench.tasks import lines, local, online, parts, ranking, tables
+from rbench.tasks import lines, local, parts
 from rbench.tasks.clean import Columns, Example, Reserved, Row, SplitColumns, clean
+
+if TYPE_CHECKING:
+    from rbench.tasks.ranking import Collection, Source
 
 logger = logging.getLogger("rbench")
 
@@ -41,7 +44,7 @@ class TaskData:
     read: Mapping[str, int] = field(default_factory=dict)
     subsets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     """For each split whose rows name their subsets (`TaskSpec.subsets`), the subset of each example by its id."""
-    collection: ranking.Collection | None = field(default=None, repr=False)
+    collection: Collection | None = field(default=None, repr=False)
     """The documents of a ranking task, whose examples are its queries."""
     _hashes: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     """A cache of `split_fingerprint`, by split."""
@@ -133,6 +136,8 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
 
 def _ranked(spec: TaskSpec, data_path: Sequence[Path]) -> TaskData:
     """Open a task of the kind ranking. All its queries are of the split `test`."""
+    from rbench.tasks import ranking
+
     read = ranking.source(spec, data_path).read()
     examples, dropped = {"test": read.queries}, read.dropped
     for reason, count in dropped.counts.items():
@@ -149,7 +154,7 @@ def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
     Raises:
         ResourceError: there is no data (says where it looked and how to get it).
     """
-    return (ranking.source if spec.kind == "ranking" else _source)(spec, data_path).locate()
+    return _any_source(spec, data_path).locate()
 
 
 def files_of_task(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
@@ -158,7 +163,7 @@ def files_of_task(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
     Raises:
         ResourceError: the task is a corpus file or a table, and it is not there.
     """
-    return (ranking.source if spec.kind == "ranking" else _source)(spec, data_path).files()
+    return _any_source(spec, data_path).files()
 
 
 _Read = tuple[str, SplitColumns, Mapping[str, Sequence[Row]]]
@@ -173,12 +178,23 @@ class _Source(NamedTuple):
     read: Callable[[], _Read]
 
 
+def _any_source(spec: TaskSpec, data_path: Sequence[Path]) -> _Source | Source:
+    """Return where the rows of a task of any kind are."""
+    if spec.kind == "ranking":
+        from rbench.tasks import ranking
+
+        return ranking.source(spec, data_path)
+    return _source(spec, data_path)
+
+
 def _source(spec: TaskSpec, data_path: Sequence[Path]) -> _Source:
     """Return the first that a task has: a generator, a corpus file, a table, parts, a local copy, data of the hub."""
     if spec.generator is not None:
         made = f"generated ({spec.generator})"
         return _Source(lambda: made, list, lambda: (made, Columns.of(spec, {}), _generated(spec)))
     if spec.local is not None and spec.local.file is not None:
+        from rbench.tasks import tables
+
         if not tables.is_corpus(spec):
             where = tables.find(spec, data_path)
             return _Source(lambda: f"table {where}", lambda: files_of(where), lambda: tables.read(spec, where))
@@ -193,18 +209,26 @@ def _source(spec: TaskSpec, data_path: Sequence[Path]) -> _Source:
         )
     found = local.find(spec, data_path)
     if found is None:
+        from rbench.tasks import online
+
         return _Source(lambda: _told(_from_hub(spec, data_path, online.locate)), list, lambda: _on_hub(spec, data_path))
     told = local.describe(*found)
 
     def read() -> _Read:
         columns, rows = Columns.of(spec, spec.local.columns if spec.local else {}), local.read(*found)
         # Ids from 0 would lose one label and shift the others where labels are numbers.
-        return told, columns, tables.with_known_labels(spec, rows) if spec.has_numbers_as_labels else rows
+        if spec.has_numbers_as_labels:
+            from rbench.tasks import tables
+
+            rows = tables.with_known_labels(spec, rows)
+        return told, columns, rows
 
     return _Source(lambda: told, lambda: local.files(*found), read)
 
 
 def _on_hub(spec: TaskSpec, data_path: Sequence[Path]) -> _Read:
+    from rbench.tasks import online
+
     answers = _from_hub(spec, data_path, online.read)
     return (
         _told([(source, origin) for source, (origin, _) in answers]),

@@ -102,11 +102,15 @@ class Cells:
     def ground(self) -> Ground:
         """Return what claims on the RUN may speak of, whatever is done."""
         plan = self.results.plan
-        attacked = [cell for cell in self._named(HEADLINE) if cell.encoder in plan.suite.lineup]
         tasks = {job.attacking.task.name: job.attacking.task for job in plan.attacks if job.attacking is not None}
         measured = {one.measure: [*self._named(name)] for name, one in self.results.metrics.measured.items()}
         labelled = {one.measure: self._labelled(name) for name, one in self.results.metrics.measured.items()}
-        return ground_of(attacked, tasks, measured, trained_by(plan), self.results.metrics, labelled)
+        return ground_of(self.attacked, tasks, measured, trained_by(plan), self.results.metrics, labelled)
+
+    @cached_property
+    def attacked(self) -> list[CellOf]:
+        """The cells of attacks, done or not, in the order of the plan."""
+        return [cell for cell in self._named(HEADLINE) if cell.encoder in self.results.plan.suite.lineup]
 
     def _labelled(self, metric: str) -> dict[str, list[CellOf]]:
         """Return the cells of a number of a measure, by label, as `metric.LABEL` names them."""

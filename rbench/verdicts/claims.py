@@ -21,11 +21,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
+from rbench.errors import RbenchError
 from rbench.schema import Claim
 from rbench.schema.claimed import CellOf, Comparison, Ground, Group, comparisons
 from rbench.score.combined import Part, combine
 from rbench.score.paired import Difference, combine_stated, compare, holm
-from rbench.tables import Table
+from rbench.tables import Results, Table
 from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.nested_means import Observed, Rows, part
 from rbench.tables.table import Entry, Meaning, Number, groups_of, p_value
@@ -334,13 +335,25 @@ def _notes(found: Sequence[JudgedClaim]) -> Iterator[str]:
             yield f"{one.claim.id}: {told}."
 
 
-def detectable(ground: Ground, cells: Cells) -> str | None:
+def summary(results: Results) -> list[str]:
+    """Return what a run says of its claims, a line each, and which differences it could have shown."""
+    cells, asked = Cells(results), results.plan.suite.claims
+    try:
+        # What claims may speak of is asked of all measures, so a suite without claims does not ask.
+        found = lines(judge_claims(asked, cells.ground, cells)) if asked else []
+        could = detectable(cells)
+    except RbenchError as error:
+        return [f"claims are not judged: {error}"]
+    return [*found, *([could] if could is not None else [])]
+
+
+def detectable(cells: Cells) -> str | None:
     """Say how large a difference in ASR between two encoders must be to show in a cell of this RUN.
 
     Returns None where no two encoders were attacked in a cell that is done and whose outcomes are kept.
     """
     found: list[Difference] = []
-    for one, other in combinations(ground.cells.get("asr", ()), 2):
+    for one, other in combinations(cells.attacked, 2):
         if one.encoder != other.encoder and one[1:] == other[1:]:
             judged = _compared(one, other, cells)
             found += [judged] if judged is not None and judged.n else []

@@ -9,7 +9,7 @@ import torch
 
 import rbench
 from rbench import recipes as _ready  # noqa: F401  (before textattack is imported)
-from rbench.encoders.scorer import load_victim
+from rbench.encoders import load_victim
 from rbench.errors import RbenchError
 
 TEXTS = ["The farce was a disaster in his city.", "The film was superb."]

@@ -18,7 +18,7 @@ from rbench.cli.arguments import FLAGS, PANELS, SHARED, VALUES, declared, made
 
 FUNCTIONS = [
     *("api.runs.table", "api.judging.compare", "api.judging.check", "api.judging.write_baseline", "api.judging.cases"),
-    *("api.report.site", "api.train.train", "api.train.export"),
+    *("api.sites.site", "api.training.train", "api.training.export"),
 ]
 CLASSES = {"plan.prepare.Options": api.Options, "execution.cluster.executor.Executor": api.Executor}
 
@@ -70,5 +70,5 @@ def test_a_docstring_is_help_with_the_default_that_none_stands_for() -> None:
     assert (option.metavar, option.min, option.rich_help_panel) == ("N", 1, "How to run")
     kind, option = made("plan.prepare.Options", "only", shared=True)
     assert kind == list[str] | None and option.help.endswith("and what they need. May be repeated.")
-    kind, option = made("api.train.train", "what")
+    kind, option = made("api.training.train", "what")
     assert kind is str and isinstance(option, typer.models.ArgumentInfo) and r"'simcse-mini\[seed=1]'" in option.help

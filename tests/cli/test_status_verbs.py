@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.api.status import Failure, Working
+from rbench.api.watching import Failure, Working
 from rbench.cli import showing_verbs
 from tests.cli.conftest import Shell
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from rbench import encoders
-from rbench.encoders import index
+from rbench.encoders import index, load_victim
 from rbench.encoders.locate import EMBEDDED_TOKENIZER
 from rbench.encoders.retriever import RELEVANCE, Retriever
-from rbench.encoders.scorer import load_victim
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
 from rbench.schema import EncoderSpec

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from rbench.encoders import load_victim
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.scorer import CosineHead, EncoderScorer, RegressionHead, load_victim
+from rbench.encoders.scorer import CosineHead, EncoderScorer, RegressionHead
 from rbench.errors import ResourceError
 from tests import tiny
 

@@ -75,7 +75,7 @@ def fails(*arguments: Any) -> None:
 
 def test_a_pretraining_goes_on_after_its_last_step(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(weights, "write_card", fails)
+        broken.setattr("rbench.execution.publish.encoder.write_card", fails)
         record, steps = run(PRETRAIN)
     assert record.status == "failed" and record.error is not None and "no space left" in record.error
     assert steps.seen[PRETRAIN][-1] == 20

@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from rbench import api
 from rbench.config.code import find
-from rbench.encoders.scorer import load_victim
+from rbench.encoders import load_victim
 from rbench.measures._noise import Stored
 from rbench.noise import noised
 from rbench.schema import MeasuredRow

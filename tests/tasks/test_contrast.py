@@ -12,7 +12,8 @@ import rbench
 from rbench.config.registry import Registry
 from rbench.errors import ResourceError
 from rbench.schema import ContrastSpec, TaskSpec
-from rbench.tasks import local, locate_contrast, open_contrast, open_task
+from rbench.tasks import local, open_task
+from rbench.tasks.contrast import locate_contrast, open_contrast
 from tests.tasks.conftest import Write
 
 TASK = TaskSpec(name="ask", kind="pair", columns=("question", "passage"), labels=("no", "yes"))

@@ -11,7 +11,8 @@ import yaml
 from rbench.config import load
 from rbench.config.registry import Registry
 from rbench.schema import ContrastSpec, EncoderSpec, TaskSpec
-from rbench.tasks import open_contrast, open_task
+from rbench.tasks import open_task
+from rbench.tasks.contrast import open_contrast
 from tests.tasks.conftest import Write
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from rbench import encoders, mini
-from rbench.api.train import train
+from rbench.api.training import train
 from rbench.config import load_resources
 from rbench.config.registry import Registry
 from rbench.errors import JobError, ResourceError

@@ -119,7 +119,7 @@ def test_its_commands_work(place: Path) -> None:
 
 def test_its_python_works(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        importlib.import_module("rbench.api.train"), "Options", functools.partial(Options, include=(Path("DIR"),))
+        importlib.import_module("rbench.api.training"), "Options", functools.partial(Options, include=(Path("DIR"),))
     )
     (code,) = [block for block in blocks("python") if "api" in block]
     exec(code, {})

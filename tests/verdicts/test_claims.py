@@ -12,14 +12,13 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from rbench import api
-from rbench.api.judging import summary
 from rbench.cli import app
 from rbench.errors import SuiteError
 from rbench.schema import Health, Job, Raised
 from rbench.score.paired import holm
 from rbench.store.runs import Store
 from rbench.tables import Results, attack_table
-from rbench.verdicts.claims import JudgedClaim, lines, table
+from rbench.verdicts.claims import JudgedClaim, lines, summary, table
 from tests import reference
 from tests.tables.conftest import make_outcomes, make_suite
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.api.judging import summary
 from rbench.store.runs import Store
 from rbench.tables import Results
+from rbench.verdicts.claims import summary
 from tests.verdicts import gated
 
 TWO = gated.suite(encoders=("minilm", "bert_b"))

@@ -19,7 +19,7 @@ from rbench.train.finetune._data import sample_split
 from rbench.train.options import Progress
 
 if TYPE_CHECKING:
-    from rbench.encoders.scorer import AnyVictim
+    from rbench.encoders import AnyVictim
     from rbench.encoders.sentence import SentenceEncoder
     from rbench.tasks import Example, TaskData
     from rbench.words.resources import Resources

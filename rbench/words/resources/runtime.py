@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rbench.encoders import fetch
 from rbench.encoders.inference import Memo
@@ -16,9 +17,11 @@ from rbench.schema import ResourceKind, ResourceProfile, Source
 from rbench.system.located import Located, Watch, folder
 from rbench.words.resources import lexical
 from rbench.words.resources.locate import loader, locate
-from rbench.words.resources.masked_lm import MaskedLM
-from rbench.words.resources.sentences import Sentences, sentence_transformer, universal_sentence_encoder
-from rbench.words.resources.thesaurus import Thesaurus, open_thesaurus
+
+if TYPE_CHECKING:
+    from rbench.words.resources.masked_lm import MaskedLM
+    from rbench.words.resources.sentences import Sentences
+    from rbench.words.resources.thesaurus import Thesaurus
 
 
 class Resources:
@@ -122,17 +125,23 @@ class Resources:
         Raises ResourceError if the resource is a mere list of synonyms.
         """
         with self._open("synonyms") as (source, _):
+            from rbench.words.resources.thesaurus import open_thesaurus
+
             return open_thesaurus(source.kind)
 
     @cached_property
     def masked_lm(self) -> MaskedLM:
         """The masked language model with its tokenizer."""
         with self._open("masked_lm") as (_, where):
+            from rbench.words.resources.masked_lm import MaskedLM
+
             return MaskedLM.open(fetch(where), self.device, self.backend)
 
     @cached_property
     def sentence_encoder(self) -> Sentences:
         """The sentence encoder. Its `encode`, and `vectors` (which caches), return float32 tensors (n, dim)."""
+        from rbench.words.resources.sentences import Sentences, sentence_transformer, universal_sentence_encoder
+
         with self._open("sentence_encoder") as (source, where):
             if source.kind == "mini":
                 return Sentences(mini.encode, "mini")

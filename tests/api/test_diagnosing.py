@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.api.doctor import renaming
+from rbench.api.diagnosing import renaming
 from rbench.errors import SuiteError
 
 Options = api.Options

@@ -24,7 +24,8 @@ from rbench.schema import (
     TaskSpec,
     VictimSpec,
 )
-from rbench.tasks import locate_contrast, locate_task
+from rbench.tasks import locate_task
+from rbench.tasks.contrast import locate_contrast
 from rbench.victims.place import locate as locate_victim
 
 

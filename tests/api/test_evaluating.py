@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 import rbench
 from rbench import api
+from rbench.api import evaluating
 from rbench.api.card import Card, verdict_of
 from rbench.cli import app
 from rbench.config import load_task
@@ -254,14 +254,14 @@ def test_mistakes_are_told_before_any_work(words: list[str], said: str) -> None:
 
 def test_a_folder_is_an_encoder_or_a_classifier_by_what_it_says(place: Path) -> None:
     shutil.copytree(PACKAGED / "mini-bert-packaged", place / "mine", dirs_exist_ok=True)
-    found = _module().model_of("./mine", None, Registry(), ())
+    found = evaluating.model_of("./mine", None, Registry(), ())
     assert (found.kind, found.english, found.name) == ("encoders", False, "mine")
     config = json.loads((place / "mine/config.json").read_text())
     headed = config | {"architectures": ["BertForSequenceClassification"], "vocab_size": 30522}
     (place / "mine/config.json").write_text(json.dumps(headed))
-    found = _module().model_of("./mine", None, Registry(), ())
+    found = evaluating.model_of("./mine", None, Registry(), ())
     assert (found.kind, found.english) == ("victims", True)
-    found = _module().model_of("http://localhost:9/classify", None, Registry(), ())
+    found = evaluating.model_of("http://localhost:9/classify", None, Registry(), ())
     assert (found.kind, found.entry["endpoint"]) == ("victims", {"url": "http://localhost:9/classify"})
 
 
@@ -273,8 +273,8 @@ def test_data_and_resources_that_are_not_here_are_reasons(place: Path, monkeypat
     table.write_text("text,label\n" + "\n".join(lines) + "\n")
     with pytest.raises(ResourceError, match=r"word_vectors|pos_tagger"):
         api.evaluate("rules:predict", task={"reviews.csv": {}}, n=5, label_map="negative=bad", progress=False)
-    composed = _module().Composed(
-        [_module().Model("minilm", "encoders", "minilm", True)],
+    composed = evaluating.Composed(
+        [evaluating.Model("minilm", "encoders", "minilm", True)],
         "mr",
         ("textfooler", "textbugger"),
         5,
@@ -290,8 +290,3 @@ def test_data_and_resources_that_are_not_here_are_reasons(place: Path, monkeypat
 def test_a_suite_error_has_its_class() -> None:
     with pytest.raises(SuiteError, match="--n 0"):
         api.evaluate("mini-bert-packaged", n=0)
-
-
-def _module() -> Any:
-    """The module, whose function has its name."""
-    return sys.modules["rbench.api.evaluate"]

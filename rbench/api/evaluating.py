@@ -16,10 +16,11 @@ from typing import Any, Literal
 
 from rbench import config as loading
 from rbench.api import call_options
+from rbench.api.attacking import classifier
 from rbench.api.card import Asked, Card, Part, card_of
 from rbench.api.results import RunResult
 from rbench.api.runs import results_of
-from rbench.api.suites import classifier, run
+from rbench.api.suites import run
 from rbench.config.registry import Registry
 from rbench.config.tasks import is_path
 from rbench.errors import ResourceError, SuiteError
