@@ -332,7 +332,7 @@ def test_a_starved_attack_says_nothing_against_the_accuracy_before_it(make: Make
     assert all(not isinstance(one, tuple) for one in (clean, asr_random, words_random))
     assert entries(build(store, "clean"))["pwws", "plain"] in ([None], ["best"])
     row = next(row for row in build(store, "asr", "full").rows if row[:2] == ("pwws", "plain") and row[3] == 0)
-    assert [bool(entry.withheld) for entry in row if isinstance(entry, Number)] == [False, True, True, True, True]
+    assert [bool(entry.withheld) for entry in row if isinstance(entry, Number)] == [False, True, True, True, True, True]
 
 
 @pytest.mark.parametrize(("metric", "n"), [("sts", 1), ("contrast", 3)])
