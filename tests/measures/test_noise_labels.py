@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from statsmodels.stats.weightstats import DescrStatsW
 from typer.testing import CliRunner
 
 from rbench import api
@@ -42,6 +43,7 @@ evaluate: [{noise: {kinds: [typos, upper], degrees: [0.1, 0.5], draws: 2, num_ex
 claims:
   - {id: task, metric: noise, higher: letters, than: words, where: {task: typos@0.5}, about: weights}
   - {id: label, metric: noise.typos@0.5, higher: letters, than: words, where: {task: mini-sentiment}, about: weights}
+  - {id: degrees, metric: noise, lower: {task: typos@0.5}, than: {task: typos@0.1}, for_each: encoder, about: weights}
 """
 LABEL, BETWEEN = "typos@0.5", ("words", "letters")
 
@@ -102,6 +104,19 @@ def test_claims_and_compare_mean_the_same_cells_by_label_as_by_task(run: Path) -
     assert compared.difference.value == pytest.approx(said["label"].difference.value)
     table = api.comparison_table(api.compare(run, between=BETWEEN, metric=f"noise_drop.{LABEL}"))
     assert "Score lost to noise, typos@0.5: letters against words" in table
+
+
+def test_labels_of_a_victim_are_compared_text_by_text(run: Path) -> None:
+    (said,) = [one for one in api.claims(run) if one.claim.id == "degrees"]
+    store = Store(run)
+    plan = store.plan()
+    assert plan is not None and len(said.judged) == 2
+    for judged, job in zip(said.judged, (job for job in plan.jobs if job.what == "noise"), strict=True):
+        stored, d = Stored(tuple(store.rows(job))), judged.difference
+        low, high = (stored.values(label, "noise") for label in ("typos@0.1", "typos@0.5"))
+        assert low is not None and high is not None and d is not None and d.n == 200
+        assert d.value == pytest.approx((high - low).mean())
+        assert (d.low, d.high) == pytest.approx(DescrStatsW(high - low).tconfint_mean())
 
 
 def test_a_check_judges_the_label_whose_texts_are_right_or_wrong(run: Path, tmp_path: Path) -> None:
