@@ -1,10 +1,10 @@
 """nDCG@10 of one encoder by rbench and by mteb's retrieval evaluator, on the same queries and documents.
 
-    python -m benchmarks.ranking_mteb minilm --models MODELS --data DATA [--tasks perspectrum_ranking] [--out FILE]
+    python -m benchmarks.ranking_mteb FOLDER --data DATA [--tasks boolq_ranking perspectrum_ranking] [--out FILE]
 
-The encoder is a name of rbench's, and MODELS/NAME its folder, a sentence-transformers model. mteb encodes with
-sentence-transformers and searches by itself; it scores with pytrec_eval, as rbench does. Of documents with equal scores
-it may keep others among the first 1,000.
+FOLDER is a sentence-transformers model, which rbench reads as the model's own files say (rbench's encoder file of the
+same model may cut texts elsewhere). mteb encodes with sentence-transformers and searches by itself; it scores with
+pytrec_eval, as rbench does. Of documents with equal scores it may keep others among the first 1,000.
 """
 
 from __future__ import annotations
@@ -41,19 +41,18 @@ def by_mteb(folder: Path, of: Collection, queries: dict[str, str]) -> dict[str, 
     return {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
 
 
-def by_rbench(encoder: str | Path, of: Collection, queries: dict[str, str], **settings: Any) -> dict[str, float]:
+def by_rbench(folder: Path, of: Collection, queries: dict[str, str]) -> dict[str, float]:
     """Return rbench's scores of the same model: `ndcg`, `recall`, `mrr`, `map` and `success`."""
     import rbench
 
     documents = dict(zip(of.ids, of.texts, strict=True))
-    found = rbench.rank(str(encoder), queries, documents, of.relevance, progress=False, **settings)
+    found = rbench.rank(str(folder), queries, documents, of.relevance, progress=False)
     return {name: float(own.mean()) for name, own in found.scores.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("encoder")
-    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--tasks", nargs="+", default=["boolq_ranking", "perspectrum_ranking"])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "ranking_mteb.json")
@@ -68,8 +67,7 @@ def main() -> None:
         data = open_task(load_task(name, Registry()), [args.data])
         assert data.collection is not None
         queries = {one.id: one.texts[0] for one in data.split("test")}
-        ours = by_rbench(args.encoder, data.collection, queries, models=args.models)
-        theirs = by_mteb(args.models / args.encoder, data.collection, queries)
+        ours, theirs = (by(args.folder, data.collection, queries) for by in (by_rbench, by_mteb))
         found[name] = {
             "queries": len(queries),
             "documents": len(data.collection.ids),
@@ -82,7 +80,7 @@ def main() -> None:
         }
         print(name, json.dumps(found[name], indent=1), flush=True)
     about = {
-        "model": args.encoder,
+        "model": args.folder.name,
         "versions": {name: version(name) for name in ("mteb", "sentence-transformers", "torch", "transformers")},
         "machine": {"processor": processor(), "cores": cores(), "system": platform.system()},
     }
