@@ -40,3 +40,10 @@ def test_three_entries_or_many_rows_have_none(tmp_path: Path, monkeypatch: pytes
     assert said(tmp_path / "three", {name: first(12) for name in "abc"}) is None
     monkeypatch.setattr("rbench.verdicts.reading.MOST", 1)
     assert said(tmp_path / "two", {"a": first(1), "b": first(40)}) is None
+
+
+def test_options_are_named_only_where_the_names_are_the_same(tmp_path: Path) -> None:
+    other = said(tmp_path / "other", {"a[x=1]": first(48), "b[x=2]": first(12)})
+    assert other == "b is more robust than a under pwws (20.0 against 80.0)."
+    same = said(tmp_path / "same", {"a[x=1]": first(48), "a[x=2]": first(12)})
+    assert same == "a[x=2] is more robust than a[x=1] under pwws (20.0 against 80.0)."
