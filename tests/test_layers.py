@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -164,6 +165,15 @@ def test_some_modules_may_import_less_than_their_wing(narrow: str) -> None:
 def test_the_table_has_no_circles_and_no_idle_rows() -> None:
     tuple(graphlib.TopologicalSorter({name: row for name, row in ALLOWED.items() if name}).static_order())
     assert ALLOWED.keys() == {wing(name) for name in NAMES} - FREE
+
+
+def test_the_page_on_the_shape_lists_wings_as_they_are_imported_and_fits_one_sitting() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted({name for name in ALLOWED if name} | FREE)
+    for place, name in enumerate(listed):
+        assert ALLOWED.get(name, set()) <= {*listed[:place]}, name
+    assert len(page.split()) <= 4000
 
 
 def circle(graph: Mapping[str, Collection[str]]) -> list[str]:
