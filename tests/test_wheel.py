@@ -33,7 +33,7 @@ def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:
     assert paper
     assert {f"rbench/bundled/paper/{file.name}" for file in paper} <= names
     claims = list((ROOT / "results" / "paper" / "claims").glob("*.yaml"))
-    assert len(claims) == len(paper)
+    assert claims and {file.stem for file in claims} <= {file.stem for file in paper}  # a table may state no comparison
     assert {f"rbench/bundled/paper/claims/{file.name}" for file in claims} <= names
     for kind in ("tasks", "encoders", "resources", "contrast", "mini/lexicon"):
         files = list((ROOT / "rbench" / kind).glob("*.yaml"))
@@ -68,5 +68,5 @@ def test_the_wheel_works_from_an_empty_folder(wheel: Path, tmp_path: Path) -> No
 
     assert "quickstart" in rbench("list", "suites")
     assert "geometry" in rbench("list", "attacks")
-    assert "attack/mini-bert-packaged/mini-sentiment/clean/pwws" in rbench("plan", "quickstart")
+    assert "attack/mini-bert-packaged/mini-sentiment/clean[epochs=4]/pwws" in rbench("plan", "quickstart")
     assert not list(empty.iterdir())

@@ -28,7 +28,7 @@ from rbench.config.positions import Positioned, Problems, listed
 from rbench.config.registry import NAME, Registry, nearest, unknown
 from rbench.config.tabular import Place, check_unicode, is_table, open_place, text_of_label
 from rbench.errors import ResourceError, SuiteError
-from rbench.schema import ADVERSARIAL, CONTRAST, ContrastSpec, LocalData, Strict, TaskKind, TaskSpec, is_text_file
+from rbench.schema import ContrastSpec, LocalData, Strict, TaskKind, TaskSpec, is_text_file
 
 TEXTS = (
     ("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("question1", "question2"),
@@ -406,7 +406,7 @@ class Tasks:
     def scored(self, name: str, place: str, what: str = "evaluation") -> None:
         """Load an STS task, on which encoders are scored. `what` names it in the error for an unknown task."""
         if name not in self.files.registry.names("tasks"):
-            others = [ADVERSARIAL, CONTRAST, *self.files.registry.names("measures")] if what == "evaluation" else []
+            others = self.files.registry.names("measures") if what == "evaluation" else []
             known = [*self.names_with_scores(), *others]
             self.files.problems.add(place, unknown(what, name, known))
             return

@@ -49,7 +49,8 @@ def classify(
         victim: an `EncoderClassifier` or another network with `.logits`, a tokenizer and `max_length`, which is put
             into eval mode and left in it; or something that answers texts itself, such as a
             `rbench.victims.remote_classifier.Asked`.
-        progress: called after each batch with its number of rows. Rows with the same tokens are computed once.
+        progress: called after each batch with its number of rows. Of rows with the same tokens one is computed; the
+            others are counted at the end.
 
     Raises:
         JobError: the victim's logits are not finite.
@@ -74,6 +75,8 @@ def classify(
     network.max_rows = min(network.max_rows, batch_size)
     place = {row: i for i, row in enumerate(dict.fromkeys(encoded))}  # many noisy texts have the same tokens
     distinct = torch.stack(network(list(place), progress))
+    if progress is not None and len(place) < len(rows):
+        progress(len(rows) - len(place))
     logits = distinct[[place[row] for row in encoded]]
     if not bool(torch.isfinite(logits).all()):
         raise JobError("the victim's logits are NaN or infinite: its fine-tuning diverged; lower learning_rate")

@@ -59,7 +59,7 @@ def context(tmp_path: Path, trained: Job, monkeypatch: pytest.MonkeyPatch) -> An
         plan=SimpleNamespace(job=lambda key: trained),
         store=Store(tmp_path),
         modules={name: SimpleNamespace(open=lambda found=found: found) for name, found in modules.items()},
-        data=lambda *asked: None,
+        data=lambda *asked: SimpleNamespace(split=None, sizes={}),
         device="cpu",
         progress=SimpleNamespace(update=None),
     )
