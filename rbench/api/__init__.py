@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rbench.api.attacking import attack, attack_texts, classifier, textattack_wrapper
+    from rbench.api.best_known import best
     from rbench.api.building import BuiltSet, Cell, build_adversarial, build_adversarial_from
     from rbench.api.diagnosing import Check, doctor
     from rbench.api.evaluating import Evaluated, evaluate
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "api.attacking": "attack attack_texts classifier textattack_wrapper",
+    "api.best_known": "best",
     "api.building": "BuiltSet Cell build_adversarial build_adversarial_from",
     "api.diagnosing": "Check doctor",
     "api.evaluating": "Evaluated evaluate",

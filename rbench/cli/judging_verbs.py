@@ -1,4 +1,4 @@
-"""Implements `rbench claims`, `compare`, `figure`, `baseline`, `check` and `judge`: what a RUN shows, if it holds."""
+"""Implements `rbench claims`, `compare`, `figure`, `best`, `baseline`, `check`, `judge`: what RUNs show."""
 
 from __future__ import annotations
 
@@ -116,6 +116,32 @@ def figure(
     formats = [part.strip() for part in fmt.split(",")] if fmt is not None else None
     for path in rbench.api.write_figure(run, kind, settings or (), out=out, formats=formats, include=options.include):
         say(str(path))
+
+
+@app.command(
+    rich_help_panel=MEASURE, epilog="Example: [bold]rbench best results/runs/strength --to results/best.jsonl[/bold]"
+)
+@verb("Checking what {run} found", shared="models device backend")
+def best(
+    *,
+    run: list[Path] = a.argument("RUN...", "RUNs: folders, or files of rbench pack.", ...),
+    to: Path = a.option("--to FILE", "The file. It is made if it is not there.", "results/best.jsonl", dir_okay=False),
+    options: Options,
+) -> None:
+    """Keep the best adversarial texts of all runs.
+
+    For each victim, text and declared space, the file has the adversarial text with the fewest words replaced that an
+    attack in the space has found. Each must lie in the space, and the victim is asked for it again, before it is taken.
+    The file only ever rises. What is not taken is said, with the reason.
+    """
+    found = rbench.api.best(run, to, options)
+    for job, attacked, fell, known in found.shares:
+        say(f"{job}: {attacked} texts attacked, {fell} fell, {known} are known to fall")
+    for what, reasons in (("refused", found.refused), ("not asked, and left out", found.not_asked)):
+        for said, n in reasons.items():
+            tell(f"{what}, {n} of {said}")
+    entries, new, lowered = found.changed
+    say(f"{found.path}: {entries} texts, {new} of them new, {lowered} with fewer words than before")
 
 
 @app.command(

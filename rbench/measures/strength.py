@@ -89,7 +89,7 @@ class InSpace(tabled.Cell):
 
     @property
     def space(self) -> Space:
-        found = space_of(self)
+        found = self.runs[0].spec.attack.space
         assert found is not None  # `cells` has no others
         return found
 
@@ -175,7 +175,7 @@ def cells(results: Results) -> tabled.Grid[InSpace]:
     Raises StoreError where no attack is.
     """
     of = grid(results)
-    found = [cell for cell in _in_order(of) if space_of(cell) is not None]
+    found = [cell for cell in _in_order(of) if cell.runs[0].spec.attack.space is not None]
     if not found:
         raise StoreError(f"no attack of suite {of.plan.suite.name} is in a declared space: docs/strength.md says how.")
     there: dict[tuple[str, ...], InSpace] = {}
@@ -233,21 +233,15 @@ _NOTES = (
 )
 
 
-def space_of(cell: tabled.Cell) -> Space | None:
-    """Return the space that an attack is declared in; None: it is in none."""
-    given = cell.runs[0].spec.attack.parameters.get("space")
-    try:
-        return None if given is None else Space.model_validate(given)
-    except ValueError:  # a user's attack has another option of this name
-        return None
-
-
 def _comparable(one: Cell, other: Cell) -> bool:
     """Whether two attacks are on one victim, in one space."""
     if one.key[1:] != other.key[1:]:
         return False
-    spaces, specs = (space_of(one), space_of(other)), [cell.runs[0].spec.attack for cell in (one, other)]
-    return spaces[0] == spaces[1] and (specs[0].max_words, specs[0].protect) == (specs[1].max_words, specs[1].protect)
+    specs = [cell.runs[0].spec.attack for cell in (one, other)]
+    return specs[0].space == specs[1].space and (specs[0].max_words, specs[0].protect) == (
+        specs[1].max_words,
+        specs[1].protect,
+    )
 
 
 def _in_order(of: Grid) -> list[Cell]:

@@ -23,6 +23,7 @@ FIRST = {
     "report .": "Reading .",
     "site . --out site": "Reading .",
     "figure . --kind queries": "Reading .",
+    "best .": "Checking what . found",
     "baseline . --out b.json": "Making a baseline in b.json",
     "check . --baseline b.json": "Checking . against b.json",
     "compare . --between a b": "Comparing encoders of .",

@@ -83,3 +83,32 @@ class Substitutions:
     @staticmethod
     def _fits(own: str, other: str) -> bool:
         return own == other or {own, other} <= _VERB_NOUN
+
+
+def replaced(original: Columns, changed: Columns, replacements: Sequence[Collection[str]]) -> int | None:
+    """Return how many words of a text are replaced in another one, the fewest that do; None where it cannot be reached.
+
+    Args:
+        original: the text.
+        changed: the other one.
+        replacements: for each word of the text its replacements, as `Substitutions` gives them.
+    """
+    if len(changed) != len(original):
+        return None
+    words, total = list(zip(spans_of(original), replacements, strict=True)), 0
+    for column, (old, new) in enumerate(zip(original, changed, strict=True)):
+        reached, at = {0: 0}, 0  # by the place in `new` up to which it is explained, the fewest words
+        for (_, start, end), others in (word for word in words if word[0][0] == column):
+            choices = [(old[at:end], 0), *((old[at:start] + other, 1) for other in others)]
+            found: dict[int, int] = {}
+            for place, count in reached.items():
+                for piece, more in choices:
+                    if new.startswith(piece, place):
+                        after = place + len(piece)
+                        found[after] = min(found.get(after, count + more), count + more)
+            reached, at = found, end
+        ends = [count for place, count in reached.items() if new[place:] == old[at:]]
+        if not ends:
+            return None
+        total += min(ends)
+    return total

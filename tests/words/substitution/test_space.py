@@ -9,7 +9,7 @@ import pytest
 from rbench.schema import Space
 from rbench.words.resources import Resources
 from rbench.words.substitution.segmentation import spans_of
-from rbench.words.substitution.space import Substitutions
+from rbench.words.substitution.space import Substitutions, replaced
 from tests.recipes import world
 
 TEXT = ("the good film was not boring", "a bad story")
@@ -77,3 +77,25 @@ def test_resources_that_are_not_needed_are_not_opened() -> None:
 
 def test_paths_are_not_in_the_fingerprint(tmp_path: Path) -> None:
     assert str(tmp_path) not in Space().fingerprint and len(Space().fingerprint) == 16
+
+
+def test_the_words_that_are_replaced_are_counted_and_other_texts_are_told(resources: Resources) -> None:
+    found = Substitutions(Space(pos=False), resources)(TEXT)
+    spans = spans_of(TEXT)
+    places = [place for place, others in enumerate(found) if others]
+    for chosen in ((), places[:1], places[:2], places):
+        columns = list(TEXT)
+        for place in sorted(chosen, reverse=True):  # from the end, so that the spans before stay
+            column, start, end = spans[place]
+            columns[column] = columns[column][:start] + found[place][-1] + columns[column][end:]
+        assert replaced(TEXT, tuple(columns), found) == len(chosen)
+        assert replaced(TEXT, (columns[0] + " more", columns[1]), found) is None
+        assert replaced(TEXT, (columns[0].replace(" ", "  ", 1), columns[1]), found) is None
+        assert replaced(TEXT, (columns[0],), found) is None
+    nothing = [()] * len(spans)
+    assert replaced(TEXT, tuple(columns), nothing) is None and replaced(TEXT, TEXT, nothing) == 0
+
+
+def test_of_several_ways_to_read_a_text_the_one_with_the_fewest_words_counts() -> None:
+    assert replaced(("a-b c",), ("c c",), [("c",), ("c",)]) == 1
+    assert replaced(("a.b",), ("a.b.b",), [("a.b",), ("b.b",)]) == 1

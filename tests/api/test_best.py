@@ -1,0 +1,282 @@
+"""The best known adversarial texts of several RUNs: what is taken, what is refused, and that the file only rises."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from rbench import api
+from rbench.api.best_known import Best
+from rbench.cli import app
+from rbench.errors import StoreError
+from rbench.schema import Job, Outcome, Space
+from rbench.schema.best import Known, hash_of
+from rbench.store import best as kept
+from rbench.store.runs import Store
+from rbench.words.resources import Resources, locate
+from rbench.words.substitution.segmentation import SegmentedTexts
+from rbench.words.substitution.space import Substitutions
+
+SPACE = {"k": 8, "max_words": 2, "pos": False}
+SUITE: dict[str, Any] = {
+    "encoders": ["mini-bert-packaged"],
+    "tasks": ["mini-nli"],
+    "num_examples": 40,
+    "resources": "mini",
+    "training": {"learning_rate": 1.5e-3, "epochs": 1, "max_train": 400, "max_validation": 60},
+}
+Forge = Callable[[Outcome], Outcome]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """RUNs of one victim: two searches and the complete one, all in one space."""
+    root = tmp_path_factory.mktemp("runs")
+    attacks: dict[str, Any] = {
+        "deletion": {"inside": {"space": SPACE, "search": "deletion"}},
+        "pwws": {"inside": {"space": SPACE, "search": "pwws"}},
+        "complete": {"exhaustive": {"space": SPACE}},
+    }
+    for name, attack in attacks.items():
+        api.run({**SUITE, "name": name, "attacks": [attack]}, out=root / name, workers=1)
+    return {name: root / name for name in attacks}
+
+
+def attack_of(run: Path) -> Job:
+    plan = Store(run).plan()
+    assert plan is not None
+    (job,) = plan.attacks
+    return job
+
+
+def successes(run: Path) -> dict[str, Outcome]:
+    """By the hash of the text."""
+    fell = [one for one in Store(run).outcomes(attack_of(run)) if one.status == "succeeded"]
+    return {hash_of(one.original or (), one.label or 0): one for one in fell}
+
+
+def forged(run: Path, forge: Forge, folder: Path) -> Path:
+    """Copy a RUN and change its outcomes, with digests that fit."""
+    shutil.copytree(run, folder)
+    store, job = Store(folder), attack_of(folder)
+    record = store.record(job)
+    assert record is not None
+    digest = store.write_outcomes(job, [forge(one) for one in store.outcomes(job)])
+    store.write_record(record.model_copy(update={"outcomes": digest}))
+    return folder
+
+
+def total(counts: dict[str, int]) -> int:
+    return sum(counts.values())
+
+
+# ------------------------------------------------------------------------------------------------------- what is taken
+
+
+def test_two_runs_with_different_attacks_give_the_union(runs: dict[str, Path], tmp_path: Path) -> None:
+    both = successes(runs["deletion"]), successes(runs["complete"])
+    union = both[0].keys() | both[1].keys()
+    assert 0 < len(both[0]) < len(union), "the complete search finds more"
+    found = api.best([runs["deletion"], runs["complete"]], tmp_path / "best.jsonl")
+    known = kept.read(tmp_path / "best.jsonl")
+    assert {text for _, text, _ in known} == union
+    assert found.changed == (len(union), len(union), 0) and not found.refused and not found.not_asked
+    assert {one.known for one in found.shares} == {len(union)}
+    assert [one.fell for one in found.shares] == [len(one) for one in both]
+    for entry in known.values():
+        words = [one[entry.text].num_words_changed for one in both if entry.text in one]
+        assert entry.words == min(words) and not entry.unverifiable
+
+
+def test_the_order_of_runs_does_not_matter_and_a_second_time_changes_nothing(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    one, other = tmp_path / "one.jsonl", tmp_path / "deep" / "other.jsonl"
+    api.best([runs["deletion"], runs["pwws"]], one)
+    api.best([runs["pwws"]], other)
+    api.best([runs["deletion"]], other)
+    assert {key: entry.words for key, entry in kept.read(one).items()} == {
+        key: entry.words for key, entry in kept.read(other).items()
+    }
+    before = one.read_bytes(), one.stat().st_mtime_ns
+    assert api.best([runs["deletion"], runs["pwws"]], one).changed[1:] == (0, 0)
+    assert (one.read_bytes(), one.stat().st_mtime_ns) == before
+
+
+def test_an_entry_is_replaced_by_one_with_fewer_words_alone(tmp_path: Path) -> None:
+    path, texts = tmp_path / "best.jsonl", ("a b c",)
+
+    def entry(words: int, queries: int) -> Known:
+        more: dict[str, Any] = {"victim": "v", "text": hash_of(texts, 0), "space": "0" * 16, "attack": "inside"}
+        return Known(original=texts, adversarial=("x",), label=0, words=words, queries=queries, **more)
+
+    assert kept.raised(path, [entry(2, 9), entry(2, 5), entry(3, 1)]) == (1, 1, 0)
+    assert [(one.words, one.queries) for one in kept.read(path).values()] == [(2, 5)]
+    assert kept.raised(path, [entry(2, 1), entry(3, 1)]) == (1, 0, 0)
+    assert kept.raised(path, [entry(1, 50)]) == (1, 0, 1)
+    assert [(one.words, one.queries) for one in kept.read(path).values()] == [(1, 50)]
+
+
+def test_a_packed_run_counts_after_its_texts_were_asked_again(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = api.pack(runs["complete"], tmp_path / "run.zip").path
+    api.best([runs["complete"]], tmp_path / "own.jsonl")
+    api.best([packed], tmp_path / "theirs.jsonl")
+    assert (tmp_path / "own.jsonl").read_bytes() == (tmp_path / "theirs.jsonl").read_bytes()
+    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "empty"))
+    found = api.best([packed], tmp_path / "none.jsonl")
+    ((said, n),) = found.not_asked.items()
+    assert n == len(successes(runs["complete"])) and "are not in the cache" in said and "Run the suite" in said
+    assert found.changed == (0, 0, 0) and not kept.read(tmp_path / "none.jsonl")
+
+
+def test_other_weights_than_those_that_were_attacked_are_not_asked(runs: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(runs["deletion"], copy := tmp_path / "run")
+    store, job = Store(copy), attack_of(copy)
+    record = store.record(job)
+    assert record is not None
+    other = record.provenance.model_copy(update={"weights_hash": "f" * 64})
+    store.write_record(record.model_copy(update={"provenance": other}))
+    found = api.best([copy], tmp_path / "best.jsonl")
+    assert found.changed.entries == 0 and total(found.not_asked) == len(successes(runs["deletion"]))
+    assert "are not those that were attacked" in next(iter(found.not_asked))
+
+
+def test_a_run_without_texts_has_none_to_take(runs: dict[str, Path], tmp_path: Path) -> None:
+    found = api.best([api.strip(runs["deletion"], tmp_path / "stripped")], tmp_path / "best.jsonl")
+    assert found.changed.entries == 0 and "keeps no texts" in next(iter(found.not_asked)) and not found.shares
+
+
+# ----------------------------------------------------------------------------------------------------- what is refused
+
+
+def refused(run: Path, forge: Forge, tmp_path: Path) -> Best:
+    """Take a forged RUN into a new file: nothing of it that was forged gets there."""
+    found = api.best([forged(run, forge, tmp_path / "forged")], tmp_path / "best.jsonl")
+    assert total(found.refused) and not found.not_asked
+    assert found.changed.entries == len(kept.read(tmp_path / "best.jsonl"))
+    return found
+
+
+def test_a_word_outside_the_space_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+    def forge(one: Outcome) -> Outcome:
+        if one.status != "succeeded" or one.original is None:
+            return one
+        premise, hypothesis = one.original
+        return one.model_copy(update={"perturbed": (premise, f"zzz {hypothesis.partition(' ')[2]}")})
+
+    found = refused(runs["deletion"], forge, tmp_path)
+    ((said, n),) = found.refused.items()
+    assert "outside the space" in said and n == len(successes(runs["deletion"])) and not found.changed.entries
+
+
+def test_a_protected_column_that_changed_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+    def forge(one: Outcome) -> Outcome:
+        if one.status != "succeeded" or one.perturbed is None:
+            return one
+        return one.model_copy(update={"perturbed": (one.perturbed[0].partition(" ")[2], one.perturbed[1])})
+
+    found = refused(runs["deletion"], forge, tmp_path)
+    ((said, n),) = found.refused.items()
+    assert "protects" in said and n == len(successes(runs["deletion"])) and not found.changed.entries
+
+
+def test_more_words_than_the_space_allows_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+    made = forged(runs["deletion"], in_space(runs["deletion"], 3), tmp_path / "forged")
+    found = api.best([made], tmp_path / "best.jsonl")
+    assert any("more words" in said for said in found.refused) and all(
+        one.words <= 2 for one in kept.read(tmp_path / "best.jsonl").values()
+    )
+
+
+def test_a_text_that_does_not_fool_the_victim_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+    fell = len(successes(runs["complete"]))
+    found = refused(runs["complete"], in_space(runs["complete"], 1), tmp_path)
+    ((said, n),) = found.refused.items()
+    assert "it is not fooled" in said and n > 0
+    assert found.changed.entries == fell, "what was found is taken all the same"
+
+
+def in_space(run: Path, words: int) -> Forge:
+    """Return what calls each failed text a success, with the first candidates of so many of its words."""
+    spec = attack_of(run).attacking
+    assert spec is not None
+    space = Space(**SPACE)
+    candidates = Substitutions(space, Resources(spec.resources, places=locate(spec.resources, space.needed)))
+
+    def forge(one: Outcome) -> Outcome:
+        if one.status != "failed" or one.original is None:
+            return one
+        found = candidates(one.original, [0])
+        places = [place for place, others in enumerate(found) if others][:words]
+        parts = SegmentedTexts([one.original])
+        new = [found[i][0] if i in places else word for i, word in enumerate(parts.words[0])]
+        changed = parts.columns(0, tuple(new))
+        enough = len(places) == words
+        return one.model_copy(update={"status": "succeeded", "perturbed": changed}) if enough else one
+
+    return forge
+
+
+# ------------------------------------------------------------------------------------------------------------ the file
+
+
+@pytest.fixture
+def file(runs: dict[str, Path], tmp_path: Path) -> Path:
+    api.best([runs["deletion"]], tmp_path / "best.jsonl")
+    return tmp_path / "best.jsonl"
+
+
+def changed(line: str, **values: Any) -> str:
+    return json.dumps({**json.loads(line), **values})
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda lines: [lines[0], "{", *lines[2:]], "JSON"),
+        (lambda lines: [lines[0], changed(lines[1], more=1)], "more: Extra inputs"),
+        (lambda lines: [lines[0], changed(lines[1], words=0)], "words:"),
+        (lambda lines: [lines[0], changed(lines[1], label=3)], "hash"),
+        (lambda lines: [lines[0], lines[0]], "the same victim, text and space"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_line(
+    damage: Callable[[Sequence[str]], list[str]], said: str, file: Path, runs: dict[str, Path]
+) -> None:
+    file.write_text("\n".join(content := damage(file.read_text().splitlines())) + "\n")
+    with pytest.raises(StoreError) as error:
+        api.best([runs["complete"]], file)
+    (line,) = str(error.value).splitlines()
+    assert line.startswith(f"{file}:2 is no entry (") and said in line and "Delete the line" in line
+    assert file.read_text().splitlines() == content, "it is left as it is"
+
+
+def test_a_file_that_is_too_large_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST", 100)
+    with pytest.raises(StoreError, match=r"best\.jsonl"):
+        kept.read(file)
+
+
+def test_the_command_line_says_what_became_of_the_texts(runs: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "best.jsonl"
+    result = CliRunner().invoke(app, ["best", str(runs["complete"]), "--to", str(path)])
+    assert result.exit_code == 0, result.output
+    n = len(successes(runs["complete"]))
+    assert f"{n} fell, {n} are known to fall" in result.output
+    assert f"{path}: {n} texts, {n} of them new, 0 with fewer words than before" in result.output
+    path.write_text("{}\n")
+    result = CliRunner().invoke(app, ["best", str(runs["complete"]), "--to", str(path)])
+    assert result.exit_code == 2 and f"{path}:1 is no entry" in result.output
+
+
+def test_a_run_without_a_space_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is not a RUN"):
+        api.best([tmp_path], tmp_path / "best.jsonl")
