@@ -146,9 +146,12 @@ class _Check:
             elif isinstance(words := _words(of, one.original, one.perturbed, space), str):
                 self.refused[f"{of.job.name}: {words}"] += 1
             elif (key := of.key(one.original, one.label)) not in self._known or words < self._known[key].words:
+                victim, text, place = key
                 yield Known(
-                    **dict(zip(("victim", "text", "space"), key, strict=True)),
+                    victim=victim,
                     unverifiable=of.unverifiable,
+                    text=text,
+                    space=place,
                     label=one.label,
                     original=one.original,
                     adversarial=one.perturbed,
