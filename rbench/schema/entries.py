@@ -389,16 +389,6 @@ class EncoderSpec(Named, Checked):
     """`drop`: the base is a fine-tuned classifier whose head is meant to be left out. None: such a base is refused."""
     variant_source: str | None = None
     """Where the values of its `variant` come from, for notes of tables. Loading sets it; None: it has no variant."""
-
-    @property
-    def space(self) -> Space | None:
-        """The space that the attack is declared in; None: it is in none."""
-        given = self.parameters.get("space")
-        try:
-            return None if given is None else Space.model_validate(given)
-        except ValueError:  # a user's attack has another option of this name
-            return None
-
     flags: dict[Flag, str] = {}
     """The flags of the training that made weights that are given, each with its reason; no record here has them."""
     unlisted: bool = False
@@ -490,6 +480,15 @@ class AttackSpec(Named):
     """Content hash of the Python file, for a user's own attack. Editing the file makes new jobs."""
     variant_source: str | None = None
     """Where the values of its `variant` come from, for notes of tables. Loading sets it; None: it has no variant."""
+
+    @property
+    def space(self) -> Space | None:
+        """The space that the attack is declared in; None: it is in none."""
+        given = self.parameters.get("space")
+        try:
+            return None if given is None else Space.model_validate(given)
+        except ValueError:  # a user's attack has another option of this name
+            return None
 
 
 class Source(Strict):
