@@ -280,3 +280,35 @@ def test_the_command_line_says_what_became_of_the_texts(runs: dict[str, Path], t
 def test_a_run_without_a_space_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not a RUN"):
         api.best([tmp_path], tmp_path / "best.jsonl")
+
+
+# ------------------------------------------------------------------------------------------------- a victim of a name
+
+
+def test_a_function_goes_by_name_and_version_and_from_a_packed_run_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import zlib\n"
+        "def predict(texts):\n"
+        "    ones = [zlib.crc32(text.encode()) % 2 for text in texts]\n"
+        "    return [[1.0 - one, float(one)] for one in ones]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    suite = {
+        "name": "function",
+        "victims": [{"name": "mine", "function": "mine:predict", "version": "v7"}],
+        "tasks": ["mini-sentiment"],
+        "attacks": [{"exhaustive": {"space": {"k": 8, "pos": False}}}],
+        "num_examples": 12,
+        "resources": "mini",
+    }
+    api.run(suite, out=(run := tmp_path / "run"), workers=1)
+    n = len(successes(run))
+    found = api.best([run], tmp_path / "best.jsonl")
+    known = kept.read(tmp_path / "best.jsonl").values()
+    assert found.changed == (n, n, 0) and n > 0
+    assert {(one.victim, one.unverifiable) for one in known} == {("mine v7", True)}
+    found = api.best([api.pack(run, tmp_path / "run.zip").path], tmp_path / "other.jsonl")
+    ((said, left),) = found.not_asked.items()
+    assert left == n and "packed" in said and found.changed.entries == 0
