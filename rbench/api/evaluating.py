@@ -421,8 +421,8 @@ _CLEAN = "Classified correctly as they are: {hits} of {n} texts."
 _AUA = "Still classified correctly when an attack may change them ({how}): {{hits}} of {{n}} texts."
 _ASR = "Turned wrong by the attack: {hits} of the {n} texts that were right."
 _EXACT = (
-    "Turned wrong by replacing a single word: {hits} of the {n} texts that were right. Every such change was tried, so "
-    "no search finds more."
+    "Turned wrong by replacing a single word with a near one: {hits} of the {n} texts that were right. Every such "
+    "change that the list of near words allows was tried, so no search finds more in it."
 )
 _NOISE = (
     "Classified correctly with a random typing error in every tenth letter: {value} of 100 texts. Nobody looked for "
