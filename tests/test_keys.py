@@ -118,6 +118,7 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
         resource_weights=resources,
         training=training,
         strategies=loaded.strategies,
+        tuning=loaded.tuning,
         building=loaded.building,
         measures=loaded.measures,
         draws=loaded.draws,
@@ -156,8 +157,9 @@ def test_todays_suites_give_the_stored_plan(run: str) -> None:
     stored = reference.plan(run)
     loaded = loading.load(stored.suite.name, registry=Registry(), profile=profile_of(run, stored.suite.name))
     assert set(stored.suite.encoders) <= set(loaded.suite.encoders)
-    # table1-local is of one of its profile's encoders.
-    suite = loaded.suite.model_copy(update={"encoders": stored.suite.encoders})
+    # table1-local is of one of its profile's encoders; strength-local of one task and four attacks, on more texts.
+    parts = ("encoders", "tasks", "attacks", "num_examples")
+    suite = loaded.suite.model_copy(update={part: getattr(stored.suite, part) for part in parts})
     found = make_plan(suite, inputs(loaded, stored.jobs))
     now, then = ({job.name: job.key for job in plan.jobs} for plan in (found, stored))
     assert now.keys() == then.keys()
