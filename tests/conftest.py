@@ -142,3 +142,15 @@ def own_log() -> Iterator[None]:
     logging.disable(logging.NOTSET)  # and libraries change these two
     logging.getLogger().setLevel(logging.WARNING)
     yield
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A module that a test wrote and imported is forgotten after it: another test may write one of the same name."""
+    before = len(sys.modules)
+    yield
+    if len(sys.modules) != before:
+        base = str(tmp_path_factory.getbasetemp())
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__dict__", {}).get("__file__") or "").startswith(base):
+                del sys.modules[name]

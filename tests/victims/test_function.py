@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,15 @@ Opens = Callable[..., Answers]
 
 
 @pytest.fixture
-def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opens]:
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opens:
     """Writes `mine.py` into the current folder, and opens a function of it."""
     monkeypatch.chdir(tmp_path)
-    before = set(sys.modules)
 
     def open_it(source: str, where: str = "mine:f", task: TaskSpec = TASK, **spec: Any) -> Answers:
         (tmp_path / "mine.py").write_text(source)
         return open_function(VictimSpec(name="shipped", function=where, version="1", **spec), task)
 
-    yield open_it
-    for name in set(sys.modules) - before:
-        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
-            del sys.modules[name]
+    return open_it
 
 
 BY_LENGTH = """
