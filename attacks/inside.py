@@ -1,11 +1,13 @@
 """Inside: a search of TextAttack in a declared space, where `exhaustive` says what it missed.
 
 `deletion` is TextFooler's order of words, `pwws` that of PWWS; `greedy` takes the best substitution of all words at
-each step, and `beam` keeps the best eight texts.
+each step, and `beam` keeps the best eight texts. `gradient` takes words in the order of the victim's gradients, and
+`random` in a random order, with which the others are compared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.schema import ResourceKind, Space, Strict
@@ -28,12 +30,20 @@ class Options(Strict):
     """Which space, and which search."""
 
     space: Space = Space()
-    search: Literal["deletion", "pwws", "greedy", "beam"] = "deletion"
+    search: Literal["deletion", "pwws", "greedy", "beam", "gradient", "random"] = "deletion"
 
 
 def needs(options: Options) -> tuple[ResourceKind, ...]:
     """The kinds of resources that the space needs."""
     return options.space.needed
+
+
+def gradients(parameters: Mapping[str, Any]) -> bool:
+    """Whether the attack with these options asks the victim for gradients."""
+    return bool(parameters["search"] == "gradient")
+
+
+GRADIENTS = gradients
 
 
 def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:

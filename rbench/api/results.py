@@ -176,7 +176,7 @@ def result_of(found: Ran, options: Options, progress: Progress, *, report: bool)
         found.failed,
         found.skipped,
         errored=errored(run.store, now, run.jobs),
-        flags=Flags(run.prepared.plan, now.records).raised_notes(run.jobs),
+        flags=Flags(run.prepared.plan, now.records, found.run.store).raised_notes(run.jobs),
         elsewhere=found.elsewhere,
         others=found.others,
         left=found.left,

@@ -116,7 +116,8 @@ class Attacks:
 def asks_for_gradients(spec: AttackSpec, module: Module | None) -> bool:
     """Return whether an attack, whose Python file is `module` if it has one, asks the victim for gradients."""
     if module is not None:
-        return bool(getattr(module.open(), "GRADIENTS", False))
+        says = getattr(module.open(), "GRADIENTS", False)
+        return bool(says(spec.parameters) if callable(says) else says)
     recipe = recipes().get(spec.recipe or "")
     return recipe is not None and recipe.gradients
 

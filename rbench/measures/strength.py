@@ -25,6 +25,7 @@ from rbench.tables.nested_means import Values
 from rbench.tables.notes import notes
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.weak import OF_SEARCHES
 
 TITLE = "Strength of attacks in a declared space: exact success rates, and what each search missed"
 ABOUT = Meaning("Strength of attacks", "success rates in a declared space, and the share that a search missed")
@@ -55,7 +56,7 @@ METRICS = {
         undefined="the attack is no complete search",
     ),
 }
-ABOUT_FLAGS = ("weak search",)
+ABOUT_FLAGS = tuple(flag for flag in OF_SEARCHES if flag != "not deterministic")
 _FELL, _WITHIN = "asr", "within_"
 """The names of two more numbers: the success rate on the texts that are compared, and with at most so many words."""
 

@@ -26,7 +26,8 @@ from rbench.words.substitution.space import Substitutions
 
 VERSION = 1
 
-Order = Literal["deletion", "pwws", "greedy", "beam"]
+Order = Literal["deletion", "pwws", "greedy", "beam", "gradient", "random"]
+_ORDERS: dict[Order, str] = {"deletion": "delete", "gradient": "gradient", "random": "random"}
 BATCH = 256
 """Combinations of words are asked in batches of so many, the most promising first, until one of a batch flips."""
 
@@ -183,8 +184,8 @@ def build(victim: Any, resources: Any, space: Space, search: SearchMethod) -> At
 
 def searched(order: Order) -> SearchMethod:
     """Return one of TextAttack's searches."""
-    if order == "deletion":
-        return GreedyWordSwapWIR(wir_method="delete")
+    if order in _ORDERS:
+        return GreedyWordSwapWIR(wir_method=_ORDERS[order])
     if order == "pwws":
         return GreedyWordSwapWIR(wir_method="weighted-saliency", unk_token="[UNK]")
     return BeamSearch(beam_width=1 if order == "greedy" else 8)

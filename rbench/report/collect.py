@@ -17,7 +17,6 @@ from rbench.report.data import ClaimChip, Drawing, Fact, Report
 from rbench.report.examples import Packed, packed
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
-from rbench.tables.flags import Flags
 from rbench.verdicts.claims import JudgedClaim, lines, table
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ def collect(
             missing.append(Fact(name=name, value=str(error)))
             return ()
 
-    plan, standing = results.plan, results.standing
+    plan = results.plan
     attacked = bool(plan.attacks) or not _measured(results)
     of = next(iter(part("attacks", lambda: [grid(results)])), None) if attacked else None
     attacks = of is not None and any(cell.present for cell in of.cells.values())
@@ -62,7 +61,7 @@ def collect(
         suite=plan.suite.name,
         facts=tuple(provenance.header(results, of)),
         claims=part("claims", lambda: map(chip, judge())) if judge is not None else (),
-        flags=tuple(Flags(plan, standing.records).raised_notes(plan.jobs)),
+        flags=tuple(results.flags.raised_notes(plan.jobs)),
         names=provenance.names_of(plan, of),
         attacked=attacked,
         metrics=part("heat table", lambda: numbers.heat(results)) if attacks else (),

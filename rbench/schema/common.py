@@ -106,6 +106,12 @@ Flag = Literal[
     "perturbation dead",
     "starved of candidates",
     "weak search",
+    "budget hit",
+    "few candidates",
+    "no better than random",
+    "gradient masking",
+    "transfer beats direct",
+    "not deterministic",
     "near chance",
     "labels exchanged",
 ]

@@ -7,7 +7,6 @@ Where a suite says `require: healthy`, an entry with a flag is withheld. Flags o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,9 +22,10 @@ from rbench.schema import (
     Raised,
     Record,
 )
-from rbench.score import Share
+from rbench.store.runs import Reader
 from rbench.tables.formats import NAMED, brief, listed
 from rbench.tables.table import Number
+from rbench.tables.weak import OF_SEARCHES, Weak
 
 MEANINGS: dict[Flag, str] = {
     "saturated": "the training's loss was too small to teach anything",
@@ -34,15 +34,19 @@ MEANINGS: dict[Flag, str] = {
     "perturbation dead": "most perturbations were next to zero",
     "starved of candidates": "most words that the attack wanted to replace had no candidate",
     "weak search": "a complete search of the attack's space fools the victim on far more texts",
+    "budget hit": "the queries of many texts were spent before their space was",
+    "few candidates": "with twice as many candidates of a word it fools the victim on far more texts",
+    "no better than random": "in a random order of words it does as much",
+    "gradient masking": "by the order of gradients it does no more than in a random one",
+    "transfer beats direct": "texts made against another victim fool this one far more often",
+    "not deterministic": "the victim answers the same text in several ways",
     "near chance": "the accuracy cannot be told from that of always giving the most frequent label",
     "labels exchanged": "the classifier is right far more often if its labels change places",
 }
 _DELTAS = ("delta ratio", "adversarial cosine", "dropout cosine")
 """Names of measurements of a training with perturbations, of which a note shows the last."""
-OF_ATTACKS: tuple[Flag, ...] = ("starved of candidates", "weak search")
+OF_ATTACKS: tuple[Flag, ...] = ("starved of candidates", *OF_SEARCHES)
 """The flags that attacks raise; others are of trainings and victims."""
-GAP = 0.05
-"""A search is weak if a complete one of its space fools the victim on a greater share of the texts beside its own."""
 VOIDING: tuple[Flag, ...] = ("near chance", *OF_ATTACKS)
 """The flags with which a gate's numbers say nothing, whatever the suite requires."""
 
@@ -59,6 +63,8 @@ class Flags:
     plan: Plan
     records: Mapping[str, Record]
     """Records by job key."""
+    store: Reader | None = None
+    """Where outcomes are, for the flags that compare attacks text by text; None: those are not raised."""
 
     @cached_property
     def _jobs(self) -> dict[str, Job]:
@@ -164,37 +170,11 @@ class Flags:
 
     def _measured(self, job: Job) -> tuple[Raised, ...]:
         health = self._health(job)
-        return (*(health.flags if health is not None else ()), *self._weak(job))
-
-    def _weak(self, job: Job) -> tuple[Raised, ...]:
-        """Return the flag of an attack in a declared space that a complete search of it beats, in this RUN."""
-        place = _place(job)
-        own, best = self._succeeded(job), self._complete.get(place) if place is not None else None
-        if own is None or best is None or own[1] != best[1] or not own[1]:
-            return ()
-        gap = Share(best[0] - own[0], best[1])
-        if gap.hits <= 0 or (gap.interval() or (0.0, 0.0))[0] <= GAP:
-            return ()
-        found = f"it fools the victim on {own[0]} of {own[1]} texts, and the complete search of its space on {best[0]}"
-        return (Raised(flag="weak search", because=found),)
+        return (*(health.flags if health is not None else ()), *self._weak.raised(job))
 
     @cached_property
-    def _complete(self) -> dict[tuple[str, ...], tuple[int, int]]:
-        """What the complete searches found, by victim, seed and space; the most where there are several."""
-        found: dict[tuple[str, ...], tuple[int, int]] = {}
-        for job in self.plan.attacks:
-            assert job.attacking is not None
-            place, of = _place(job), self._succeeded(job)
-            if job.attacking.attack.name == "exhaustive" and place is not None and of is not None:
-                found[place] = max(of, found.get(place, of))
-        return found
-
-    def _succeeded(self, job: Job) -> tuple[int, int] | None:
-        """Return on how many of how many texts an attack that is done succeeded."""
-        record = self.records.get(job.key)
-        if record is None or record.status != "complete" or not {"succeeded", "failed"} <= record.counts.keys():
-            return None
-        return record.counts["succeeded"], record.counts["succeeded"] + record.counts["failed"]
+    def _weak(self) -> Weak:
+        return Weak(self.plan, self.records, self.store)
 
     def _encoder(self, job: Job) -> str:
         return self.plan.draw(job.parts[0]).encoder
@@ -278,15 +258,6 @@ class Flags:
         n = sum(one is not None and one.status == "complete" and one.health is None for one in tuned)
         said = "a fine-tuning, whose strategy gives" if n == 1 else f"{n} fine-tunings, whose strategies give"
         return [f"No health recorded of {said} no validation accuracy."] if n else []
-
-
-def _place(job: Job) -> tuple[str, ...] | None:
-    """Return what attacks that may find the same texts have in common: victim, seed, space, limits; None: no space."""
-    spec = job.attacking
-    if spec is None or "space" not in spec.attack.parameters:
-        return None
-    limits = (spec.attack.parameters["space"], spec.attack.max_words, spec.attack.protect)
-    return (*job.parts[:3], str(job.seed), json.dumps(limits, sort_keys=True, default=str))
 
 
 def _given(job: Job) -> list[Raised]:

@@ -91,7 +91,7 @@ def results_frame(store: Reader) -> pd.DataFrame:
     plan = plan_of(store)
     jobs = [job for job in plan.jobs if job.attacking is not None and job.attacking.split == "test"]
     looked = {job.key: store.look(job) for job in plan.jobs if job.has_health}
-    flags = Flags(plan, {key: found.record for key, found in looked.items() if found.record is not None})
+    flags = Flags(plan, {key: found.record for key, found in looked.items() if found.record is not None}, store)
     found = (_rows(store, job, plan.draw(job.parts[0]), looked[job.key], flags) for job in jobs)
     return pd.concat([_frame({}), *(rows for rows in found if len(rows))], ignore_index=True)
 

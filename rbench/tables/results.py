@@ -62,7 +62,7 @@ class Results:
     @cached_property
     def flags(self) -> Flags:
         """The flags of all jobs of the plan."""
-        return Flags(self.plan, self.standing.records)
+        return Flags(self.plan, self.standing.records, self.store)
 
     @cached_property
     def judged(self) -> Judged | None:
