@@ -20,7 +20,7 @@ from rbench.schema import AttackJob, Job, Outcome, Space
 from rbench.schema.best import Key, Known, hash_of, place_of
 from rbench.store import best as kept
 from rbench.store.judged import classes_of
-from rbench.store.runs import Store
+from rbench.store.runs import Reader, Store
 from rbench.store.runs.packed import Packed
 from rbench.store.runs.store import folder_path
 from rbench.store.weights import WeightCache, default_cache, weights_hash
@@ -64,11 +64,12 @@ def best(runs: Sequence[Path | str], to: Path | str = "results/best.jsonl", opti
     """
     path, stores = folder_path(to), [Store(folder_path(run)) for run in runs]
     check = _Check(kept.read(path), options_of(options, {}))
-    attacks = [one for store in stores for one in _attacks(store)]
+    attacks = [one for store in stores for one in _attacks(store, isinstance(store.opened(), Packed))]
     if not attacks:
         names = ", ".join(str(store.root) for store in stores)
         raise StoreError(f"{names}: no attack that has ended is in a declared space: docs/strength.md says how.")
-    changed = kept.raised(path, [one for of in attacks for one in check.asked(of, list(check.inside(of)))])
+    false = {key for of in attacks for key in check.refuted(of)}
+    changed = kept.raised(path, [one for of in attacks for one in check.asked(of, list(check.inside(of)))], false)
     known = kept.read(path)
     shares = tuple(share for of in attacks if (share := of.share(known)).attacked)
     return Best(path, changed, shares, dict(check.refused), dict(check.not_asked))
@@ -104,9 +105,24 @@ class _Attack:
         return Share(self.job.name, len(texts), fell, sum(self.key(text, label) in known for _, text, label in texts))
 
 
-def _attacks(store: Store) -> Iterator[_Attack]:
+def known_of(store: Reader, path: Path | str) -> dict[str, Share]:
+    """Return by job key how many of the texts of each attack in a space a file knows to fall, as it stands.
+
+    Attacks whose victim and space are not in the file are left out, and so are those without texts.
+
+    Raises StoreError where the file is not there, or is damaged.
+    """
+    known = kept.read(there := folder_path(path))
+    if not known:
+        raise StoreError(f"{there} has no entries. rbench best RUN... --to {there} makes it of RUNs.")
+    held = {(victim, place) for victim, _, place in known}
+    found = (of for of in _attacks(store, packed=False) if of.key((), 0)[::2] in held)
+    return {of.job.key: share for of in found if (share := of.share(known)).attacked}
+
+
+def _attacks(store: Reader, packed: bool) -> Iterator[_Attack]:
     """Yield the complete attacks of a RUN that are in a declared space, on tasks with classes."""
-    plan, packed = plan_of(store), isinstance(store.opened(), Packed)
+    plan = plan_of(store)
     for job in plan.jobs:
         spec = job.attacking
         if spec is None or (space := spec.attack.space) is None or classes_of(job) is None or "victim" not in job.needs:
@@ -121,15 +137,16 @@ def _attacks(store: Store) -> Iterator[_Attack]:
 
 
 class _Check:
-    """Checks what attacks found, and counts by reason what it does not take.
+    """Checks what attacks found and what the file has of it, and counts by reason what it does not take.
 
     Args:
-        known: what the file has. Texts with as many words are not asked again.
+        known: what the file has. Of a text with as many words its own entry is asked again, and not the new one.
         options: where models are, and what computes victims.
     """
 
     def __init__(self, known: Mapping[Key, Known], options: Options) -> None:
-        self._known, self._options = known, options
+        self._known, self._options = dict(known), options
+        self._again: set[Key] = set()
         self.refused, self.not_asked = Counter[str](), Counter[str]()
         self._spaces: dict[str, Any] = {}
         self._victims: OneSlotCache[Any] = OneSlotCache()
@@ -160,24 +177,45 @@ class _Check:
                     attack=of.job.parts[-1],
                 )
 
+    def refuted(self, of: _Attack) -> list[Key]:
+        """Return the file's entries on an attack's texts that prove false here, and forget them.
+
+        Where the space or the victim is not here, or is one of a name, nothing is said of them.
+        """
+        keys = {of.key(one.original, one.label) for one in of.outcomes if one.original and one.label is not None}
+        of_file = [self._known[key] for key in sorted(keys & self._known.keys() - self._again)]
+        space = self._space(of) if of_file and not of.unverifiable else ""
+        victim = "" if isinstance(space, str) else self._victim(of)
+        if isinstance(space, str) or isinstance(victim, str):
+            return []
+        self._again |= keys
+        said = dict.fromkeys((one.key for one in of_file), "")
+        for one in of_file:
+            words = _words(of, one.original, one.adversarial, space)
+            said[one.key] = words if isinstance(words, str) else "" if words == one.words else "it counts other words"
+        said = {one.key: said[one.key] or why for one, why in _answered(victim, of_file)}
+        for why in filter(None, said.values()):
+            self.refused[f"{of.job.name}: an entry of the file is removed: {why}"] += 1
+        false = [key for key, why in said.items() if why]
+        for key in false:
+            del self._known[key]
+        return false
+
     def asked(self, of: _Attack, found: list[Known]) -> list[Known]:
         """Return those entries of an attack for which the victim says again that they fool it."""
         if not found or (of.unverifiable and not of.packed):
             return found
-        victim = self._victims.get((of.victim_job.key, of.victim), lambda: self._opened(of))
+        victim = self._victim(of)
         if isinstance(victim, str):
             self.not_asked[f"{of.job.name}: {victim}"] += len(found)
             return []
-        texts = [text if len(text) > 1 else text[0] for one in found for text in (one.original, one.adversarial)]
-        answers = victim(texts).argmax(dim=1).tolist()
-        taken = []
-        for one, before, after in zip(found, answers[::2], answers[1::2], strict=True):
-            if before == one.label != after:
-                taken.append(one)
-            else:
-                said = "it is not fooled" if before == one.label else "it gets the original wrong anyway"
-                self.refused[f"{of.job.name}: the victim was asked again, and {said}"] += 1
-        return taken
+        told = _answered(victim, found)
+        for why in (why for _, why in told if why):
+            self.refused[f"{of.job.name}: {why}"] += 1
+        return [one for one, why in told if not why]
+
+    def _victim(self, of: _Attack) -> Any:
+        return self._victims.get((of.victim_job.key, of.victim), lambda: self._opened(of))
 
     def _space(self, of: _Attack) -> Any:
         """Return what gives the candidates of an attack's space; or say why nothing here does."""
@@ -226,6 +264,23 @@ class _Check:
         device, backends = device_of(self._options.device), default_cache() / "backends.json"
         config = EngineConfig(device, self._options.backend, backends_file=backends)
         return open_victim(given, where, of.spec.task, job.name, config)
+
+
+def _answered(victim: Any, entries: Sequence[Known]) -> list[tuple[Known, str]]:
+    """Ask a victim for both texts of entries. Return each with why it does not hold; empty: it does."""
+    texts = [text if len(text) > 1 else text[0] for one in entries for text in (one.original, one.adversarial)]
+    answers = victim(texts).argmax(dim=1).tolist() if texts else []
+    asked = "the victim was asked again, and it"
+    return [
+        (
+            one,
+            ""
+            if before == one.label != after
+            else f"{asked} {'is not fooled' if right else 'gets the original wrong anyway'}",
+        )
+        for one, before, after in zip(entries, answers[::2], answers[1::2], strict=True)
+        for right in [before == one.label]
+    ]
 
 
 def _words(of: _Attack, original: tuple[str, ...], changed: tuple[str, ...], space: Any) -> int | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -225,6 +225,7 @@ def table(
     wide: bool = False,
     size: FontSize | None = None,
     with_paper: str | None = None,
+    best: Path | None = None,
     include: Sequence[Path] = (),
     **options: Any,
 ) -> str:
@@ -232,16 +233,13 @@ def table(
 
     Args:
         run: the folder of a RUN, or those of several that are read as one.
-        metric: a metric, such as asr (`rbench list metrics`); or a measure, such as quality (`rbench list measures`);
-            or sts: Spearman correlations of evaluations; contrast: accuracy on contrast sets, and consistency;
-            positives: the hard positives that a suite builds; advsts: attacks on similarity scores, with errors and
-            correlations before and after. None: asr; with a paper all that the paper prints.
+        metric: a metric, such as asr (`rbench list metrics`); or a measure, such as quality (`rbench list measures`),
+            sts or contrast. None: asr; with a paper all that the paper prints.
         layout: `paper`: attacks and encoders in rows, tasks in columns; `by-task`: tasks and encoders in rows, attacks
             in columns; `full`: one row per cell.
         fmt: `markdown`, `latex`, `csv` or `json`.
         intervals: show 95% intervals (CSV and JSON always have them).
-        pick: of the metric contrast: where fine-tuning strategies differ in their learning rate alone, show the best by
-            `validation`, or by the set itself, `contrast`.
+        pick: of the metric contrast: of several learning rates, show the best by `validation`, or the set: `contrast`.
         aggregation: of the metric sts: `all` correlates all pairs of a set together, as papers do; `mean` and `wmean`
             are the mean of its subsets' correlations, plain or weighted by their pairs.
         bold: `significant`: the best entries and all that are not significantly worse, where any is (the default where
@@ -252,6 +250,7 @@ def table(
         size: LaTeX: size of the letters: normalsize, small, footnotesize, scriptsize, tiny.
         with_paper: show our numbers beside a paper's: those of the printed table that the suite reproduces (`suite`),
             or of TABLE, such as adcl-table1. The layouts are paper and full.
+        best: a file of `rbench best`: the metric is strength, with a column of how many texts the file knows to fall.
         include: folders with metrics and measures of your own.
         options: options of the measure; without any, those of the suite's table of this measure, or its defaults.
 
@@ -262,13 +261,35 @@ def table(
             paper with the reasons.
     """
     look = TableLook(intervals, notes, names, wide, size)
+    asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
     if with_paper is not None:
-        for name, value in (("pick", pick), ("bold", bold), ("aggregation", aggregation != "all")):
-            if value:
-                raise SuiteError(f"--{name} does not go with --with-paper, which compares with the paper alone")
-        return _beside_paper(run, with_paper, metric, layout, fmt, look, include)
-    asked = {"metric": metric or "asr", "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
-    return of_run(run, _spec({**asked, "options": options}), fmt, look, include)
+        return _beside_paper(run, with_paper, asked, fmt, look, include)
+    if best is not None:
+        return _with_best(run, best, asked, fmt, look, include)
+    return of_run(run, _spec({**asked, "metric": metric or "asr", "options": options}), fmt, look, include)
+
+
+def _none_of(names: Sequence[str], asked: Mapping[str, Any], what: str) -> None:
+    """Raise SuiteError where an option is set that does not go with another one."""
+    for name in names:
+        if asked[name] not in (None, "all"):
+            raise SuiteError(f"--{name} does not go with {what}")
+
+
+def _with_best(run: Runs, best: Path, asked: dict[str, Any], fmt: str, look: TableLook, include: Sequence[Path]) -> str:
+    """Put what a file of `rbench best` knows beside each attack in a space."""
+    from rbench.api.best_known import known_of
+    from rbench.tables.known import with_known
+
+    refused = ("pick", "aggregation", *(["metric"] if asked["metric"] != "strength" else []))
+    _none_of(refused, asked, "--best, which shows the metric strength")
+    wanted = _spec({**asked, "metric": "strength"})
+    check(wanted, Registry(include))
+    look.check(fmt, wanted)
+    results = results_of(run, include)
+    table = made(results, wanted)
+    known = {key: (of.known, of.attacked) for key, of in known_of(results.store, best).items()}
+    return rendered(with_known(table, results, known, best.name), results, wanted, fmt, look)
 
 
 def _spec(asked: dict[str, Any]) -> TableSpec:
@@ -296,11 +317,13 @@ LAYOUTS = ("paper", "full")
 
 
 def _beside_paper(
-    run: Runs, name: str, metric: str | None, layout: str, fmt: str, look: TableLook, include: Sequence[Path]
+    run: Runs, name: str, asked: dict[str, Any], fmt: str, look: TableLook, include: Sequence[Path]
 ) -> str:
     """Put the numbers of a RUN beside those of a printed table, and render both."""
     from rbench.verdicts.papers import beside, tables  # printed tables are read for --with-paper alone
 
+    _none_of(("pick", "bold", "aggregation"), asked, "--with-paper, which compares with the paper alone")
+    metric, layout = asked["metric"], asked["layout"]
     look.check(fmt, TableSpec())
     if layout not in LAYOUTS:
         raise SuiteError(f"--with-paper has the layouts {' and '.join(LAYOUTS)}, not {layout}")

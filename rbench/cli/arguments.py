@@ -42,7 +42,7 @@ PANELS: dict[str, str] = {
 EXECUTOR = PANELS[PROCESSES]
 VALUES = {
     "DIR": "out data models include site.claims",
-    "FILE": "write_baseline.out",
+    "FILE": "write_baseline.out table.best",
     "PATTERN": "only",
     "N>=1": "limit concurrency processes cpus steps",
     "N>=0": "gpus requeue train.seed",

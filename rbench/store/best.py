@@ -1,11 +1,12 @@
 """Keep what is known to fool victims in one file, a line an entry. It only ever rises: words become fewer, never more.
+What proves false when it is asked again is removed.
 
 The file may come from anybody, so it is read as such: of bounded size, each line checked, each mistake named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,8 +54,12 @@ def read(path: Path) -> dict[Key, Known]:
     return found
 
 
-def raised(path: Path, found: Iterable[Known]) -> Changed:
+def raised(path: Path, found: Iterable[Known], false: Collection[Key] = ()) -> Changed:
     """Take entries into a file: those of new texts, and those with fewer words than what it has.
+
+    Args:
+        found: entries that were checked.
+        false: the keys of entries of the file that proved false. They are removed before.
 
     The file is locked meanwhile, and replaced in one step. If nothing changes, it is left alone.
 
@@ -64,7 +69,7 @@ def raised(path: Path, found: Iterable[Known]) -> Changed:
     try:
         with files.as_store_error(path), filelock.FileLock(f"{path}.lock", timeout=_PATIENCE):
             before = read(path)
-            known = dict(before)
+            known = {key: one for key, one in before.items() if key not in false}
             for one in sorted(found, key=lambda one: (one.words, one.queries)):
                 if one.key not in known or one.words < known[one.key].words:
                     known[one.key] = one
@@ -75,4 +80,6 @@ def raised(path: Path, found: Iterable[Known]) -> Changed:
                 files.write(path, content)
     except filelock.Timeout as error:
         raise StoreError(f"{path} is being written by another process. Try again when it has ended.") from error
-    return Changed(len(known), len(known) - len(before), sum(known[key] != one for key, one in before.items()))
+    return Changed(
+        len(known), len(known.keys() - before.keys()), sum(known.get(key, one) != one for key, one in before.items())
+    )

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from rbench import api
 from rbench.api.best_known import Best
 from rbench.cli import app
-from rbench.errors import StoreError
+from rbench.errors import RbenchError, StoreError
 from rbench.schema import Job, Outcome, Space
 from rbench.schema.best import Known, hash_of
 from rbench.store import best as kept
@@ -223,6 +223,85 @@ def in_space(run: Path, words: int) -> Forge:
         return one.model_copy(update={"status": "succeeded", "perturbed": changed}) if enough else one
 
     return forge
+
+
+# --------------------------------------------------------------------------------------------- what the file had before
+
+
+def test_an_entry_of_the_file_that_does_not_hold_is_removed(runs: dict[str, Path], file: Path) -> None:
+    first, *rest = kept.read(file).values()
+    for false, said in (
+        ({"adversarial": (first.original[0], f"{first.original[1]} ")}, "outside the space"),
+        ({"words": first.words + 1}, "other words"),
+    ):
+        lines = [first.model_copy(update=false), *rest]
+        file.write_text("".join(one.model_dump_json() + "\n" for one in lines))
+        found = api.best([runs["deletion"]], file)
+        assert kept.read(file)[first.key] == first, "the RUN has it, and it is asked"
+        assert found.changed == (1 + len(rest), 0, 1) and [said in why for why in found.refused] == [True]
+
+
+def test_an_entry_that_the_victim_is_not_fooled_by_is_removed(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "best.jsonl"
+    api.best([runs["complete"]], path)
+    known, ours = kept.read(path), successes(runs["deletion"])
+    hidden = [key for key in known if key[1] not in ours]
+    made = in_space(runs["complete"], 1)
+    robust = next(
+        changed
+        for one in Store(runs["deletion"]).outcomes(attack_of(runs["deletion"]))
+        if one.status == "failed"
+        and (changed := made(one)).status == "succeeded"
+        and hash_of(one.original or (), one.label or 0) not in {key[1] for key in known}
+    )
+    some = known[hidden[0]]
+    assert robust.original is not None and robust.label is not None and robust.perturbed is not None
+    lie = some.model_copy(
+        update={
+            "text": hash_of(robust.original, robust.label),
+            "label": robust.label,
+            "original": robust.original,
+            "adversarial": robust.perturbed,
+            "words": 1,
+        }
+    )
+    path.write_text("".join(one.model_dump_json() + "\n" for one in [*known.values(), lie]))
+    found = api.best([runs["deletion"]], path)
+    ((said, n),) = found.refused.items()
+    assert n == 1 and "is removed" in said and "not fooled" in said and kept.read(path) == known
+    path.write_text("".join(one.model_dump_json() + "\n" for one in [*known.values(), lie]))
+    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "empty"))
+    assert not api.best([runs["deletion"]], path).refused and lie.key in kept.read(path), "nobody here can say"
+
+
+# --------------------------------------------------------------------------------------------------- beside the attacks
+
+
+def test_a_table_shows_what_the_file_knows_beside_each_attack(runs: dict[str, Path], tmp_path: Path) -> None:
+    api.best([runs["complete"]], path := tmp_path / "best.jsonl")
+    (cell,) = json.loads(api.table(runs["deletion"], best=path, fmt="json"))["cells"]
+    own = [one for one in Store(runs["deletion"]).outcomes(attack_of(runs["deletion"])) if one.status != "skipped"]
+    union = len(successes(runs["complete"]).keys())
+    assert (cell["known"], cell["known_n"]) == (union / len(own), len(own)) and cell["known"] > cell["best_known"]
+    shown = CliRunner().invoke(app, ["table", str(runs["deletion"]), "--best", str(path)])
+    assert shown.exit_code == 0 and "Best known, best.jsonl" in shown.output
+    assert f"{100 * union / len(own):.1f}" in shown.output
+
+
+def test_what_the_file_does_not_have_is_said(runs: dict[str, Path], tmp_path: Path) -> None:
+    api.best([runs["complete"]], path := tmp_path / "best.jsonl")
+    for change in ({"victim": "f" * 64}, {"space": "0" * 16}):
+        other = [one.model_copy(update=change) for one in kept.read(path).values()]
+        (changed := tmp_path / "other.jsonl").write_text("".join(one.model_dump_json() + "\n" for one in other))
+        assert "not in other.jsonl" in api.table(runs["deletion"], best=changed)
+    for wrong, said in (
+        ({"best": tmp_path / "none.jsonl"}, "no entries"),
+        ({"best": path, "metric": "asr"}, "--metric does not go with --best"),
+    ):
+        with pytest.raises(RbenchError, match=said):
+            api.table(runs["deletion"], **wrong)
 
 
 # ------------------------------------------------------------------------------------------------------------ the file
