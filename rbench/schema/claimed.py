@@ -104,6 +104,13 @@ class Comparison(NamedTuple):
     groups: tuple[Group, ...]
     left_out: int = 0
     """Cells of either side that have no partner on the other."""
+    beyond: tuple[Group, ...] = ()
+    """The groups whose difference is taken off that of `groups`."""
+
+    @property
+    def cells(self) -> tuple[CellOf, ...]:
+        """All of its cells, each once."""
+        return tuple(dict.fromkeys(cell for group in (*self.groups, *self.beyond) for side in group for cell in side))
 
 
 def comparisons(claim: Claim, ground: Ground) -> list[Comparison]:
@@ -113,16 +120,33 @@ def comparisons(claim: Claim, ground: Ground) -> list[Comparison]:
     """
     cells = [cell for cell in ground.cells.get(claim.metric, ()) if _meant(cell, claim, ground)]
     combinations = list(dict.fromkeys(tuple(getattr(cell, axis) for axis in claim.for_each) for cell in cells))
-    found = []
+    found: list[Comparison] = []
     for one, other, direction in _sides(claim, ground):
         for names in combinations if one != other else ():
             combination = tuple(zip(claim.for_each, names, strict=True))
             here = [cell for cell in cells if _fits(cell, dict(combination))]
             groups, left = _groups(here, one, other)
-            if groups:
-                first, second = (_said(side, claim.for_each) for side in (one, other))
+            first, second = (_said(side, claim.for_each) for side in (one, other))
+            if groups and claim.beyond is not None and other is not None:
+                found += _beyond(Comparison(combination, first, second, direction, groups, left), claim, ground, here)
+            elif groups:
                 found.append(Comparison(combination, first, second, direction, groups, left))
     return found
+
+
+def _beyond(given: Comparison, claim: Claim, ground: Ground, here: Sequence[CellOf]) -> Iterator[Comparison]:
+    """Yield a comparison with the groups whose difference is taken off; nothing where there are none.
+
+    These are the same cells but for the names of `claim.beyond`.
+    """
+    assert claim.beyond is not None
+    for names in expand(claim.beyond, claim.metric, ground):
+        there, said = set(here), {str(axis): name for axis, name in names.items()}
+        one, other = f"{given.one} less {given.other}", f"the same with {claim.beyond}"
+        groups = (Group(*(tuple(cell._replace(**said) for cell in side) for side in group)) for group in given.groups)
+        found = given._replace(one=one, other=other, beyond=tuple(groups))
+        if there.issuperset(found.cells):
+            yield found
 
 
 def _meant(cell: CellOf, claim: Claim, ground: Ground) -> bool:

@@ -55,7 +55,8 @@ class Claim(Checked):
     """A sentence on the values of a metric. Exactly one kind:
 
     - `lower: A, than: B` or `higher: A, than: B`; `than` may list several. With `by: 5`, by more than 5 points. With
-      `times: 0.5`, lower (or higher) than half of it.
+      `times: 0.5`, lower (or higher) than half of it. With `beyond: {finetune: clean}`, by more than where these names
+      stand in place of those that both sides have: the difference of two differences.
     - `of: A, at_most: 60` or `of: A, at_least: 10`, in the units of tables (percent for shares).
     - `ordering: [A, B, C]`, from the lowest value to the highest.
     - `rising: A, in: OPTION` or `falling: A, in: OPTION`: monotone in an option of A's objective, over the encoders of
@@ -78,6 +79,7 @@ class Claim(Checked):
     than: tuple[Subject, ...] = ()
     by: float | None = None
     times: float | None = None
+    beyond: Subject | None = None
     of: Subject | None = None
     at_most: float | None = None
     at_least: float | None = None
@@ -118,7 +120,8 @@ class Claim(Checked):
     @property
     def subjects(self) -> tuple[tuple[tuple[str | int, ...], Subject], ...]:
         """All subjects, each with its place: `("lower",)`, `("than", 0)`."""
-        single = [((name,), getattr(self, name)) for name in ("lower", "higher", "of", "rising", "falling")]
+        names = ("lower", "higher", "beyond", "of", "rising", "falling")
+        single = [((name,), getattr(self, name)) for name in names]
         several = [((name, i), one) for name in ("than", "ordering") for i, one in enumerate(getattr(self, name))]
         return (*((where, one) for where, one in single if one is not None), *several)
 
@@ -126,6 +129,7 @@ class Claim(Checked):
         """The claim in words, without the axes in `for_each`."""
         more = f" {self.times:g} times" if self.times is not None else ""
         by = f" by more than {self.by:g}" if self.by is not None else ""
+        by += f" beyond the difference with {self.beyond}" if self.beyond is not None else ""
         span = "".join(f" {w} {v:g}" for w, v in (("from", self.start), ("to", self.end)) if v is not None)
         bound = f"at most {self.at_most:g}" if self.at_most is not None else f"at least {self.at_least or 0:g}"
         than = " and ".join(map(str, self.than))
@@ -149,9 +153,9 @@ class Claim(Checked):
             yield "expected one of lower, higher, of, ordering, rising and falling"
             return
         (kind,), compared, monotone = kinds, kinds[0] in ("lower", "higher"), kinds[0] in ("rising", "falling")
-        allowed = {"than", "by", "times"} if compared else {"at_most", "at_least"} if kind == "of" else set()
+        allowed = {"than", "by", "times", "beyond"} if compared else {"at_most", "at_least"} if kind == "of" else set()
         shown = {"option": "in", "start": "from", "end": "to"}
-        others = {"than", "by", "times", "at_most", "at_least", *shown} - ({*shown} if monotone else allowed)
+        others = {"than", "by", "times", "beyond", "at_most", "at_least", *shown} - ({*shown} if monotone else allowed)
         there = {name for name in others if getattr(self, name) not in (None, ())}
         if wrong := sorted(shown.get(name, name) for name in there):
             yield f"{', '.join(wrong)} cannot stand beside {kind}"
@@ -161,6 +165,13 @@ class Claim(Checked):
             yield "holds_in counts the combinations of `for_each`, which is not there"
         if self.by is not None and self.times is not None:
             yield "by and times cannot stand together"
+        if self.beyond is not None and self.times is not None:
+            yield "beyond and times cannot stand together"
+        if compared and self.beyond is not None:
+            first = self.lower or self.higher
+            for key in self.beyond.said:
+                if any(key not in side.said for side in (first, *self.than) if side is not None):
+                    yield f"beyond names a {key}, which {kind} and than must name, too: their own"
         if kind == "of" and (self.at_most is None) == (self.at_least is None):
             yield "of needs one of at_most and at_least"
         if kind == "ordering" and len(self.ordering) < 2:

@@ -18,6 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
@@ -393,9 +394,9 @@ class Weighed(NamedTuple):
 
     part: Part
     side: int
-    """0: the first side, 1: the second."""
+    """0: the first side, 1: the second. Of a difference beyond another, 0 are the cells of the one, 1 of the other."""
     share: float
-    """The weight of the cell on its side, where weights add up to 1."""
+    """The weight of the cell on its side, where weights add up to 1; of a difference beyond another, to 0."""
     facing: bool
     """Whether its values are of the same examples as those of the one cell on the other side."""
 
@@ -418,9 +419,8 @@ def judge(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Fo
     A flag of the training of an encoder concerns both sides alike where these have the same encoders, as where two
     attacks on one are compared, and is no obstacle there.
     """
-    named = [cell for group in comparison.groups for cell in (*group.one, *group.other)]
     one, other = ({cell.encoder for group in comparison.groups for cell in group[side]} for side in (0, 1))
-    found = (cells.obstacle(cell, metric, trainings=one != other) for cell in dict.fromkeys(named))
+    found = (cells.obstacle(cell, metric, trainings=one != other) for cell in comparison.cells)
     if obstacles := [why for why in found if why is not None]:
         more = f"; and {len(obstacles) - 1} more such cells" if len(obstacles) > 1 else ""
         return Found(None, why=f"{obstacles[0]}{more}")
@@ -430,13 +430,13 @@ def judge(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Fo
 def estimate(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
     """Judge one comparison as `judge` does, whatever the health of its cells. All of them must be done."""
     if cells.of(metric) == "victims":
-        comparison = comparison._replace(groups=tuple(_before_attacks(comparison.groups)))
-    named = [cell for group in comparison.groups for cell in (*group.one, *group.other)]
-    observed = {cell: cells.observed(cell, metric) for cell in dict.fromkeys(named)}
+        groups, beyond = (tuple(_before_attacks(some)) for some in (comparison.groups, comparison.beyond))
+        comparison = comparison._replace(groups=groups, beyond=beyond)
+    observed = {cell: cells.observed(cell, metric) for cell in comparison.cells}
     if any(found is None for found in observed.values()):
         return _by_tables(comparison, metric, bound, cells)
     there = {cell: found for cell, found in observed.items() if found is not None}
-    parts = list(_parts(comparison.groups, bound.times, there, lambda cell: cells.units(cell, metric)))
+    parts = list(_parts(comparison, bound.times, there, lambda cell: cells.units(cell, metric)))
     if empty := next((one.part for one in parts if not one.part.values), None):
         shared = " in common" if any(group.other for group in comparison.groups) else ""
         return Found(None, why=f"{empty.encoder} on {empty.task} has no example{shared} that counts for {metric}")
@@ -484,7 +484,7 @@ Known = Mapping[CellOf, Sequence[Observed]]
 
 
 def _parts(
-    groups: Sequence[Group], times: float, observed: Known, units: Callable[[CellOf], object]
+    comparison: Comparison, times: float, observed: Known, units: Callable[[CellOf], object]
 ) -> Iterator[Weighed]:
     """Yield the cells with their weights: groups weigh the same, and so do the cells of one side of a group.
 
@@ -493,12 +493,12 @@ def _parts(
     it.
     """
     most = max(len({one.training for one in found}) for found in observed.values())
-    for group in groups:
-        share = 1 / len(groups)
+    weighed = partial(_weighed, times=times, beyond=bool(comparison.beyond))
+    for group, share in _shares(comparison):
         if len(group.one) == len(group.other) == 1 and units(group.one[0]) == units(group.other[0]):
             pair = (group.one[0], group.other[0])
             for side, rows in enumerate(_facing(*(observed[cell] for cell in pair))):
-                yield _weighed(pair[side], side, share, times, rows, facing=True)
+                yield weighed(pair[side], side, share, rows, facing=True)
             continue
         for side, own in enumerate((group.one, group.other)):
             for cell in own:
@@ -510,7 +510,14 @@ def _parts(
                     for one in observed[cell]
                     if one.training == training
                 ]
-                yield _weighed(cell, side, share / len(own), times, rows, facing=False)
+                yield weighed(cell, side, share / len(own), rows, facing=False)
+
+
+def _shares(comparison: Comparison) -> Iterator[tuple[Group, float]]:
+    """Yield the groups with their weights; those whose difference is taken off have negative ones."""
+    for groups, sign in ((comparison.groups, 1), (comparison.beyond, -1)):
+        for group in groups:
+            yield group, sign / len(groups)
 
 
 def _facing(mine: Sequence[Observed], theirs: Sequence[Observed]) -> tuple[Rows, Rows]:
@@ -525,23 +532,29 @@ def _facing(mine: Sequence[Observed], theirs: Sequence[Observed]) -> tuple[Rows,
     return found
 
 
-def _weighed(cell: CellOf, side: int, share: float, times: float, rows: Rows, *, facing: bool) -> Weighed:
-    own = part(rows, -times * share if side else share, cell.task or "", cell.encoder)
+def _weighed(cell: CellOf, side: int, share: float, rows: Rows, *, times: float, facing: bool, beyond: bool) -> Weighed:
+    weight = -times * share if side else share
+    own = part(rows, weight, cell.task or "", cell.encoder)
+    if beyond:
+        return Weighed(own, int(share < 0), abs(share) * (-1 if side else 1), facing)
     return Weighed(own, side, share, facing)
 
 
 def _by_tables(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
     """Judge a comparison by the numbers of tables and their intervals, unpaired."""
     terms, values = [], [0.0, 0.0]
-    for group in comparison.groups:
-        for side, own in enumerate((group.one, group.other)):
+    for group, whole in _shares(comparison):
+        for side, own in enumerate(group):
             for cell in own:
                 stated = cells.stated(cell, metric)
                 if isinstance(stated, str):
                     return Found(None, why=stated, unpaired=True)
-                share = 1 / len(comparison.groups) / len(own)
-                values[side] += share * stated.value
+                share = whole / len(own)
                 weight, of = -bound.times * share if side else share, (side, cell.encoder, cell.task or "")
+                if comparison.beyond:
+                    values[share < 0] += abs(share) * (-stated.value if side else stated.value)
+                else:
+                    values[side] += share * stated.value
                 terms.append(stated._replace(weight=weight, group=of))
     other = values[1] if comparison.other else None
     counted = _by_counts(comparison, metric, bound, cells)
@@ -552,7 +565,7 @@ def _by_tables(comparison: Comparison, metric: str, bound: Bound, cells: Cells) 
 def _by_counts(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Difference | None:
     """Compare two cells of attacks by their counts; None for any other comparison."""
     one, other = comparison.groups[0]
-    single = len(comparison.groups) == len(one) == len(other) == 1
+    single = not comparison.beyond and len(comparison.groups) == len(one) == len(other) == 1
     if cells.of(metric) is None or bound != Bound() or not single:
         return None
     first, second = (cells.cell(cell) for cell in (other[0], one[0]))

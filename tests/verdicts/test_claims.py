@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -436,3 +437,84 @@ def test_a_run_ends_with_its_claims_and_what_it_could_have_shown(make_run: MakeR
 
 def test_a_run_without_outcomes_does_not_say_what_it_could_have_shown(make_run: MakeRun) -> None:
     assert summary(Results.of(make_run(make_suite(**ONE_SEED)))) == []
+
+
+# ------------------------------------------------------------------------------------------ differences of differences
+
+
+def held(store: Store, encoder: str, attack: str) -> dict[str, float]:
+    """Whether each text was right and stayed so, of the only seed; without those that errored."""
+    (job,) = [job for job in jobs(store) if job.parts == (encoder, "mr", "clean", attack)]
+    return {o.example_id: float(o.status == "failed") for o in make_outcomes(job) if o.status != "errored"}
+
+
+def test_a_difference_beyond_another_is_judged_text_by_text(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    keys = {"lower": {"encoder": "bert_b", "attack": "pwws"}, "than": {"encoder": "minilm", "attack": "pwws"}}
+    beyond = {"attack": "bertattack[max_words=10]"}
+    (one,) = judged(store, metric="aua", **keys, beyond=beyond, where={"task": "mr"}).judged
+    added: dict[str, float] = {}  # what each text adds to the sum of the four means, and the sum itself
+    differences = []
+    for sign, attack in ((1, "pwws"), (-1, beyond["attack"])):
+        sides = [held(store, encoder, attack) for encoder in ("bert_b", "minilm")]
+        common = sides[0].keys() & sides[1].keys()
+        each = {text: sides[0][text] - sides[1][text] for text in common}
+        differences.append(sum(each.values()) / len(common))
+        for text, value in each.items():
+            added[text] = added.get(text, 0.0) + sign * (value - differences[-1]) / len(common)
+    n = len(added)
+    error = (n / (n - 1) * sum(value**2 for value in added.values())) ** 0.5
+    d, value = one.difference, differences[0] - differences[1]
+    assert d is not None and d.value == pytest.approx(value)
+    reach = stats.t.ppf(0.975, n - 1) * error
+    assert (d.low, d.high) == (pytest.approx(value - reach), pytest.approx(value + reach))
+    assert d.p == pytest.approx(2 * stats.t.sf(abs(value) / error, n - 1))
+    assert (one.found.one, one.found.other) == (pytest.approx(differences[0]), pytest.approx(differences[1]))
+    assert (one.comparison.one, one.comparison.other) == (
+        "bert_b, pwws less minilm, pwws",
+        "the same with attack bertattack[max_words=10]",
+    )
+
+
+def test_a_difference_beyond_itself_is_nothing(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    keys = {"lower": {"encoder": "bert_b", "attack": "pwws"}, "than": {"encoder": "minilm", "attack": "pwws"}}
+    (one,) = judged(store, **keys, beyond={"attack": "pwws"}, where={"task": "mr"}).judged
+    assert one.difference is not None and one.difference.value == pytest.approx(0)
+    assert one.verdict == "undecided"
+
+
+def test_a_difference_beyond_another_by_counts_is_the_difference_of_what_stands_in_the_table(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED))
+    keys = {"lower": {"encoder": "bert_b", "attack": "pwws"}, "than": {"encoder": "minilm", "attack": "pwws"}}
+    beyond = {"attack": "bertattack[max_words=10]"}
+    (one,) = judged(store, **keys, beyond=beyond, where={"task": "mr"}).judged
+    attacks = ("pwws", beyond["attack"])
+    cells = {key: fell(store, key[0], attack=key[1]) for key in product(("bert_b", "minilm"), attacks)}
+    values = {key: sum(cell.values()) / len(cell) for key, cell in cells.items()}
+    assert one.difference is not None
+    first, second = (values["bert_b", attack] - values["minilm", attack] for attack in attacks)
+    assert one.found.one == pytest.approx(first) and one.found.other == pytest.approx(second)
+    assert one.difference.value == pytest.approx(first - second)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"lower": "bert_b", "than": "minilm", "beyond": {"attack": "pwws"}}, "beyond names a attack"),
+        (
+            {
+                "lower": {"encoder": "bert_b", "attack": "pwws"},
+                "than": {"encoder": "minilm", "attack": "pwws"},
+                "beyond": {"attack": "pwws"},
+                "times": 2,
+            },
+            "beyond and times cannot stand together",
+        ),
+        ({"of": "bert_b", "at_most": 4, "beyond": {"attack": "pwws"}}, "beyond cannot stand beside of"),
+    ],
+)
+def test_where_a_difference_beyond_another_is_refused(make_run: MakeRun, keys: dict[str, Any], message: str) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    with pytest.raises(SuiteError, match=message):
+        judged(store, **keys)

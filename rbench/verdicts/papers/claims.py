@@ -19,7 +19,7 @@ from rbench.config.overrides import of_label
 from rbench.config.registry import Registry, unknown
 from rbench.errors import SuiteError
 from rbench.schema import Choice
-from rbench.schema.claimed import AXES, CellOf, Comparison, Ground, Trained, comparisons
+from rbench.schema.claimed import AXES, CellOf, Comparison, Ground, Group, Trained, comparisons
 from rbench.schema.claims import Axis, Claim, Subject
 from rbench.tables import Results
 from rbench.tables.formats import number
@@ -193,10 +193,16 @@ def _verdict(claim: Claim, margin: Fraction) -> Verdict:
 def _evaluate(claim: Claim, comparison: Comparison, cells: Mapping[CellOf, Fraction]) -> Evaluated:
     # The mean of each group comes first: a side that leaves an axis open has several cells where the other has one, and
     # without it groups with more cells would count for more on that side.
-    value, reference = (
-        _mean([_mean([cells[cell] for cell in group[side]]) for group in comparison.groups if group[side]])
-        for side in (0, 1)
-    )
+    def means(groups: Sequence[Group]) -> tuple[Fraction, Fraction]:
+        one, other = (
+            _mean([_mean([cells[cell] for cell in group[side]]) for group in groups if group[side]]) for side in (0, 1)
+        )
+        return one, other
+
+    value, reference = means(comparison.groups)
+    if comparison.beyond:
+        first, second = means(comparison.beyond)
+        value, reference = value - reference, first - second
     if claim.kind == "of":
         reference = _exact(claim.at_most if claim.at_most is not None else claim.at_least, 0)
     times, by = _exact(claim.times, 1), _exact(claim.by, 0)
