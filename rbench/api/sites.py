@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from rbench.api.reporting import write
 from rbench.api.runs import Runs, compared, of_suite, paths, results_of
 from rbench.config.claims import file_of, read_claims
+from rbench.config.entries import load_encoder
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
 from rbench.report import html
 from rbench.report import site as contents
 from rbench.report.data import Fact, Report
 from rbench.report.site import RunPage, Site, unique
-from rbench.schema import Claim
+from rbench.schema import Claim, EncoderSpec
 from rbench.store.runs import files
 from rbench.store.runs.packed import name_of
 from rbench.system.below import Below
@@ -76,6 +78,7 @@ def site(
     made, written = Site(left_out), list[str]()
     while read:  # a RUN that is done is let go, because its outcomes take memory
         written += _add_run(read.pop(0), target, registry, made, texts=texts)
+    made.boards = made.readings.boards(partial(_size, registry))
     stems = zip(made.lineup, unique(made.lineup), strict=True)
     made.encoders = made.encoder_pages({label: f"encoders/{stem}.html" for label, stem in stems})
     for one in made.encoders:
@@ -161,6 +164,7 @@ def _add_run(one: _Read, target: Path, registry: Registry, made: Site, *, texts:
     for label in results.plan.suite.lineup:
         made.lineup.setdefault(label, []).append(run)
     made.points += contents.points_of(results, run)
+    made.readings.add(results, run)
     reproduced = _reproduced(results)
     made.judged += contents.judgements(written.judged, run, results, Cells(results).ground, reproduced)
     named = (printed_in(judged.claim.source) for judged in written.judged)
@@ -173,6 +177,22 @@ def _add_run(one: _Read, target: Path, registry: Registry, made: Site, *, texts:
         if laid is not None and (older is None or older.run.date <= run.date):
             made.papers[table, run.suite] = laid
     return [f"runs/{file.name}" for file in written.files]
+
+
+def _size(registry: Registry, entry: EncoderSpec) -> int | None:
+    """Return how many weights an encoder has, by its file or that of the base that it is trained from."""
+    names, seen = registry.names("encoders"), set[str]()
+    while entry.parameters is None and entry.layers is None:
+        own = entry.name.partition("[")[0]
+        name = own if own in names and own not in seen else entry.base or ""
+        if name not in names or name in seen:
+            return None
+        seen.add(name)
+        try:
+            entry = load_encoder(name, registry)
+        except SuiteError:
+            return None
+    return entry.parameters
 
 
 def _reproduced(results: Results) -> str | None:

@@ -213,3 +213,27 @@ class Report(Strict):
     licences: tuple[Fact, ...] = ()
     missing: tuple[Fact, ...] = ()
     """The parts that are not there, each with the reason and what to do."""
+
+
+class RunPage(Strict):
+    """A RUN that has a page."""
+
+    name: str
+    """The name of its folder."""
+    href: str
+    """The page, seen from the index."""
+    title: str
+    suite: str
+    date: str
+    """When its last job started: `2026-11-20T14:13:19+00:00`; empty where no record says it."""
+    jobs: str
+    """How many jobs are done, of how many."""
+    version: str
+    """The versions of rbench that made its records."""
+    missing: tuple[Fact, ...] = ()
+    """What the page lacks, with the reason and what to do."""
+
+    @property
+    def day(self) -> str:
+        """The date without the time of day."""
+        return self.date[:10] or "undated"

@@ -2,8 +2,9 @@
 
 Templates escape whatever they insert. A report's policy allows no connection, and only the scripts whose hashes it
 names. Data lies in elements that are no scripts, and page scripts insert it as text, never as markup. Styles may stand
-inline, because charts set their own; they can load nothing either. Other pages of a site have no script, and their
-policy allows none. Their links are relative, so a site works from a disk and below any address.
+inline, because charts set their own; they can load nothing either. A site's index has one script, which sorts its
+leaderboard; encoders' pages have none, and their policy allows none. Their links are relative, so a site works from a
+disk and below any address.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rbench.tables.table import Number
 from rbench.verdicts.claims import brief, sentence
 
 if TYPE_CHECKING:
+    from rbench.report.board import Column
     from rbench.report.sheet import Drawn
     from rbench.report.site import EncoderPage, Site
 
@@ -82,8 +84,26 @@ def page(report: Report, examples: str = "", home: str = "") -> str:
 
 
 def index(site: Site) -> str:
-    """Return the index of a site."""
-    return _rendered("index.html.j2", site=site, sentence=sentence, brief=brief, text=text_of, **_of_sites())
+    """Return the index of a site, with the script that sorts its leaderboard where it has one."""
+    from rbench.report.board import RULE
+    from rbench.report.pareto import plane
+
+    script = Script("module", own_file("static", "board.js"))
+    values = _of_sites() | {"script": script if site.boards else None, "rule": RULE, "plane": plane}
+    if site.boards:
+        values["policy"] = POLICY.replace("style-src", f"script-src '{script.hash}'; style-src")
+    hrefs = {one.label: one.href for one in site.encoders}
+    called = {**site.readings.titles, **site.titles}
+    return _rendered(
+        "index.html.j2",
+        site=site,
+        sentence=sentence,
+        brief=brief,
+        text=text_of,
+        hrefs=hrefs,
+        names=lambda row: called.get(row.who.label, row.who.label),
+        **values,
+    )
 
 
 def encoder(page: EncoderPage, home: str) -> str:
@@ -116,7 +136,20 @@ def sheet(drawn: Drawn, rater: int) -> str:
 
 
 def _of_sites() -> dict[str, Any]:
-    return {"policy": POLICY, "style": own_file("static", "report.css") + own_file("static", "site.css")}
+    style = own_file("static", "report.css") + own_file("static", "site.css")
+    return {"policy": POLICY, "style": style, "script": None, "described": _described, "size": _size}
+
+
+def _described(column: Column) -> str:
+    """Say what a column of a leaderboard is."""
+    about = column.about
+    return f"{about.title}: {about.definition}; {about.best or 'no'} is {about.good}"
+
+
+def _size(weights: int) -> str:
+    """Write a number of weights: `22.7M`."""
+    billions = weights >= 1_000_000_000
+    return f"{weights / (1e9 if billions else 1e6):.3g}{'B' if billions else 'M'}"
 
 
 def _bar(entry: Number) -> dict[str, float]:

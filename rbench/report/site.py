@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 from rbench.config.metrics import HEADLINE
 from rbench.errors import RbenchError, StoreError
+from rbench.report.board import Board, Readings, Row
 from rbench.report.data import Fact
-from rbench.schema import Meaning, Strict, Suite
+from rbench.report.data import RunPage as RunPage
+from rbench.schema import EncoderSpec, Meaning, Suite, VictimSpec
 from rbench.schema.claimed import Ground
 from rbench.tables import Results, Table, attack_table, build
 from rbench.tables.table import Number
@@ -21,30 +23,6 @@ from rbench.verdicts.claims import JudgedClaim, sentence
 from rbench.verdicts.papers.beside import Comparison
 from rbench.verdicts.papers.beside import table as beside_table
 from rbench.verdicts.papers.claims import OnPaper, on_paper, printed_in
-
-
-class RunPage(Strict):
-    """A RUN that has a page."""
-
-    name: str
-    """The name of its folder."""
-    href: str
-    """The page, seen from the index."""
-    title: str
-    suite: str
-    date: str
-    """When its last job started: `2026-11-20T14:13:19+00:00`; empty where no record says it."""
-    jobs: str
-    """How many jobs are done, of how many."""
-    version: str
-    """The versions of rbench that made its records."""
-    missing: tuple[Fact, ...] = ()
-    """What the page lacks, with the reason and what to do."""
-
-    @property
-    def day(self) -> str:
-        """The date without the time of day."""
-        return self.date[:10] or "undated"
 
 
 class Judgement(NamedTuple):
@@ -91,6 +69,10 @@ class EncoderPage(NamedTuple):
     """The fingerprint of its weights by the RUN's page, as far as records say it."""
     metrics: tuple[tuple[Meaning, dict[tuple[str, str, str], list[Point]]], ...]
     """Each metric with what the encoder has of it: the points of each cell, in the order of the first RUN."""
+    standings: tuple[tuple[Board, Row], ...] = ()
+    """The tables of the leaderboard that have it, each with its row."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """What its file says of it."""
 
 
 @dataclass
@@ -110,6 +92,10 @@ class Site:
     weights: dict[tuple[str, str], str] = field(default_factory=dict)
     """Fingerprints by encoder and RUN, as far as records say them."""
     encoders: list[EncoderPage] = field(default_factory=list)
+    readings: Readings = field(default_factory=Readings)
+    """The numbers of the leaderboard."""
+    boards: list[Board] = field(default_factory=list)
+    """The tables of the leaderboard."""
 
     @property
     def newest(self) -> list[RunPage]:
@@ -141,8 +127,34 @@ class Site:
             metrics = tuple((next(iter(cells.values()))[0].about, cells) for cells in found.values())
             weights = {run.href: self.weights[label, run.href] for run in runs if (label, run.href) in self.weights}
             title = self.titles.get(label, label)
-            pages.append(EncoderPage(label, title, hrefs[label], tuple(runs), weights, metrics))
+            standings = tuple((board, row) for board in self.boards for row in board.rows if row.who.label == label)
+            size = next((row.size for _, row in standings if row.size), None)
+            specs = (entry for who, entry in self.readings.entries.items() if who.label == label)
+            facts = next((_facts(entry, size) for entry in specs), ())
+            pages.append(EncoderPage(label, title, hrefs[label], tuple(runs), weights, metrics, standings, facts))
         return pages
+
+
+def _facts(entry: EncoderSpec | VictimSpec, size: int | None) -> tuple[tuple[str, str], ...]:
+    """Return what a file says of an encoder or classifier, in words."""
+    if isinstance(entry, VictimSpec):
+        told = {"model": entry.model, "reference": entry.reference, "licence": entry.licence}
+    else:
+        prompt = (
+            entry.prompt if isinstance(entry.prompt, str) else ", ".join(f"{k}: {v}" for k, v in entry.prompt.items())
+        )
+        told = {
+            "base": entry.base,
+            "revision": entry.revision,
+            "training": entry.train.objective if entry.train is not None else None,
+            "pooling": entry.pooling,
+            "prompt": prompt,
+            "weights": f"{size:,}" if size else None,
+            "licence": entry.licence,
+            "reference": entry.reference,
+            "role": "control" if entry.control else None,
+        }
+    return tuple((name, str(value)) for name, value in told.items() if value)
 
 
 def judgements(

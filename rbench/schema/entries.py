@@ -348,7 +348,7 @@ class EncoderSpec(Named, Checked):
     makes an encoder that averages static word vectors.
     """
 
-    COSMETIC = Named.COSMETIC | {"unlisted", "flags"}
+    COSMETIC = Named.COSMETIC | {"unlisted", "flags", "parameters"}
     OPTIONAL = frozenset(
         {
             *("word_vectors", "tokenizer", "normalize", "truncate_dim"),
@@ -384,6 +384,8 @@ class EncoderSpec(Named, Checked):
     """The implementation of attention; None: the one that transformers takes."""
     train: TrainSpec | None = None
     max_length: Positive | None = None
+    parameters: Positive | None = None
+    """How many weights it has, as those who made it say; for lists and leaderboards."""
     trust_remote_code: bool = False
     head: Literal["drop"] | None = None
     """`drop`: the base is a fine-tuned classifier whose head is meant to be left out. None: such a base is refused."""

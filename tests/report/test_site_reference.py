@@ -11,12 +11,18 @@ import html
 import json
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rbench import api
+from rbench.api.runs import results_of
+from rbench.errors import StoreError
+from rbench.tables.aggregate import grid
+from rbench.tables.any_attack import any_attack
+from rbench.verdicts.cells import cells_of
 from tests import reference
 
 REFERENCE = reference.REFERENCE
@@ -126,6 +132,25 @@ def test_the_papers_numbers_stand_beside_claims(site: Path) -> None:
     half = "holds in 8 of 10; closest, stsb, pwws: 12.68 against 24.15, ×0.525"
     assert of["robustsentembed-table2-local", "rse-advsts-half-of-simcse"] == half
     assert of["table1-local", "geometry-below-textfooler"] == "–"
+
+
+def test_the_index_begins_with_the_leaderboard_and_has_the_committed_numbers(site: Path, runs: list[str]) -> None:
+    """Every accuracy under an attack in the tables of the leaderboard is one of the RUN that stands beside it."""
+    page = (site / "index.html").read_text()
+    assert page.index('id="board"') < page.index('id="claims"')
+    shown = re.findall(r'data-value="([\d.]+)"><span title="([\w.-]+), n (\d+)">', page)
+    values: dict[str, set[float]] = {}
+    for run in {run for _, run, _ in shown}:
+        results = results_of(reference.run(run), ())
+        for metric in ("aua", "clean", "ndcg_after", "ndcg_before", "sts", "noise", "seconds"):
+            with suppress(StoreError):
+                found = cells_of(results, results.metrics.asked(metric))
+                values.setdefault(run, set()).update(one.value for _, one in found if one.value is not None)
+        with suppress(StoreError):
+            every = any_attack(results, grid(results)).cells.values()
+            values[run].update(one.score("aua").value for one in every if one.present)
+    assert len(shown) > 100
+    assert [one for one in shown if float(one[0]) not in values[one[1]]] == []
 
 
 def test_the_suites_figures_are_in_their_pages(site: Path, runs: list[str]) -> None:
