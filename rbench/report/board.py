@@ -130,9 +130,11 @@ class Board:
 
     @property
     def quality(self) -> Column | None:
-        """What stands for quality beside robustness: the column that most rows have, of similarity, ranking, clean."""
-        found = [one for one in self.columns if one.kind in ("similarity", "ranking", "clean")]
-        return max(found, key=lambda one: sum(one in row.numbers for row in self.rows), default=None)
+        """What stands for quality beside robustness: similarity where most encoders have it, else what they have."""
+        count = {one: sum(one in row.numbers for row in self.rows) for one in self.columns}
+        found = [one for one in count if one.kind in ("similarity", "clean")]
+        most = next((one for one in found if one.kind == "similarity" and 2 * count[one] > len(self.rows)), None)
+        return most or max(found, key=count.__getitem__, default=None)
 
 
 @dataclass

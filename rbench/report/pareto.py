@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from rbench.report.board import Board, Column, Row
@@ -11,8 +11,8 @@ from rbench.tables.table import Number
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 340, 46, 40, 12, 14
 """Of the drawing and its margins, in units of its own."""
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
-MOST_NAMES = 8
-"""So many points at most have their name beside them; all have it in their title."""
+LETTER, LINE, LONGEST = 5.9, 12.0, 30
+"""The width and height of a letter of a name, and how many letters are shown of it."""
 
 
 class Point(NamedTuple):
@@ -24,7 +24,10 @@ class Point(NamedTuple):
     across: tuple[float, float]
     up: tuple[float, float]
     front: bool
-    named: bool
+    name: str
+    """What stands beside it; empty where there is no room. All have their names in the table."""
+    left: bool
+    """Whether the name stands to the left of the point."""
 
 
 class Plane(NamedTuple):
@@ -68,7 +71,7 @@ class _Scale(NamedTuple):
         )
 
 
-def plane(board: Board) -> Plane | None:
+def plane(board: Board, called: Callable[[Row], str]) -> Plane | None:
     """Return the drawing; None where fewer than two encoders have both numbers. Flagged entries are left out."""
     quality, lead = board.quality, board.columns[0]
     if quality is None:
@@ -80,16 +83,35 @@ def plane(board: Board) -> Plane | None:
     values = [(x.value or 0.0, y.value or 0.0) for x, y in pairs]
     across = _Scale.of([x for x, _ in pairs], LEFT, WIDTH - RIGHT)
     up = _Scale.of([y for _, y in pairs], HEIGHT - BOTTOM, TOP)
-    front = [
-        not row.control and not any(_better(other, own) for other in values)
-        for row, own in zip(rows, values, strict=True)
+    beaten = [any(_better(other, own) for other in values) for own in values]
+    points = [
+        Point(row, across.at(x), up.at(y), across.reach(one), up.reach(other), not (row.control or lost), "", False)
+        for row, (x, y), (one, other), lost in zip(rows, values, pairs, beaten, strict=True)
     ]
-    named = {k for k, one in enumerate(front) if one} if len(rows) > MOST_NAMES else set(range(len(rows)))
-    points = (
-        Point(row, across.at(x), up.at(y), across.reach(one), up.reach(other), front[k], k in named)
-        for k, (row, (x, y), (one, other)) in enumerate(zip(rows, values, pairs, strict=True))
-    )
-    return Plane(quality, lead, tuple(points), across.ticks(pairs[0][0]), up.ticks(pairs[0][1]))
+    return Plane(quality, lead, tuple(_named(points, called)), across.ticks(pairs[0][0]), up.ticks(pairs[0][1]))
+
+
+def _named(points: Sequence[Point], called: Callable[[Row], str]) -> Iterator[Point]:
+    """Yield the points, with names where these cover neither a name nor a point. The front has the first choice."""
+    taken = [(one.x - 5, one.x + 5, one.y - 5, one.y + 5) for one in points]
+    for one in sorted(points, key=lambda one: not one.front):
+        whole = called(one.row)
+        name = whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
+        width = LETTER * len(name)
+        for left in (False, True):
+            start = one.x - 8 - width if left else one.x + 8
+            box = (start, start + width, one.y - LINE / 2, one.y + LINE / 2)
+            free = box[0] >= LEFT and box[1] <= WIDTH
+            if free and not any(_meet(box, other) for other in taken):
+                taken.append(box)
+                yield one._replace(name=name, left=left)
+                break
+        else:
+            yield one
+
+
+def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
 
 
 def _better(one: tuple[float, float], other: tuple[float, float]) -> bool:

@@ -98,7 +98,7 @@ def test_a_run_that_does_not_say_how_victims_are_made_has_no_table(tmp_path: Pat
 
 
 def test_a_board_without_quality_has_no_drawing_and_others_show_their_front(table: Board) -> None:
-    drawn = plane(table)
+    drawn = plane(table, lambda row: row.who.label)
     assert drawn is not None
     lead, quality = table.columns[0], table.quality
     assert quality is not None
@@ -108,6 +108,7 @@ def test_a_board_without_quality_has_no_drawing_and_others_show_their_front(tabl
         others = [(o.row.numbers[quality].number.value, o.row.numbers[lead].number.value) for o in drawn.points]
         beaten = any(a >= x and b >= y and (a, b) != (x, y) for a, b in others)  # type: ignore[operator]
         assert point.front == (not beaten and not point.row.control), who
+        assert who.label.startswith(point.name.removesuffix("…"))
         assert point.across[0] <= point.x <= point.across[1] and point.up[0] >= point.y >= point.up[1]
 
 
