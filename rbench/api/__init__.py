@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from rbench.api.results import AttackResult, RunResult, write_textattack_csv
     from rbench.api.runs import Merged, load_results, merge, table
     from rbench.api.sites import WrittenSite, site
+    from rbench.api.strict import verify_strictly
     from rbench.api.suites import run
     from rbench.api.training import ListedObjective, Trained, export, load_encoder, objectives, train
     from rbench.api.watching import Status, Watcher, status
@@ -77,6 +78,7 @@ _NAMES = {
     "api.results": "AttackResult RunResult write_textattack_csv",
     "api.runs": "Merged load_results merge table",
     "api.sites": "WrittenSite site",
+    "api.strict": "verify_strictly",
     "api.suites": "run",
     "api.training": "ListedObjective Trained export load_encoder objectives train",
     "api.watching": "Status Watcher status",

@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=KEEP, epilog="Example: [bold]rbench verify results/runs/quickstart[/bold]")
 @verb("Verifying {run}")
-def verify(run: Path = a.RUN) -> None:
+def verify(
+    run: Path = a.RUN,
+    strict: bool = a.option("--strict", "Also refuse what may not stand on a leaderboard (results/README.md).", False),
+) -> None:
     """Re-read a run and say what is damaged.
 
     Checks that each record and outcome is as it was written, and that counts and scores follow from the outcomes.
     Changes nothing. Exits with 1 if anything is damaged.
     """
-    found = rbench.api.verify(run)
+    found = rbench.api.verify_strictly(run) if strict else rbench.api.verify(run)
     for finding in found.findings:
         say(f"{'damaged' if finding.damage else 'note'}: {finding.text}")
     say(f"{sum(found.counts.values())} jobs: {', '.join(f'{n} {state}' for state, n in found.counts.items())}")

@@ -96,7 +96,7 @@ def _named(points: Sequence[Point], called: Callable[[Row], str]) -> Iterator[Po
     taken = [(one.x - 5, one.x + 5, one.y - 5, one.y + 5) for one in points]
     for one in sorted(points, key=lambda one: not one.front):
         whole = called(one.row)
-        name = whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
+        name = whole if len(whole) <= LONGEST else f"{whole[: LONGEST // 2]}…{whole[1 - LONGEST // 2 :]}"
         width = LETTER * len(name)
         for left in (False, True):
             start = one.x - 8 - width if left else one.x + 8

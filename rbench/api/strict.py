@@ -1,0 +1,94 @@
+"""Checks whether a RUN may stand on a leaderboard: `rbench verify --strict`.
+
+A sound RUN (`store.verify`) is refused if a reader of a table could not know what its numbers are of, or nobody else
+could check them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from rbench import __version__
+from rbench.api.runs import TableLook, made, rendered
+from rbench.errors import RbenchError
+from rbench.store import texts as kept_texts
+from rbench.store.runs import Store, files
+from rbench.store.runs.packed import name_of
+from rbench.store.runs.store import folder_path
+from rbench.store.verify import Finding, Verified, verify
+from rbench.tables import Results
+from rbench.tables.formats import listed
+
+LEAST = 30
+"""Attacked examples: with fewer an interval spans a third of the scale."""
+
+
+def verify_strictly(run: Path | str) -> Verified:
+    """Check a RUN as `verify` does, and that it may stand on a leaderboard.
+
+    It may not if a job is not done, a folder belongs to no job, records come from several versions of rbench or a newer
+    one, a text is kept, fewer than LEAST examples are attacked, an entry is flagged that is no control, a table of the
+    suite is missing, or one is not what its outcomes give. Each is damage here, with what to do.
+
+    Raises StoreError if `run` is not a RUN or its plan is damaged.
+    """
+    found = verify(run)
+    more = [replace(one, damage=True) for one in found.findings]
+    if not found.damaged:
+        store = Store(folder_path(run))
+        more += [Finding(f"{store.root}: {said}") for said in _wrong(store, found)]
+    return replace(found, findings=tuple(more))
+
+
+def _wrong(store: Store, found: Verified) -> Iterator[str]:
+    results = Results.of(store)
+    plan, records = results.plan, results.standing.records
+    if left := found.counts["not done"]:
+        yield f"{left} of {len(plan.jobs)} jobs are not done. The same rbench run makes them."
+    versions = sorted({record.provenance.rbench for record in records.values()})
+    if versions != [__version__] and records:
+        yield (
+            f"its records come from rbench {' and '.join(versions)}, and this is {__version__}. Run the suite in a new "
+            "folder with one version, and verify it with the same."
+        )
+    if any(record.outcomes is not None and record.outcomes.texts for record in records.values()):
+        yield "it keeps texts, which not all licences let you pass on. rbench strip copies it without."
+    few = {job.attacking.num_examples for job in plan.attacks if job.attacking is not None}
+    if few and min(few) < LEAST:
+        yield f"it attacks {min(few)} examples, and fewer than {LEAST} tell little. Raise num_examples."
+    yield from _flagged(results)
+    yield from _tables(store, results)
+    if not store.root.is_file():
+        yield f"it is a folder. rbench pack {store.root} writes {name_of(store.root)}.zip, which is verified alike."
+
+
+def _flagged(results: Results) -> Iterator[str]:
+    """Name the jobs that are flagged and do not stand on a control."""
+    flags = results.flags
+    by_flag: dict[str, list[str]] = {}
+    for job in results.plan.jobs:
+        behind = flags.behind([job])
+        if not any(one.entry is not None and one.entry.control for one in behind):
+            for flag in flags.of([job]):
+                by_flag.setdefault(flag, []).append(job.name)
+    for flag, names in by_flag.items():
+        yield f"flagged {flag}: {listed(names)}. docs/health.md says what to change."
+
+
+def _tables(store: Store, results: Results) -> Iterator[str]:
+    """Make the tables of the suite again, and compare them with those that are stored."""
+    for wanted in results.plan.suite.tables:
+        try:
+            table = made(results, wanted)
+            text = rendered(table, results, wanted.model_copy(update={"bold": None}), "json", TableLook())
+        except RbenchError as error:
+            yield f"the table {wanted.label} cannot be made: {error}"
+            continue
+        name = f"{kept_texts.table_name(wanted.label, quotes=table.texts)}.json"
+        content = files.read(store.root / "tables" / name, store.opened())
+        if content is None:
+            yield f"the table {name} is missing. The same rbench run writes it."
+        elif content.decode("utf-8", "replace").strip() != text.strip():
+            yield f"the table {name} is not what its outcomes give. The same rbench run writes it anew."

@@ -1,0 +1,66 @@
+"""`rbench verify --strict`: what may stand on a leaderboard, and what is refused with which remedy."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rbench import api
+from rbench.api import strict
+from rbench.cli import app
+from rbench.store.pack import pack
+from tests import reference
+
+SOUND = "noise-attacked"
+
+
+def said(run: Path) -> list[str]:
+    return [one.text for one in api.verify_strictly(run).findings]
+
+
+def test_a_committed_run_may_stand_on_a_leaderboard() -> None:
+    found = api.verify_strictly(reference.run(SOUND))
+    assert found.findings == () and not found.damaged and found.counts["verified"] == 8
+
+
+def test_a_flagged_search_is_refused_and_one_of_a_control_is_not() -> None:
+    (line,) = said(reference.run("strength-local"))
+    assert "flagged weak search: attack/minilm/mr/probe/inside/seed0." in line  # that of random weights is there too
+
+
+def test_an_altered_table_and_a_missing_one_are_named_with_the_remedy(tmp_path: Path) -> None:
+    root = reference.unpacked(SOUND, tmp_path / "run")
+    table = root / "tables" / "asr.json"
+    table.write_text(table.read_text().replace("0.", "0.9", 1))
+    lines = said(root)
+    assert ["asr.json is not what its outcomes give" in lines[0], "rbench pack" in lines[1], len(lines)] == [1, 1, 2]
+    assert not api.verify(root).damaged  # without --strict a table is nothing that the RUN rests on
+    table.unlink()
+    assert "asr.json is missing. The same rbench run writes it." in said(root)[0]
+    assert CliRunner().invoke(app, ["verify", "--strict", str(root)]).exit_code == 1
+    assert CliRunner().invoke(app, ["verify", str(root)]).exit_code == 0
+
+
+def test_texts_and_jobs_that_are_not_done_are_refused(tmp_path: Path) -> None:
+    (line,) = said(reference.REFERENCE.parent / "quickstart.zip")
+    assert "it keeps texts" in line and "rbench strip" in line
+    root = reference.unpacked(SOUND, tmp_path / "run")
+    shutil.rmtree(next((root / "attack").iterdir()))
+    assert any("1 of 8 jobs are not done. The same rbench run makes them." in one for one in said(root))
+
+
+def test_other_versions_few_examples_and_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict, "__version__", "9.9.9")
+    monkeypatch.setattr(strict, "LEAST", 51)
+    root = reference.unpacked(SOUND, tmp_path / "run")
+    folder = next((root / "finetune").iterdir())
+    (root / "finetune" / "0123456789abcdef").mkdir()
+    (root / "finetune" / "0123456789abcdef" / "record.json").write_bytes((folder / "record.json").read_bytes())
+    lines = said(root)
+    for part in ("belongs to no job", "and this is 9.9.9", "it attacks 50 examples", "it is a folder"):
+        assert any(part in line for line in lines), (part, lines)
+    packed = pack(root, tmp_path / "packed.zip").path
+    assert not any("it is a folder" in line for line in said(packed))
