@@ -16,12 +16,10 @@ from textattack.search_methods import AlzantotGeneticAlgorithm, ParticleSwarmOpt
 from textattack.shared import AttackedText
 
 from rbench.recipes.space import CompleteSearch, InSpace, combinations_of, flipped, rank, searched
-from rbench.schema import Space
+from rbench.schema import STRONGEST_BUDGET, Space
 
 VERSION = 1
 
-BUDGET = 5000
-"""Queries of a text where the attack sets no `query_budget`."""
 PATIENCE = 20
 """After so many words that made nothing better, the local search begins again."""
 Wide = Literal["local", "genetic", "swarm"]
@@ -49,17 +47,7 @@ class Strongest(SearchMethod):  # type: ignore[misc]
         self.space, self.wide = space, wide
 
     def perform_search(self, initial_result: Any) -> Any:
-        self._original, self._best, self._most = initial_result.attacked_text, initial_result, inf
-        self._words = [{*of} for of in _in_space(self.attack).of(self._original)]
-        limits = (getattr(one, "max_words", self.space.max_words) for one in self.attack.constraints)
-        self._allowed = int(min([self.space.max_words, *limits]))
-        budget = self.goal_function.query_budget
-        self._budget = budget if budget < inf else BUDGET
-        wide: dict[Wide, SearchMethod] = {
-            "local": LocalSearch(self._allowed, PATIENCE),
-            "genetic": AlzantotGeneticAlgorithm(),
-            "swarm": ParticleSwarmOptimization(),
-        }
+        self.begin(initial_result)
         try:
             for search in (searched("deletion"), searched("pwws"), searched("beam")):
                 self._run(search, initial_result, self._budget)
@@ -68,11 +56,29 @@ class Strongest(SearchMethod):  # type: ignore[misc]
             size = sum(combinations_of(places, words) for words in range(1, self._allowed + 1))
             left = self._budget - self.goal_function.num_queries
             if size > left:
-                self._run(wide[self.wide], initial_result, self.goal_function.num_queries + left // 2)
+                self.search_widely(initial_result, self.goal_function.num_queries + left // 2)
             self._run(CompleteSearch(self.space), initial_result, self._budget)
         except _Over:
             pass
         return self._best
+
+    def begin(self, initial_result: Any) -> None:
+        """Look at a text before any search of it."""
+        self._original, self._best = initial_result.attacked_text, initial_result
+        self._words = [{*of} for of in _in_space(self.attack).of(self._original)]
+        limits = (getattr(one, "max_words", self.space.max_words) for one in self.attack.constraints)
+        self._allowed = int(min([self.space.max_words, *limits]))
+        budget = self.goal_function.query_budget
+        self._budget = budget if budget < inf else STRONGEST_BUDGET
+
+    def search_widely(self, initial_result: Any, until: float) -> None:
+        """Run the search between the beam and the complete one until so many queries were asked."""
+        wide: dict[Wide, SearchMethod] = {
+            "local": LocalSearch(self._allowed, PATIENCE),
+            "genetic": AlzantotGeneticAlgorithm(),
+            "swarm": ParticleSwarmOptimization(),
+        }
+        self._run(wide[self.wide], initial_result, until)
 
     def _run(self, search: SearchMethod, initial_result: Any, until: float) -> None:
         """Run a search until so many queries were asked. Raises _Over where a text flips, or no query is left."""

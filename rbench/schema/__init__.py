@@ -96,6 +96,7 @@ from rbench.schema.results import (
     Step,
     error_kind,
 )
+from rbench.schema.space import STRONGEST_BUDGET as STRONGEST_BUDGET
 from rbench.schema.space import Space as Space
 from rbench.schema.suite import (
     ADVERSARIAL,

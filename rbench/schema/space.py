@@ -10,6 +10,9 @@ from pydantic import Field
 
 from rbench.schema.common import Positive, ResourceKind, Strict
 
+STRONGEST_BUDGET = 5000
+"""Queries of a text by the attack `strongest` where it sets no `query_budget`."""
+
 
 class Space(Strict):
     """A declared space. A text of it differs from the original in at most `max_words` words, by substitutions that

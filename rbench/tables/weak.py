@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from rbench.errors import StoreError
-from rbench.schema import Flag, Job, Plan, Raised, Record
+from rbench.schema import STRONGEST_BUDGET, Flag, Job, Plan, Raised, Record
 from rbench.score import Share
 from rbench.store.runs import Reader, read_fields
 
@@ -125,7 +125,8 @@ class Weak:
         """The queries of many texts were spent before its space was."""
         spec = job.attacking
         seen = self._ended(job) if spec is not None and _place(job) is not None else {}
-        budget = spec.attack.query_budget if spec is not None else None
+        default = STRONGEST_BUDGET if _search(job)[0] == "strongest" else None
+        budget = (spec.attack.query_budget or default) if spec is not None else None
         cut = sum(
             one.status == "failed"
             and (one.left > 0 if one.left is not None else budget is not None and one.queries >= budget)
