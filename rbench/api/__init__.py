@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         write_reports,
     )
     from rbench.api.planning import check_conditions, plan
+    from rbench.api.proxies import AskedProxy, ask_proxy
     from rbench.api.ranking import RankResult, rank
     from rbench.api.reporting import figure, report, write_figure
     from rbench.api.results import AttackResult, RunResult, write_textattack_csv
@@ -73,6 +74,7 @@ _NAMES = {
     "api.judging": "Case Cases baseline_notes cases check check_annotations claims claims_table compare "
     "comparison_table conditions met paper_claims paper_claims_table write_baseline write_reports",
     "api.planning": "check_conditions plan",
+    "api.proxies": "AskedProxy ask_proxy",
     "api.ranking": "RankResult rank",
     "api.reporting": "figure report write_figure",
     "api.results": "AttackResult RunResult write_textattack_csv",

@@ -6,7 +6,6 @@ the victim is asked again for both texts. What cannot be checked here is left ou
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rbench.api.call_options import options_of
-from rbench.errors import JobError, ResourceError, StoreError, SuiteError
+from rbench.api.reopened import reopened
+from rbench.errors import ResourceError, StoreError, SuiteError
 from rbench.plan.prepare import Options
 from rbench.schema import AttackJob, Job, Outcome, Space
 from rbench.schema.best import Key, Known, hash_of, place_of
@@ -23,12 +23,8 @@ from rbench.store.judged import classes_of
 from rbench.store.runs import Reader, Store
 from rbench.store.runs.packed import Packed
 from rbench.store.runs.store import folder_path
-from rbench.store.weights import WeightCache, default_cache, weights_hash
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tables.results import plan_of
-from rbench.victims.place import locate
-
-_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class Share(NamedTuple):
@@ -239,31 +235,9 @@ class _Check:
 
     def _opened(self, of: _Attack) -> Any:
         """Open the victim of an attack, if its weights are here; or say why it cannot be asked."""
-        from rbench.execution.run import device_of
-        from rbench.recipes.workers import EngineConfig, open_victim
-
         if of.unverifiable:
             return "the RUN is packed, and its function or endpoint cannot be asked again. Run its suite here"
-        job, cache = of.victim_job, WeightCache(default_cache())
-        given = job.opening.victim if job.opening is not None else None
-        try:
-            if given is not None:
-                place = locate(given, of.spec.task, self._options.models)
-                where, found = place.where, place.fingerprint
-            elif _KEY.fullmatch(job.key) and cache.seems_to_have(job.key):
-                where = str(cache.folder(job.key))
-                found = weights_hash(Path(where))
-            else:
-                return f"the weights of {job.name} are not in the cache {cache.root}. Run the suite of the RUN here"
-        except (JobError, ResourceError) as error:
-            return str(error)
-        if found != of.victim:
-            return (
-                f"the weights of {job.name} in {where} are not those that were attacked. Run the suite of the RUN here"
-            )
-        device, backends = device_of(self._options.device), default_cache() / "backends.json"
-        config = EngineConfig(device, self._options.backend, backends_file=backends)
-        return open_victim(given, where, of.spec.task, job.name, config)
+        return reopened(of.victim_job, of.spec.task, of.victim, self._options)
 
 
 def _answered(victim: Any, entries: Sequence[Known]) -> list[tuple[Known, str]]:

@@ -110,7 +110,8 @@ def take(run: Path | str, answers: Sequence[Path | str], key: Path | str | None 
             f"{store.root / JUDGED} has the answers of rater {both[0]} already. Leave that file out, or move "
             "judged.json away and import all files together."
         )
-    all_ = Judged(sheet=sheet, answers=tuple(sorted((*known, *new), key=lambda one: (one.rater, one.item))))
+    both_ = tuple(sorted((*known, *new), key=lambda one: (one.rater, one.item)))
+    all_ = Judged(sheet=sheet, answers=both_, proxies=before.proxies if before is not None else ())
     judged.write(store, all_)
     counts = {rater: sum(one.rater == rater for one in all_.answers) for rater in all_.raters}
     open_ = tuple((rater, len(sheet.items) - n) for rater, n in counts.items() if n < len(sheet.items))

@@ -269,3 +269,26 @@ def import_(
     say(f"{found.path}: {found.answers} new answers; raters so far: {raters}")
     for rater, count in found.missing:
         tell(f"note: rater {rater} left {count} items open")
+
+
+@judge.command(epilog="Example: [bold]rbench judge proxy results/runs/table1 --by chat --include mine[/bold]")
+@verb("Asking {by} about the successes of {run}", shared="models include device backend")
+def proxy(
+    *,
+    run: Path = a.RUN,
+    by: str = a.option(
+        "--by NAME|FILE", "A judge (rbench list judges), its YAML file, or an encoder or classifier of the run.", ...
+    ),
+    options: Options,
+) -> None:
+    """Ask a classifier or a language model about all successes of which people judged some.
+
+    People's answers measure its error. The table --metric powered joins both: the interval that it gives holds however
+    wrong the proxy is, and is narrower where the proxy is right. No key and no text is kept.
+    """
+    found = rbench.api.ask_proxy(run, by, options)
+    for task in found.closed:
+        tell(f"note: no licence clearly allows to pass on the texts of {task}, and they were sent to an address.")
+    lost = f", of which {found.unusable} got no answer that could be read" if found.unusable else ""
+    say(f"{found.path}: {found.name} was asked about {found.asked} successes{lost}")
+    say(f"the numbers: rbench table {run} --metric powered --intervals")

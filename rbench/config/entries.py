@@ -22,7 +22,7 @@ from rbench.config.overrides import Chosen, choices, names
 from rbench.config.positions import Positioned, Problems
 from rbench.config.registry import Registry, unknown
 from rbench.config.tasks import ContrastSets, Tasks
-from rbench.config.victims import load_victims
+from rbench.config.victims import load_judge, load_victims
 from rbench.errors import SuiteError
 from rbench.schema import (
     BY_TASK,
@@ -39,6 +39,7 @@ from rbench.schema import (
     Training,
     VictimSpec,
 )
+from rbench.schema.judges import JudgeSpec
 
 
 class Entries:
@@ -211,3 +212,11 @@ def chosen_victim(entry: str | Mapping[str, Any], registry: Registry) -> VictimS
         _, found = load_victims(Positioned({"victims": [entry]}, "victim"), entries.files)
     (spec,) = found.values()
     return spec
+
+
+def chosen_judge(name: str, registry: Registry) -> JudgeSpec:
+    """Load a judge, by its name or by the path of its YAML file."""
+    with _entries(registry) as entries:
+        found = load_judge(name, entries.files)
+    assert found is not None
+    return found

@@ -46,6 +46,9 @@ KINDS: dict[Kind, Sort] = {
     "tasks": Sort("task", bundled="tasks", about="texts with labels, to fine-tune on and to attack"),
     "encoders": Sort("encoder", bundled="encoders", about="turns a text into a vector"),
     "victims": Sort("victim", bundled="victims", about="a classifier that exists, to be attacked as it is"),
+    "judges": Sort(
+        "judge", bundled="judges", about="says of all successes what people are asked of some (rbench judge proxy)"
+    ),
     "resources": Sort(
         "resource profile", bundled="words/resources", about="word vectors, synonyms and models behind attacks"
     ),

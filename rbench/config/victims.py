@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import TypeVar
 
 from rbench.config.check import check
 from rbench.config.files import Files
@@ -13,6 +14,9 @@ from rbench.config.positions import Positioned, listed, read
 from rbench.config.registry import NAME
 from rbench.errors import SuiteError
 from rbench.schema import VictimSpec, victim_name
+from rbench.schema.judges import JudgeSpec
+
+V = TypeVar("V", bound=VictimSpec)
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """The form of `module:function`."""
@@ -57,6 +61,30 @@ def load_victims(merged: Positioned, files: Files) -> tuple[Positioned, dict[str
     return merged.put(("victims",), listed(chosen, merged.at(("victims",)))), found
 
 
+def load_judge(name: str, files: Files) -> JudgeSpec | None:
+    """Return the judge of a name, or of a path that ends in .yaml; None where it is wrong, which adds a problem."""
+    item = Positioned(name, "--by")
+    if name.endswith((".yaml", ".yml")):
+        content = _of_file(item, files, "judge")
+    else:
+        content = files.named("judges", name) if files.path("judges", name, item.at()) is not None else None
+    if content is None:
+        return None
+    for question in ("label", "meaning"):
+        if isinstance(content.data.get(question), dict):
+            content = content.put((question, "name"), Positioned(content.data["name"]))
+    spec = check(JudgeSpec, content, files.problems)
+    if spec is None:
+        return None
+    asked = {name: getattr(spec, name) for name in ("label", "meaning")}
+    located = {
+        name: _with_path(one, Positioned({"model": one.model}, content.at((name, "model"))))
+        for name, one in asked.items()
+        if one is not None
+    }
+    return spec.model_copy(update=located)
+
+
 def _content(item: Positioned, files: Files) -> Positioned | None:
     """Return an entry as a mapping of VictimSpec's keys; None where something is wrong, which adds a problem."""
     if isinstance(item.data, dict):
@@ -84,11 +112,11 @@ def _content(item: Positioned, files: Files) -> Positioned | None:
     return Positioned({"model": text}, item.at())
 
 
-def _of_file(item: Positioned, files: Files) -> Positioned | None:
-    """Return the content of a victim's file, given by its path; its name is the file's where it has none."""
+def _of_file(item: Positioned, files: Files, what: str = "victim") -> Positioned | None:
+    """Return the content of a file that is given by its path; its name is the file's where it has none."""
     path = _below(item.at(), item.data)
     if not path.is_file():
-        files.problems.add(item.at(), f"there is no victim's file {item.data}")
+        files.problems.add(item.at(), f"there is no {what}'s file {item.data}")
         return None
     try:
         found = read(path, files.problems)
@@ -114,7 +142,7 @@ def _below(place: str, path: str) -> Path:
     return (Path(file[1]).parent if file is not None else Path()) / Path(path).expanduser()
 
 
-def _with_path(spec: VictimSpec, content: Positioned) -> VictimSpec:
+def _with_path(spec: V, content: Positioned) -> V:
     """Return a model whose relative path is one below the folder of the file that names it.
 
     Text that is not written as a path (`./mine`) means a folder beside that file if there is one.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from rbench.schema.common import Positive, Strict
 
@@ -18,6 +20,7 @@ SCALE = 5
 """Answers on meaning are 1 (something else) to 5 (the same)."""
 KEPT = 4
 """From which answer on a meaning counts as kept."""
+Probability = Annotated[float, Field(ge=0, le=1)]
 UNSURE = -1
 """Stands for the label of a text of which a rater could not tell any."""
 
@@ -67,11 +70,33 @@ class Answer(Strict):
     """How long the item was on the screen; None where that was not measured."""
 
 
+class Said(Strict):
+    """What a proxy said of one success."""
+
+    example: str
+    label: Probability | None = None
+    """How probable it finds the true label in the changed text. None: not asked, or no answer that could be read."""
+    meaning: Probability | None = None
+    """How probable it finds that original and changed text mean the same."""
+
+
+class Proxy(Strict):
+    """What a classifier said of all successes of the attacks that people judged some of."""
+
+    name: str
+    mark: str
+    """A hash of what decides its answers: what was asked, and the weights, or the version of a function or server."""
+    said: dict[str, tuple[Said, ...]]
+    """By the key of the attack job."""
+
+
 class Judged(Strict):
     """All that people said of a RUN's texts: the file judged.json of a RUN."""
 
     sheet: Sheet
     answers: tuple[Answer, ...]
+    proxies: tuple[Proxy, ...] = ()
+    """By the order in which they were asked first."""
 
     def of(self, job: str) -> Iterator[tuple[str, Item, Answer]]:
         """Yield the answers about one attack job, with their example and item. Items that repeat one are left out."""

@@ -80,8 +80,9 @@ class VictimSpec(Named, Checked):
     """Maps the classifier's labels to the task's. The former are names, as `id2label` or the server gives them, or
     numbers from 0. Empty: they are matched by name (without regard to case), and a function's are in the task's
     order."""
-    scores: Literal["probabilities", "logits"] = "probabilities"
-    """What a `function` or an `endpoint` gives for each label. Logits are mapped to probabilities by softmax."""
+    scores: Literal["probabilities", "logits", "names"] = "probabilities"
+    """What a `function` or an `endpoint` gives for each label. Logits are mapped to probabilities by softmax. `names`:
+    it gives the name of one label alone, as language models do; of such answers only a judge can make use."""
     tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.001
     """Largest difference between two probabilities that a `function` or an `endpoint` gives for the same text. Some
     texts are asked twice, and a larger difference ends the job."""
@@ -100,6 +101,9 @@ class VictimSpec(Named, Checked):
             return labels
         return {str(key) if type(key) is int else key: value for key, value in labels.items()}
 
+    JUDGES: ClassVar[bool] = False
+    """Whether it says what becomes of texts, and is not attacked."""
+
     @property
     def origin(self) -> Origin:
         """Which of the three it has."""
@@ -108,8 +112,10 @@ class VictimSpec(Named, Checked):
     def wrong(self) -> Iterator[str]:
         if sum(one is not None for one in (self.model, self.function, self.endpoint)) != 1:
             yield "a victim has exactly one of `model`, `function` and `endpoint`"
-        if self.origin == "model" and self.scores == "logits":
+        if self.origin == "model" and self.scores != "probabilities":
             yield "`scores` is for functions and endpoints; of a `model` rbench knows what it gives"
+        if self.scores == "names" and not self.JUDGES:
+            yield "attacks need a number for each label, and `scores: names` has none"
         if self.origin != "model" and not self.version:
             yield (
                 "write a `version` (any text): rbench cannot see the weights behind it, and takes stored answers for "

@@ -82,8 +82,8 @@ def between_sums(parts: Iterable[tuple[Mapping[str, Values], Codes]]) -> Between
     return Between(*joined(one for one in found if one.variance))
 
 
-def accepted_limits(shares: Values, raters: int) -> tuple[float, float]:
-    """Return the limits of the mean of shares, by Wilson's interval with as many texts as these vary like.
+def like_texts(shares: Values, raters: int) -> float:
+    """Return the number of texts with one rater each whose mean varies as that of shares does.
 
     Args:
         shares: of each judged text the share of raters who accept it; at least one.
@@ -92,23 +92,34 @@ def accepted_limits(shares: Values, raters: int) -> tuple[float, float]:
     n, mean = len(shares), float(shares.mean())
     varies = float(shares.var(ddof=1)) if n > 1 else 0.0
     like = n * mean * (1 - mean) / varies if varies > NOTHING else n * (1 if mean in (0.0, 1.0) else raters)
-    found = wilson(mean * (size := min(max(like, n), n * raters)), size)
+    return min(max(like, n), n * raters)
+
+
+def accepted_limits(shares: Values, raters: int) -> tuple[float, float]:
+    """Return the limits of the mean of shares, by Wilson's interval with as many texts as these vary like.
+
+    Args:
+        shares: as for `like_texts`.
+    """
+    found = wilson(float(shares.mean()) * (size := like_texts(shares, raters)), size)
     assert found is not None, "there is a text"
     return found
 
 
-def product_limits(rate: tuple[float, float], shares: Values, raters: int) -> tuple[float, float]:
-    """Return the limits of a rate times the mean of shares, as texts alone give them.
+def product_limits(rate: tuple[float, float], mean: float, ends: tuple[float, float]) -> tuple[float, float]:
+    """Return the limits of a rate times a mean, as texts alone give them.
 
     Args:
         rate: how many texts of how many; numbers need not be whole.
-        shares: as for `accepted_limits`.
+        mean: of what people accept, in 0..1, independent of the rate.
+        ends: its limits.
     """
     found = wilson(*rate)
     assert found is not None, "there is a text"
-    value, mean = rate[0] / rate[1], float(shares.mean())
-    sides = zip(found, accepted_limits(shares, raters), strict=True)
-    down, up = (math.hypot(mean * (value - end), value * (mean - other)) for end, other in sides)
+    value = rate[0] / rate[1]
+    down, up = (
+        math.hypot(mean * (value - end), value * (mean - other)) for end, other in zip(found, ends, strict=True)
+    )
     return max(0.0, value * mean - down), min(1.0, value * mean + up)
 
 

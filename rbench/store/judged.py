@@ -84,6 +84,10 @@ def _unfit(plan: Plan, judged: Judged) -> Iterator[str]:
         elif (answer.rater, answer.item) in seen:
             yield f"rater {answer.rater} answers {answer.item} twice"
         seen.add((answer.rater, answer.item))
+    judged_jobs = {key for item in judged.sheet.items for key, _ in item.uses}
+    for proxy in judged.proxies:
+        if other := proxy.said.keys() - judged_jobs:
+            yield f"the proxy {proxy.name} speaks of {len(other)} attacks that are not on the sheet"
 
 
 def fits(answer: Answer, item: Item, labels: int, raters: int) -> bool:

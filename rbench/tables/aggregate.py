@@ -153,7 +153,8 @@ class Cell(cells.Cell):
             texts = accepted_limits(shares, len(said.raters))
         else:
             counts = self.pooled.succeeded, self.pooled.succeeded + self.pooled.failed
-            texts = product_limits((counts[0] / self.repeats, counts[1] / self.repeats), shares, len(said.raters))
+            rate, ends = (counts[0] / self.repeats, counts[1] / self.repeats), accepted_limits(shares, len(said.raters))
+            texts = product_limits(rate, float(shares.mean()), ends)
         observed = nested_means.part([(one, 0) for one in self.observed(name) or ()], 1.0, "", "")
         units = numbered(example.partition("/")[2] for example in observed.examples)
         added = {who: np.array(own) / len(own) for who, own in (observed.by_rater or {}).items()}

@@ -104,7 +104,7 @@ class Answers:
         wanted = list(texts)
         with self._lock:
             self._since += len(wanted)
-            count = min(self._since // EVERY, len(self._known))
+            count = min(self._since // EVERY, len(self._known)) if self.spec.tolerance < 1 else 0
             self._since -= count * EVERY
             again = self._random.sample(self._known, count)
         rows = self._named([*wanted, *(text for text, _ in again)])

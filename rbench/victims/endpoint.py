@@ -240,7 +240,7 @@ def rows_at(path: str, answer: Any, count: int) -> list[Any]:
     """
     steps = path.split(".") if path else []
     found = _walked(answer, steps, [])
-    if count == 1 and is_row(found):
+    if count == 1 and (is_row(found) or isinstance(found, str)):
         return [found]
     if isinstance(found, list) and len(found) == count:
         return found

@@ -21,6 +21,8 @@ from rbench.victims.config import match
 VERSION = 1
 
 Row = NDArray[np.float64]
+_AROUND = " \t\r\n.,;:!\"'`*()[]"
+"""What may stand around the name of a label."""
 
 SUM_TOLERANCE = 0.01
 """How far from 1 probabilities may sum that a server rounded. Such a row is divided by its sum."""
@@ -39,7 +41,7 @@ class Reader:
     Args:
         task_labels: the labels of the task, in its order.
         given: what the user says of the classifier's labels, as `config.match` takes it.
-        scores: whether the numbers are probabilities or logits.
+        scores: whether the numbers are probabilities or logits; or it gives the name of a label alone.
         in_task_order: whether a bare list of numbers without `given` is in the order of the task's labels.
     """
 
@@ -47,7 +49,7 @@ class Reader:
         self,
         task_labels: Sequence[str],
         given: Mapping[str, str],
-        scores: Literal["probabilities", "logits"],
+        scores: Literal["probabilities", "logits", "names"],
         *,
         in_task_order: bool,
     ) -> None:
@@ -61,6 +63,8 @@ class Reader:
         Raises:
             AnswerError: it is not one finite number for each of the task's labels, or no distribution.
         """
+        if self.scores == "names":
+            return self._named(raw)
         try:
             names, numbers = unpacked(raw)
         except (OverflowError, RecursionError) as error:
@@ -77,6 +81,15 @@ class Reader:
         if not np.isfinite(row).all():
             raise AnswerError(f"it gave {shown(numbers)}, which has NaN or infinity")
         return softmax(row) if self.scores == "logits" else _distribution(row)
+
+    def _named(self, raw: Any) -> Row:
+        """Return 1 for the label that an answer names, alone but for case, blanks, quotes and stops, and else 0."""
+        said = raw.strip(_AROUND).casefold() if isinstance(raw, str) else None
+        known = {label.casefold(): label for label in self.labels}
+        known |= {theirs.casefold(): label for theirs, label in self.given.items()}
+        if said not in known or known[said] not in self.labels:
+            raise AnswerError(f"it gave {shown(repr(raw))}; expected the name of one of {', '.join(self.labels)}")
+        return np.array([float(label == known[said]) for label in self.labels])
 
     def tried(self, raw: Any) -> Row | AnswerError:
         """As a call, but return the error that it raises."""

@@ -37,7 +37,7 @@ def simulated(
         row[:] = rate * said.mean() + said.mean() * (fell - rate)
         row[drawn] += rate * n / len(drawn) * (said - said.mean())
     shares = answers.mean(axis=0)
-    own = product_limits((fell.sum(), n), shares, raters)
+    own = product_limits((fell.sum(), n), shares.mean(), accepted_limits(shares, raters))
     return rate * shares.mean(), widened(rate * shares.mean(), own, between(by_rater))
 
 
@@ -78,9 +78,9 @@ def test_limits_of_accepted_texts_are_wilsons_where_one_rater_counts_and_have_a_
     assert accepted_limits(shares, 1) == pytest.approx(wilson(30, 50), abs=2e-3)
     low, high = accepted_limits(np.ones(50), 3)
     assert low == pytest.approx(wilson(50, 50)[0]) and high == 1.0  # type: ignore[index]
-    low, high = product_limits((100, 100), np.ones(50), 3)
+    low, high = product_limits((100, 100), 1.0, accepted_limits(np.ones(50), 3))
     assert low < 0.93 and high == 1.0
-    assert product_limits((0, 100), np.zeros(1), 3)[0] == 0.0
+    assert product_limits((0, 100), 0.0, accepted_limits(np.zeros(1), 3))[0] == 0.0
     mixed = accepted_limits(np.full(50, 2 / 3), 3)
     assert mixed[1] - mixed[0] == pytest.approx(math.dist([wilson(100, 150)[0]], [wilson(100, 150)[1]]))  # type: ignore[index]
 
