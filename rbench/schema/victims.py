@@ -53,8 +53,8 @@ class Endpoint(Strict):
     @field_validator("url")
     @classmethod
     def _is_a_url(cls, url: str) -> str:
-        if not url.startswith(("http://", "https://")):
-            raise ValueError("a URL starts with http:// or https://")
+        if not url.startswith(("http://", "https://", "${")):
+            raise ValueError("a URL starts with http:// or https://, or is that of an environment variable, ${NAME}")
         return url
 
 
