@@ -12,7 +12,8 @@ import pytest
 
 from rbench import config, recipes
 from rbench.config.registry import Registry
-from rbench.recipes.binding import dry_build, parts
+from rbench.errors import SuiteError
+from rbench.recipes.binding import arguments, dry_build, parts
 from rbench.recipes.build import recipe_class
 from rbench.schema import AttackSpec
 from rbench.words.resources import Resources
@@ -25,6 +26,8 @@ RECIPES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 OWN = {
     "bertattack-paper": {"max_candidates", "piece_candidates", "max_combinations"},
     "textfooler-adjusted": {"min_cos_sim", "threshold", "metric", "skip_text_shorter_than_window"},
+    "pwws-adjusted": {"min_cos_sim", "threshold", "metric", "skip_text_shorter_than_window"},
+    "textbugger-adjusted": {"min_cos_sim", "threshold", "metric", "compare_against_original", "window_size"},
 }
 """Recipes that are not as TextAttack publishes them, with the parameters that differ."""
 
@@ -88,11 +91,36 @@ def test_written_parameters_are_the_published_ones(name: str) -> None:
 def test_every_argument_that_the_published_recipe_passes_is_written_out(name: str) -> None:
     """Read off the recipe's source: `Component(argument=...)`."""
     spec = spec_of(name)
-    tree = ast.parse(textwrap.dedent(inspect.getsource(recipe_class(spec).build)))
+    published = recipe_class(spec.model_copy(update={"limits": None}))
+    tree = ast.parse(textwrap.dedent(inspect.getsource(published.build)))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     passed = {f"{call.func.id}.{keyword.arg}" for call in calls for keyword in call.keywords}  # type: ignore[attr-defined]
     passed -= {"StopwordModification.stopwords"}  # a list of 250 words
     assert passed <= set(spec.parameters), sorted(passed - set(spec.parameters))
+
+
+LIMITS = ("WordEmbeddingDistance", "PartOfSpeech", "UniversalSentenceEncoder")
+
+
+@pytest.mark.parametrize("name", ["pwws", "textbugger"])
+def test_adjusted_attacks_have_the_limits_of_textfooler_adjusted_and_all_else_of_their_own(name: str) -> None:
+    adjusted, plain, limiting = (spec_of(one) for one in (f"{name}-adjusted", name, "textfooler-adjusted"))
+    attacks = []
+    for spec in (adjusted, plain, limiting):
+        recipe = recipe_class(spec)
+        attacks.append(dry_build(spec, recipe, arguments(dry_build(spec, recipe)[0], spec))[0])
+    made, without, limits = ({type(part).__name__: repr(part) for part in parts(one)} for one in attacks)
+    assert {one: made[one] for one in LIMITS} == {one: limits[one] for one in LIMITS}
+    assert {one: made[one] for one in without if one not in LIMITS} == {
+        one: said for one, said in without.items() if one not in LIMITS
+    }
+    assert made.keys() == {*without, *LIMITS}
+
+
+def test_a_limiting_recipe_that_is_not_there_is_named() -> None:
+    spec = spec_of("pwws-adjusted").model_copy(update={"limits": "TextFoolerJin2091"})
+    with pytest.raises(SuiteError, match=r"pwws-adjusted: .*TextFoolerJin2091.*TextFoolerJin2019"):
+        recipes.check(spec)
 
 
 def test_berts_k_is_in_its_notes() -> None:

@@ -62,21 +62,36 @@ def needs(spec: AttackSpec) -> tuple[ResourceKind, ...]:
 
 
 def recipe_class(spec: AttackSpec) -> Any:
-    """Return the recipe's class.
+    """Return what builds the recipe: its class, or one with the constraints of `spec.limits` added.
 
     Raises:
-        SuiteError: textattack.attack_recipes has none of this name (with the nearest ones), or rbench cannot run it.
+        SuiteError: textattack.attack_recipes has none of a name (with the nearest ones), or rbench cannot run it.
     """
+    recipe = _named(spec, spec.recipe)
+    if spec.limits is None:
+        return recipe
+    other = _named(spec, spec.limits)
+
+    def build(victim: Any) -> Attack:
+        made, limiting = recipe.build(victim), other.build(victim)
+        own = {type(one).__name__ for one in made.constraints}
+        made.constraints.extend(one for one in limiting.constraints if type(one).__name__ not in own)
+        return made
+
+    return type(recipe.__name__, (), {"build": staticmethod(build)})
+
+
+def _named(spec: AttackSpec, name: str | None) -> Any:
     recipes = {
         name: value
         for name, value in vars(textattack.attack_recipes).items()
         if isinstance(value, type) and issubclass(value, AttackRecipe) and value is not AttackRecipe
     }
-    if spec.recipe not in recipes:
-        raise SuiteError(f"attack {spec.name}: " + unknown("TextAttack recipe", spec.recipe, recipes))
-    if refused := refusal(recipes[spec.recipe].__name__):
+    if name not in recipes:
+        raise SuiteError(f"attack {spec.name}: " + unknown("TextAttack recipe", name or "", recipes))
+    if refused := refusal(recipes[name].__name__):
         raise SuiteError(f"attack {spec.name}: {refused}")
-    return recipes[spec.recipe]
+    return recipes[name]
 
 
 def build(

@@ -460,10 +460,13 @@ class AttackSpec(Named):
     """An attack: a TextAttack recipe (a class name with parameters) or a Python file with options."""
 
     COSMETIC = Named.COSMETIC | {"queries_per_word"}
-    OPTIONAL = frozenset({"similarity", "ranking"})
+    OPTIONAL = frozenset({"similarity", "ranking", "limits"})
 
     recipe: str | None = None
     """Class name in textattack.attack_recipes; None: the attack is a Python file."""
+    limits: str | None = None
+    """Class name of another recipe, whose constraints on changed texts are added where this one has none of that class.
+    `parameters` set their values, too."""
     needs: tuple[ResourceKind, ...] = ()
     protect: dict[TaskKind, tuple[str, ...]] = {"nli": ("premise",)}
     """Columns that the attack must not change, by kind of task."""
