@@ -41,6 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri, stdtr, stdtrit
 
+from rbench.score.gate_people import Told, ToldRise, deviation, told_rise
 from rbench.score.nested_intervals import POWER, errors_shown
 from rbench.score.paired import holm
 from rbench.score.statistics import wilson
@@ -71,6 +72,9 @@ class GateSample:
     """Whether a rise of the metric is bad (ASR), or a fall (accuracies)."""
     metric: str = "asr"
     """Trainings differ by another spread in each metric, so it is pooled over the cells of one."""
+    told: tuple[Told, ...] = ()
+    """Of a number that people gave: what they told of each baseline run, and last of the new one. Then entries of the
+    arrays are any numbers."""
 
 
 @dataclass(frozen=True)
@@ -156,14 +160,31 @@ def _check(sample: GateSample) -> None:
         raise ValueError(f"a tolerance must lie in 0..1, not {sample.tolerance}")
     if not sample.baseline or sample.new.ndim != 2 or len({array.shape for array in arrays}) > 1:
         raise ValueError("a row needs a baseline run or more, each an array of examples x seeds of the new run's shape")
-    if not all(((array == 0) | (array == 1) | np.isnan(array)).all() for array in arrays):
+    if not sample.told and not all(((array == 0) | (array == 1) | np.isnan(array)).all() for array in arrays):
         raise ValueError("values must be 0, 1 or nan")
 
 
 def _compare(sample: GateSample, about_these_weights: bool) -> Rise | None:
+    if sample.told:
+        return _told(sample, about_these_weights)
     new, *baseline = (array if sample.higher_is_worse else 1 - array for array in (sample.new, *sample.baseline))
     found = None if sample.same_weights or about_these_weights else against_mean(baseline, new)
     return found or against_each(baseline, new)
+
+
+def _told(sample: GateSample, about_these_weights: bool) -> Rise | None:
+    """Return the rise of a number that people gave: over the mean of three or more runs, or the least over each."""
+    *baseline, new = sample.told
+    worse = {"higher_is_worse": sample.higher_is_worse}
+    if not (sample.same_weights or about_these_weights or len(baseline) < FEWEST):
+        found = told_rise(baseline, new, **worse)
+        return found and replace(_rise(found), deviation=deviation(baseline, new), runs=len(baseline))
+    each = [_rise(one) for run in baseline if (one := told_rise([run], new, **worse)) is not None]
+    return max(each, key=lambda rise: (rise.p, -rise.value)) if each else None
+
+
+def _rise(found: ToldRise) -> Rise:
+    return Rise(found.value, found.n, found.texts, found.p, found.error, found.limits)
 
 
 def _judged(sample: GateSample, rise: Rise, by_examples: float, pool: Pool | None, rules: _Rules) -> GateRow:
@@ -204,6 +225,8 @@ def _decide(sample: GateSample, rise: Rise, corrected: float, unclear: str, rule
         of = f"a check of {rules.rows} rows needs {least}" if rules.rows > 1 else f"a check needs {least}"
         what = "text counts in both runs" if texts == 1 else "texts count in both runs"
         return "undecided", f"{moved}, but only {texts} {what}, and {of} to see {100 * GRAVE:g}% of them get worse"
+    if sample.told and (reach := -float(ndtri(rules.alpha / rules.rows)) * rise.error) > max(GRAVE, tolerance):
+        return "undecided", f"{moved}, but what people said reaches {100 * reach:.0f} points: have more texts judged"
     if not worse:
         return "passed", moved + (f", within the tolerance of {100 * tolerance:.1f}" if value > 0 else "")
     if value > max(GRAVE, tolerance) + ROUNDING:

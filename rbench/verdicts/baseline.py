@@ -26,6 +26,7 @@ from rbench.schema.common import Count, Strict
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
 from rbench.tables.results import Run
+from rbench.verdicts import told
 from rbench.verdicts.cells import OfCell, by_name
 from rbench.verdicts.compare import CellKey, decisive
 
@@ -60,7 +61,8 @@ class BaselineJob(Strict):
     bits: Annotated[str, Field(pattern=r"^[sfw!-]*$")]
     """A letter for each example of the list."""
     values: dict[str, Annotated[str, Field(pattern=r"^[01-]*$")]] = Field(default_factory=dict)
-    """By metric beside those that letters give: 1 or 0 for each example of the list, - for one that does not count."""
+    """By metric beside those that letters give: 1 or 0 for each example of the list, - for one that does not count. Of
+    what people said by metric and rater (`verdicts.told`): whether this rater accepts the example."""
 
 
 class BaselineCell(Strict):
@@ -261,7 +263,9 @@ def job_of(
         bits = _bits_of(results, run) if attacked else dict.fromkeys(sorted(own[measured]), NOT_SCORED)
     else:
         bits = _bits_of(results, run)
-        own = {one.name: _values_of(results, run, one) for one in metrics if isinstance(one, Metric)}
+        own = {one.name: _values_of(results, run, one) for one in metrics if isinstance(one, Metric) and not one.judged}
+        said = (told.accepted(results, run, one) for one in metrics if isinstance(one, Metric) and one.judged)
+        own |= {name: {hashed(example): x for example, x in by.items()} for one in said for name, by in one.items()}
     spec, needs = run.job.measuring, run.job.needs
     made_by = (needs.get("victim"), needs.get("encoder"), spec and spec.encoder_fingerprint)
     return BaselineJob(

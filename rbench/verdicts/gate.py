@@ -29,6 +29,7 @@ from rbench.tables.any_attack import ANY
 from rbench.tables.cells import Cell
 from rbench.tables.flags import OF_ATTACKS, Flags
 from rbench.verdicts import baseline as files
+from rbench.verdicts import told
 from rbench.verdicts.baseline import Baseline, BaselineCell, Place
 from rbench.verdicts.cells import OfCell
 from rbench.verdicts.compare import CellKey, note_on_all
@@ -406,6 +407,8 @@ class _Victim(NamedTuple):
     letters: Letters
     values: Mapping[str, float]
     """The value of each example that has one."""
+    people: told.ByRater | None = None
+    """Of a number that people gave: its values by rater, too."""
 
 
 @dataclass(frozen=True)
@@ -475,9 +478,13 @@ def _compared(row: Asked, baseline: Baseline, run: _Now, rules: Rules) -> Compar
     worse = row.metric.about.best == "lowest"
     means = [mean for one in values if (mean := _mean(one)) is not None]
     sample = GateSample(values, new, own is not None, rules.tolerance(row.metric) / 100, worse, row.metric.name)
+    worst = replace(sample, new=np.where(known & errored, float(worse), new))
+    people = [[one.people for one in victims if one.people is not None] for victims in (*columns, now)]
+    if all(people):  # of what errored, nobody can say what people would have said
+        sample = worst = replace(sample, told=tuple(told.told(names, own) for own in people))
     return Compared(
         sample,
-        replace(sample, new=np.where(known & errored, float(worse), new)),
+        worst,
         sum(means) / len(means) if means else None,
         _mean(new),
         len(runs),
@@ -504,14 +511,20 @@ def _victims(
         letters = [dict(zip(examples[job.examples], job.bits, strict=True)) for job in jobs]
         together = _together(row, letters)
         stored = [job.values.get(row.metric.name) for job in jobs]
+        people = None
         if row.metric.gate and isinstance(row.metric, Metric):
             values = of_letters(row.metric, together)
+        elif isinstance(row.metric, Metric) and row.metric.judged is not None:
+            people = told.read(row.metric, _columns(letters[0]), jobs[0].values)
+            if people is None or len(jobs) > 1:
+                raise StoreError(_not_kept(row))
+            values = people.values
         elif len(stored) > 1 or stored[0] is None:
             raise StoreError(_not_kept(row))
         else:
             bits = zip(letters[0], stored[0], strict=True)
             values = {name: float(bit) for name, bit in bits if bit != files.NOT_SCORED}
-        victims.append(_Victim(*seed, jobs[0].weights or jobs[0].victim, together, values))
+        victims.append(_Victim(*seed, jobs[0].weights or jobs[0].victim, together, values, people))
     return victims
 
 
@@ -550,11 +563,14 @@ def _own(before: Sequence[_Victim], now: Sequence[_Victim]) -> list[_Victim] | N
 
 def of_letters(metric: Metric, letters: Letters) -> dict[str, float]:
     """Return the values that the letters of examples give, where they give one."""
-    names = [*letters]
-    status = [files.STATUS[letters[name]] for name in names]
-    columns = {"example_id": names, "status": [one for one, _ in status], "skip_reason": [why for _, why in status]}
-    found = values_of(metric, Observations({name: np.array(one, dtype=object) for name, one in columns.items()}))
-    return {name: float(value) for name, value in zip(names, found, strict=True) if not np.isnan(value)}
+    columns = {name: np.array(one, dtype=object) for name, one in _columns(letters).items()}
+    found = values_of(metric, Observations(columns))
+    return {name: float(value) for name, value in zip(letters, found, strict=True) if not np.isnan(value)}
+
+
+def _columns(letters: Letters) -> dict[str, Sequence[object]]:
+    status = [files.STATUS[letter] for letter in letters.values()]
+    return {"example_id": [*letters], "status": [one for one, _ in status], "skip_reason": [why for _, why in status]}
 
 
 def _not_kept(row: Asked) -> str:
