@@ -27,6 +27,16 @@ def test_the_table_of_ratings_is_that_of_the_simulation() -> None:
     assert all(0.92 <= row["coverage"] <= 0.98 and row["told 0"] <= 0.09 for row in rows_of("needed"))
 
 
+def test_what_the_page_says_of_proxies_is_in_the_simulation() -> None:
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    rows = json.loads((ROOT / "benchmarks" / "results" / "powered.json").read_text(encoding="utf-8"))["rows"]
+    held = [row[name] for row in rows for name in ("people alone", "with the proxy")]
+    assert f"hold in {100 * min(held):.0f} to {100 * max(held):.0f}% of sheets" in text
+    for proxy, agrees in (("agrees with 80%", "80% of labels saves"), ("agrees with 95%", "with 95% saves")):
+        saved = [1 - row["width"] / row["width alone"] for row in rows if row["proxy"] == proxy]
+        assert f"{agrees} {100 * sum(saved) / len(saved):.0f}%" in text
+
+
 def test_the_oracle_as_a_rater_is_covered_as_the_page_says() -> None:
     rows = rows_of("oracle")
     assert len(rows) == 4 and all(row["sheets"] == 500 for row in rows)

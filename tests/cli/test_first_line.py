@@ -30,6 +30,7 @@ FIRST = {
     "claims .": "Judging claims",
     "judge export . --out sheets": "Drawing texts of .",
     "judge import . README.md": "Reading answers for .",
+    "judge proxy . --by chat": "Asking chat about the successes of .",
     "train simcse-mini": "Preparing to train simcse-mini",
     "export simcse-mini out": "Preparing to export simcse-mini",
     "attack -e mini-bert -t mini-nli -a pwws": "Preparing to attack mini-bert on mini-nli with pwws",

@@ -363,7 +363,7 @@ def test_main_ends_with_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: p
         (["table", "x", "--format", "markdwon"], 'unknown format "markdwon"; did you mean markdown?'),
         (["table", "x", "--layout", "papr"], 'unknown layout "papr"; did you mean paper?'),
         (["list", "encoder"], 'unknown kind "encoder"; did you mean encoders?'),
-        (["list", "zzzz"], "figures, finetune, measures, metrics, noise, objectives"),
+        (["list", "zzzz"], "figures, finetune, judges, measures, metrics, noise, objectives"),
         (["attack", "-t", "mr", "-a", "pwws"], "Missing option"),
         (["runn"], "No such command 'runn'"),
     ],

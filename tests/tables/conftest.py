@@ -32,6 +32,7 @@ TASKS = {
 }
 ATTACKS = {
     "pwws": AttackSpec(name="pwws", needs=("synonyms",)),
+    "textfooler": AttackSpec(name="textfooler", needs=("word_vectors",)),
     "bertattack[max_words=10]": AttackSpec(name="bertattack", needs=("masked_lm",), notes=("K = 8 & not 48",)),
 }
 PROFILE = ResourceProfile(
