@@ -226,12 +226,13 @@ def test_proxies_survive_further_answers_pack_and_strip_and_damage_is_found(run:
     assert api.judge_import(run, [run.parent / "3.csv"], key).raters == (1, 2, 3)
     after = judged.read(Store(run))
     assert after is not None and len(after.proxies) == 1 and len(after.answers) == len(said.answers)
-    assert judged.read(Store(api.pack(run).path)) == after == judged.read(Store(api.strip(run)))
+    zipped = api.pack(run).path
+    assert judged.read(Store(zipped)) == after == judged.read(Store(api.strip(run)))
     other = after.proxies[0].model_copy(update={"said": {"f" * 64: ()}})
     judged.write(Store(run), after.model_copy(update={"proxies": (other,)}))
     assert any("not on the sheet" in one.text for one in api.verify(run).findings if one.damage)
     with pytest.raises(StoreError, match="rbench unpack"):
-        api.ask_proxy(api.pack(run, run.parent / "again.zip").path, "chat")
+        api.ask_proxy(zipped, "chat")
     with pytest.raises(StoreError, match="keeps no texts"):
         api.ask_proxy(f"{run}-stripped", "chat")
 
