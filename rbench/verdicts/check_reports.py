@@ -26,8 +26,14 @@ def table(found: Checked) -> Table:
         groups=groups_of(rows, 2 + several),
         cells=(),
         notes=(*_notes(found), *found.notes),
-        about=Meaning("Check against the baseline", "accuracies and attack success rate", None),
+        about=Meaning("Check against the baseline", _titles(found), None),
     )
+
+
+def _titles(found: Checked) -> str:
+    """Name the metrics: `accuracy under attack, clean accuracy and attack success rate`."""
+    titles = [metric.about.title[:1].lower() + metric.about.title[1:] for metric in found.rules.metrics]
+    return " and ".join(part for part in (", ".join(titles[:-1]), titles[-1]) if part)
 
 
 def _row(row: CheckedRow, several: bool) -> tuple[Entry, ...]:
@@ -63,8 +69,8 @@ def _notes(found: Checked) -> list[str]:
         f"A row fails if it is worse by more than its tolerance in points ({limits}) and significant: its one-sided "
         f"p is below {rules.alpha:g}, corrected by Holm for {rows} row{'s' * (rows > 1)}. It also fails if it is "
         "missing.",
-        "Worse by: a fall of an accuracy, a rise of ASR, over the n pairs of text and seed that count in both runs. "
-        "Each limit is that of the same one-sided test, so the lower one is above 0 exactly where p is below "
+        "Worse by: how far a number moved towards its worse end, over the n pairs of text and seed that count in both "
+        "runs. Each limit is that of the same one-sided test, so the lower one is above 0 exactly where p is below "
         f"{rules.alpha:g}.",
         "A row is undecided, and the check does not pass, if its numbers cannot show that it is well: fewer than "
         f"{needed(max(1, rows), rules.alpha)} texts, a victim near chance, a fall of more than {100 * GRAVE:g} points "
