@@ -26,6 +26,8 @@ def network(kind: str, words: int) -> Any:
             config: Any = transformers.BertConfig(**shape, max_position_embeddings=64)
         case "roberta":
             config = transformers.RobertaConfig(**shape, max_position_embeddings=50)
+        case "xlm-roberta":
+            config = transformers.XLMRobertaConfig(**shape, max_position_embeddings=80)
         case "mpnet":
             config = transformers.MPNetConfig(vocab_size=words, **SIZES, max_position_embeddings=50)
         case "distilbert":
