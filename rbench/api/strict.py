@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from rbench import __version__
+import rbench
 from rbench.api.runs import TableLook, made, rendered
 from rbench.errors import RbenchError
 from rbench.store import texts as kept_texts
@@ -48,10 +48,10 @@ def _wrong(store: Store, found: Verified) -> Iterator[str]:
     if left := found.counts["not done"]:
         yield f"{left} of {len(plan.jobs)} jobs are not done. The same rbench run makes them."
     versions = sorted({record.provenance.rbench for record in records.values()})
-    if versions != [__version__] and records:
+    if versions != [rbench.__version__] and records:
         yield (
-            f"its records come from rbench {' and '.join(versions)}, and this is {__version__}. Run the suite in a new "
-            "folder with one version, and verify it with the same."
+            f"its records come from rbench {' and '.join(versions)}, and this is {rbench.__version__}. Run the suite "
+            "in a new folder with one version, and verify it with the same."
         )
     if any(record.outcomes is not None and record.outcomes.texts for record in records.values()):
         yield "it keeps texts, which not all licences let you pass on. rbench strip copies it without."

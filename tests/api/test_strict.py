@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import rbench
 from rbench import api
 from rbench.api import strict
 from rbench.cli import app
@@ -53,7 +54,7 @@ def test_texts_and_jobs_that_are_not_done_are_refused(tmp_path: Path) -> None:
 
 
 def test_other_versions_few_examples_and_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strict, "__version__", "9.9.9")
+    monkeypatch.setattr(rbench, "__version__", "9.9.9")
     monkeypatch.setattr(strict, "LEAST", 51)
     root = reference.unpacked(SOUND, tmp_path / "run")
     folder = next((root / "finetune").iterdir())
