@@ -2,6 +2,9 @@
 
 At each step each word of a list is tried at each allowed end, and the worst for the victim is kept. Guard classifiers
 and routers are the case in point: words that change nothing of what a text asks for should not change their answer.
+A report tells of 39 of 39 detected prompts that passed a jailbreak detector with 2.6 harmless words in the mean behind
+them, by greedy search over a list of 35 (vllm-project/semantic-router, issue 3174). Wallace et al. (2019) search by
+gradients for one sequence for all texts; here it is chosen for each.
 """
 
 from __future__ import annotations
@@ -20,12 +23,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 TITLE = "Harmless words before or behind"
-REFERENCE = (
-    "rbench's own, after a report that 39 of 39 detected prompts passed a jailbreak detector with 2.6 harmless words "
-    "in the mean behind them, by greedy search over a list of 35 (vllm-project/semantic-router, issue 3174). "
-    "Wallace, Feng, Kandpal, Gardner and Singh (2019): Universal adversarial triggers for attacking and analyzing NLP. "
-    "EMNLP. arXiv:1908.07125, searches by gradients for one sequence for all texts; here it is chosen for each"
-)
+REFERENCE = "wallace2019universal"
 NEEDS = ()
 QUERIES_PER_WORD = 6.0
 WORDS = (

@@ -13,7 +13,8 @@ visible nearly everywhere; `reorderings` need software that follows Unicode's bi
 
 TextAttack's BadCharacters2021 leaves its goal open, needs that of the paper's tasks, and does not stop at a success.
 This is its search with the goal of all attacks here, another class; it asks a generation at once and ends at the first
-success. Places are inside words, so that protected columns are left as they are (ours).
+success. Places are inside words, so that protected columns are left as they are (ours). The population of 32
+and the 10 generations are the paper's; the look-alikes are those of the noise `lookalikes`.
 """
 
 from __future__ import annotations
@@ -37,11 +38,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 TITLE = "Characters that may not be seen"
-REFERENCE = (
-    "Boucher, Shumailov, Anderson and Papernot (2022): Bad Characters: imperceptible NLP attacks. IEEE S&P. "
-    "arXiv:2106.09898; differential evolution with a population of 32 and 10 generations, as there; the look-alikes "
-    "are those of the noise `lookalikes`"
-)
+REFERENCE = "boucher2022bad"
 NEEDS = ()
 QUERIES_PER_WORD = 20.0
 

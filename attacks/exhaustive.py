@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 TITLE = "All texts of a space"
-REFERENCE = "rbench's own"
+REFERENCE = ""
 NEEDS = ("word_vectors", "synonyms", "pos_tagger", "stopwords")
 QUERIES_PER_WORD = 10.0
 

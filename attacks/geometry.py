@@ -3,6 +3,8 @@
 White box. Candidates come from a masked language model and are filtered by the cosine of word vectors, or they are the
 nearest words in the word vectors. On NLI the premise is left alone; on other pairs any word of either text may be
 replaced.
+
+Meng et al. (2022), sections 3.3 and 4.3 and Algorithm 1, with the cross-entropy loss.
 """
 
 from __future__ import annotations
@@ -28,10 +30,7 @@ if TYPE_CHECKING:
 VERSION = 2
 
 TITLE = "Geometry attack"
-REFERENCE = (
-    "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models, "
-    "sections 3.3 and 4.3, Algorithm 1 with the cross-entropy loss"
-)
+REFERENCE = "meng2022selfsupervised"
 NEEDS = CANDIDATE_NEEDS
 GRADIENTS = True
 SERVES = ("classification", "similarity")

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 TITLE = "A search in a space"
-REFERENCE = (
-    "TextAttack 0.3.11's GreedyWordSwapWIR and BeamSearch; Jin et al. 2020 (arXiv:1907.11932), Ren et al. 2019 (ACL)"
-)
+REFERENCE = ("jin2020bert", "ren2019generating")
 NEEDS = ("word_vectors", "synonyms", "pos_tagger", "stopwords")
 QUERIES_PER_WORD = 5.0
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 VERSION = 2
 
 TITLE = "Random substitutions"
-REFERENCE = "A control of rbench's own, with the candidates of the Geometry attack"
+REFERENCE = ""
 NEEDS = CANDIDATE_NEEDS
 SERVES = ("classification", "similarity")
 QUERIES_PER_WORD = 0.2

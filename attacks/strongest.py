@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 TITLE = "The strongest attack in a space"
-REFERENCE = "rbench's own; the idea is AutoAttack's (Croce and Hein 2020, arXiv:2003.01690)"
+REFERENCE = "croce2020reliable"
 NEEDS = ("word_vectors", "synonyms", "pos_tagger", "stopwords")
 QUERIES_PER_WORD = 20.0
 

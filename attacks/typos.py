@@ -3,6 +3,9 @@
 An edit replaces a letter by the key beside it, inserts such a key, leaves a letter out, doubles it, or exchanges it
 with the next one. At each step all edits of all words are asked and the worst is kept, so one edit is exact: if any
 edit flips the prediction, the attack finds one. Several are greedy.
+
+Charmer (Abad Rocamora et al. 2024) takes the worst edit of one character at a time, too. Its edits are of any
+character, at the places that matter most; here all places are asked, for typing errors.
 """
 
 from __future__ import annotations
@@ -21,11 +24,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 TITLE = "Typing errors, the worst few"
-REFERENCE = (
-    "Abad Rocamora, Wu, Liu, Chrysos and Cevher (2024): Revisiting character-level adversarial attacks for language "
-    "models (Charmer). ICML. arXiv:2405.04346, which takes the worst edit of one character at a time, too. Its "
-    "edits are of any character, at the places that matter most; here all places are asked, for typing errors"
-)
+REFERENCE = "abadrocamora2024revisiting"
 NEEDS = ()
 QUERIES_PER_WORD = 60.0
 

@@ -29,7 +29,6 @@ pooling: mean
 architecture: {hidden_size: 384, num_hidden_layers: 1, num_attention_heads: 6, intermediate_size: 1536}
 control: true
 licence: none
-reference: none
 """
 WORDS = 8
 

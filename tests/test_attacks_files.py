@@ -51,7 +51,7 @@ def test_it_loads_checks_builds_and_attacks(name: str, single: recipes.Victim, r
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_titled_referenced_and_costed(name: str) -> None:
     spec = spec_of(name)
-    assert spec.title and (spec.reference or name == "random")
+    assert spec.title and (spec.reference or name in ("exhaustive", "random"))
     assert spec.needs or name in ("append", "characters", "typos")
     assert "queries_per_word" in (FOLDER / f"{name}.yaml").read_text() if name in RECIPES else spec.queries_per_word > 0
 

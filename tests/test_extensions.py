@@ -100,7 +100,7 @@ def test_an_added_objective_trains_and_edited_trains_anew(mine: Path, corpus: Pa
 ATTACK = '''
 from rbench.schema import Strict
 
-TITLE, REFERENCE, NEEDS = "Nothing", "none", ()
+TITLE, REFERENCE, NEEDS = "Nothing", "", ()
 
 
 class Options(Strict):

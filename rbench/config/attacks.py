@@ -98,7 +98,7 @@ class Attacks:
         data = {
             "name": path.stem,
             "title": module.TITLE,
-            "reference": module.REFERENCE,
+            "reference": [module.REFERENCE] if isinstance(module.REFERENCE, str) else list(module.REFERENCE),
             "needs": list(self.modules.needs("attacks", name, made)),
             "parameters": made.model_dump(mode="json") if made is not None else {},
             "source": self.modules.found["attacks", name].source,

@@ -11,7 +11,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from rbench.config.positions import Positioned, Problems, Where, describe
+from rbench.config.references import check_references
 from rbench.config.registry import unknown
+from rbench.schema import Named
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -20,6 +22,8 @@ def check(model: type[Model], located: Positioned, problems: Problems) -> Model 
     """Return the model made from `located`, or None where something is wrong and was added to `problems`."""
     before = len(problems)
     _truth_is_no_number(model, located, problems)
+    if issubclass(model, Named) and isinstance(located.data, Mapping):
+        check_references(located, problems)
     try:
         made = model.model_validate(located.data)
     except ValidationError as error:

@@ -24,6 +24,7 @@ from rbench.config.check import Model, check
 from rbench.config.code import checked, find
 from rbench.config.overrides import items
 from rbench.config.positions import Positioned, Problems, describe, read, shown
+from rbench.config.references import cited, entries
 from rbench.config.registry import FRAGMENT, KINDS, YAML, Kind, Registry, nearest, unknown
 from rbench.errors import SuiteError
 from rbench.schema import Named
@@ -165,22 +166,32 @@ def catalogue(kind: Kind, registry: Registry) -> list[Listed]:
         except SuiteError as error:
             told = {"title": f"cannot be read: {error}"}
         profiles = told.get("profiles") if kind == "suites" else None
-        title, reference, licence = (str(told.get(key) or "") for key in ("title", "reference", "licence"))
+        title, licence = (str(told.get(key) or "") for key in ("title", "licence"))
         title += f" [profiles: {', '.join(profiles)}]" if isinstance(profiles, dict) else ""
-        found.append(Listed(name, title, reference, licence, registry.origin(kind, name), Path(shown(path))))
+        found.append(
+            Listed(name, title, cited(_references(told)), licence, registry.origin(kind, name), Path(shown(path)))
+        )
     return found
 
 
 def content(kind: Kind, name: str, registry: Registry) -> str:
     """Return the content of the file behind a name, below a comment with its path.
 
-    Fragments are merged in, if files of this kind may include them. Raises SuiteError where there is no such file, or
-    where it or a fragment cannot be read.
+    Fragments are merged in, if files of this kind may include them, and comments say which works its keys cite. Raises
+    SuiteError where there is no such file, or where it or a fragment cannot be read.
     """
     path = registry.path(kind, name)
     if path.suffix != YAML or not KINDS[kind].includes:
         return f"# {shown(path)}\n{path.read_text(encoding='utf-8')}"
-    return f"# {shown(path)}\n{as_yaml(Files(registry, Problems()).content(kind, name).data)}"
+    data = Files(registry, Problems()).content(kind, name).data
+    works = [f"# {key}: {cited([key])}\n" for key in _references(data) if key in entries()]
+    return f"# {shown(path)}\n{''.join(works)}{as_yaml(data)}"
+
+
+def _references(data: Mapping[str, Any]) -> list[str]:
+    """Return the references of a file's content: keys of references.bib and free texts."""
+    found = data.get("reference") or []
+    return [str(one) for one in (found if isinstance(found, list | tuple) else [found])]
 
 
 def as_yaml(data: Mapping[str, Any]) -> str:
@@ -189,7 +200,7 @@ def as_yaml(data: Mapping[str, Any]) -> str:
     return yaml.safe_dump({**first, **data}, sort_keys=False, allow_unicode=True, width=110)
 
 
-def said(module: ModuleType) -> dict[str, str]:
+def said(module: ModuleType) -> dict[str, Any]:
     """Return a module's title, reference and licence. Without a TITLE, the docstring's first line is the title."""
     title = getattr(module, "TITLE", "") or (inspect.getdoc(module) or "").partition("\n")[0]
     return {

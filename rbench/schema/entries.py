@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from rbench.schema.common import (
     RESOURCE_KINDS,
@@ -193,6 +193,11 @@ class RankingData(Checked):
             yield "`pairs` stand alone; leave `folder` and `hub` out"
 
 
+def _several(value: Any) -> Any:
+    """Return a text as a list of one, and an empty text as none."""
+    return [value] * bool(value) if isinstance(value, str) else value
+
+
 class Named(Strict):
     """Keys that every registry file has. Those in COSMETIC do not enter a job's key: a new title makes no new job."""
 
@@ -202,7 +207,8 @@ class Named(Strict):
     title: str = ""
     short: str = ""
     """What stands for the entry in tables, where the title is longer than there is room for. Empty: the title."""
-    reference: str = ""
+    reference: Annotated[tuple[str, ...], BeforeValidator(_several)] = ()
+    """Keys of rbench/references.bib, and free texts for works that it does not have. A single one needs no list."""
     licence: str = ""
     notes: tuple[str, ...] = ()
     control: bool = False

@@ -94,7 +94,7 @@ def test_an_encoder_by_name_gives_what_a_run_gives() -> None:
 
 def test_an_encoder_reads_queries_and_documents_with_its_prompts_for_rankings(tmp_path: Path) -> None:
     sizes = "hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 24"
-    plain = f"licence: none\nreference: none\ncontrol: true\npooling: mean\narchitecture: {{{sizes}}}\n"
+    plain = f"licence: none\ncontrol: true\npooling: mean\narchitecture: {{{sizes}}}\n"
     (tmp_path / "encoders").mkdir()
     for name, more in (("plain", ""), ("prompted", 'prompt: {ranking: "the film: ", document: "the bus: "}\n')):
         (tmp_path / "encoders" / f"{name}.yaml").write_text(f"title: {name}\n{plain}{more}", encoding="utf-8")

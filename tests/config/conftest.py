@@ -46,7 +46,7 @@ FILES = {
     "attacks/letters.yaml": "recipe: DeepWordBugGao2018\nneeds: []\nmax_words: 9\nquery_budget: 50\n",
     "attacks/code.py": (
         "from rbench.schema import Positive, Strict\n"
-        "TITLE, REFERENCE = 'Code', 'nowhere'\n"
+        "TITLE, REFERENCE = 'Code', ''\n"
         "NEEDS = ('masked_lm',)\n"
         "class Options(Strict):\n"
         "    strength: Positive = 1\n"

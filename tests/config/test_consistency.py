@@ -16,7 +16,7 @@ def run(options, context):
 """
 ATTACK = """\
 from rbench.schema import Strict
-TITLE, REFERENCE, NEEDS = 'Own', 'nowhere', ()
+TITLE, REFERENCE, NEEDS = 'Own', '', ()
 {serves}
 class Options(Strict):
     pass

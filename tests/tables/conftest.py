@@ -27,11 +27,11 @@ from rbench.score import attack_counts, attack_scores
 from rbench.store.runs import Store
 
 TASKS = {
-    "mr": TaskSpec(name="mr", kind="single", columns=("text",), labels=("neg", "pos")),
+    "mr": TaskSpec(name="mr", kind="single", columns=("text",), labels=("neg", "pos"), reference="pang2005seeing"),
     "mini_nli": TaskSpec(name="mini_nli", kind="nli", columns=("premise", "hypothesis"), generator="nli"),
 }
 ATTACKS = {
-    "pwws": AttackSpec(name="pwws", needs=("synonyms",)),
+    "pwws": AttackSpec(name="pwws", needs=("synonyms",), reference=["ren2019generating", "Me, 2026"]),
     "textfooler": AttackSpec(name="textfooler", needs=("word_vectors",)),
     "bertattack[max_words=10]": AttackSpec(name="bertattack", needs=("masked_lm",), notes=("K = 8 & not 48",)),
 }

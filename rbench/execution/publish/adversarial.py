@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 import rbench
+from rbench.config.references import cited
 from rbench.errors import PlanError
 from rbench.execution.publish.encoder import cell, licence_fields, occupied, rendered
 from rbench.schema import AttackJob, Job, Outcome, Record, SetFile, Source, TaskSpec
@@ -98,13 +99,13 @@ def _facts(made: Made) -> list[tuple[str, str]]:
     recipe = f"TextAttack's recipe {attack.recipe}" if attack.recipe else "rbench's own code"
     return [
         ("task", f"{spec.task.name}, split {spec.split}: {spec.task.title or spec.task.name}"),
-        ("source of the texts", spec.task.reference),
+        ("source of the texts", cited(spec.task.reference)),
         ("licence of the texts", spec.task.licence or "not stated"),
         ("hash of the task's rows", spec.data_fingerprint),
         *_victim(made),
         ("hash of the victim's weights", source.weights_hash or ""),
         ("attack", f"{made.job.parts[3]} ({'; '.join(filter(None, (recipe, *said, options)))})"),
-        ("reference of the attack", attack.reference),
+        ("reference of the attack", cited(attack.reference)),
         *((f"resource: {kind}", _resource(kind, made)) for kind in attack.needs),
         ("success", _rule(spec)),
         ("seed", f"{made.job.seed}, which decides the victim, the sample of {spec.num_examples} texts and the attack"),

@@ -19,6 +19,7 @@ import jinja2
 import yaml
 
 import rbench
+from rbench.config.references import cited
 from rbench.errors import PlanError
 from rbench.plan.lineage import chain, portable
 from rbench.schema import EncoderSpec, Record, TaskSpec, TrainSpec, base_of, bases
@@ -286,7 +287,7 @@ def _facts(about: About) -> list[tuple[str, str]]:
         ("pooling", f"{encoder.pooling}{size}, {'' if about.normalized else 'not '}normalised{cut}"),
         ("layers", f"the first {encoder.layers}" if encoder.layers else ""),
         ("licence", _licence(about) or "not stated"),
-        ("reference", encoder.reference or origin.reference),
+        ("reference", cited(encoder.reference or origin.reference)),
     ]
     if origin.train is None:
         return [("weights", _weights(origin)), *facts]

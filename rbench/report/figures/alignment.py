@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE = "Alignment against uniformity of sentence vectors (RobustSentEmbed, Figure 3)"
-REFERENCE = "Asl, Panzade, Blanco, Takabi and Cai (2024): RobustSentEmbed, Figure 3"
+REFERENCE = "asl2024robustsentembed"
 
 
 class Options(Strict):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-REFERENCE = "Asl, Panzade, Blanco, Takabi and Cai (2024): RobustSentEmbed, Figure 2"
+REFERENCE = "asl2024robustsentembed"
 
 
 class Options(Strict):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE = "t-SNE of texts and adversarial texts in each victim's vector space (ADCL, Figures 3 to 6)"
-REFERENCE = "Miao et al. (2021), Figures 3 to 6"
+REFERENCE = "meng2022selfsupervised"
 COLUMNS = 4
 """Most panels side by side: the four victims of the paper."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE = "Transferability: heat maps of texts made against one victim, judged by every other (ADCL, Table 3)"
-REFERENCE = "Miao et al. (2021), Table 3"
+REFERENCE = "meng2022selfsupervised"
 COLUMNS = 3
 """Most panels side by side."""
 DARK = 0.55
