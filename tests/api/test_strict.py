@@ -27,6 +27,11 @@ def test_a_committed_run_may_stand_on_a_leaderboard() -> None:
     assert found.findings == () and not found.damaged and found.counts["verified"] == 8
 
 
+@pytest.mark.parametrize("name", [name for name in reference.NAMES if name.startswith("board-")])
+def test_what_was_submitted_to_the_leaderboard_may_stand_on_it(name: str) -> None:
+    assert said(reference.run(name)) == []
+
+
 def test_a_flagged_search_is_refused_and_one_of_a_control_is_not() -> None:
     (line,) = said(reference.run("strength-local"))
     assert "flagged weak search: attack/minilm/mr/probe/inside/seed0." in line  # that of random weights is there too
