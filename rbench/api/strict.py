@@ -73,8 +73,8 @@ def _flagged(results: Results) -> Iterator[str]:
         if not any(one.entry is not None and one.entry.control for one in behind):
             for flag in flags.of([job]):
                 by_flag.setdefault(flag, []).append(job.name)
-    for flag, names in by_flag.items():
-        yield f"flagged {flag}: {listed(names)}. docs/health.md says what to change."
+    for raised, names in by_flag.items():
+        yield f"flagged {raised}: {listed(names)}. docs/health.md says what to change."
 
 
 def _tables(store: Store, results: Results) -> Iterator[str]:
