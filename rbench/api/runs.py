@@ -14,7 +14,7 @@ from rbench.config.measures import refused
 from rbench.config.metrics import Metrics
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
-from rbench.schema import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
+from rbench.schema import Aggregation, Bold, FontSize, IntervalStyle, Notes, Pick, TableSpec
 from rbench.store import judged
 from rbench.store.runs import Reader, Store
 from rbench.store.runs.store import folder_path
@@ -178,7 +178,9 @@ def rendered(table: Table, results: Results, wanted: TableSpec, fmt: str, look: 
     if fmt not in ("markdown", "latex"):
         return render(table, fmt)
     shown = for_people(table, results, wanted.bold, names=look.names)
-    return render(shown, fmt, look.intervals, look.notes or "short", latex.Look(look.wide, look.size))
+    parts = (results.plan.suite.name, wanted.metric, *([wanted.layout] if wanted.layout != "paper" else []))
+    how = latex.Look(look.wide, look.size, look.width, "-".join(parts))
+    return render(shown, fmt, look.interval_style or look.intervals, look.notes or "short", how)
 
 
 @dataclass(frozen=True)
@@ -195,11 +197,19 @@ class TableLook:
     """LaTeX: whether the table spans both columns of an article (`table*`)."""
     size: FontSize | None = None
     """LaTeX: the size of its letters; None: that of the article."""
+    width: float | None = None
+    """LaTeX: how wide the table may be, in points; None: a column of an article of two, with `wide` both."""
+    interval_style: IntervalStyle | None = None
+    """How intervals are shown; None: as is usual for the format, if at all."""
 
     def check(self, fmt: str, wanted: TableSpec) -> None:
         """Raise SuiteError for what a format cannot honour."""
-        latex = [name for name, asked in (("wide", self.wide), ("size", self.size)) if asked]
-        asked = (("notes", self.notes), ("names", self.names), ("bold", wanted.bold))
+        asked: tuple[tuple[str, object], ...]
+        small = self.interval_style == "subscript"
+        asked = (("wide", self.wide), ("size", self.size), ("width", self.width), ("subscripts", small))
+        latex = [name for name, wish in asked if wish]
+        style = ("interval_style", self.interval_style)
+        asked = (("notes", self.notes), ("names", self.names), ("bold", wanted.bold), style)
         people = [name for name, value in asked if value]
         if latex and fmt != "latex":
             raise SuiteError(
@@ -224,6 +234,8 @@ def table(
     names: bool = False,
     wide: bool = False,
     size: FontSize | None = None,
+    width: float | None = None,
+    interval_style: IntervalStyle | None = None,
     with_paper: str | None = None,
     best: Path | None = None,
     include: Sequence[Path] = (),
@@ -248,6 +260,9 @@ def table(
         names: show the names that commands take instead of titles (CSV and JSON do).
         wide: LaTeX: span both columns of an article (`table*`).
         size: LaTeX: size of the letters: normalsize, small, footnotesize, scriptsize, tiny.
+        width: LaTeX: points that the table may be wide. None: 219, a column of an article of two, with --wide 455.
+        interval_style: show intervals, and how: `brackets`; `subscript` (LaTeX, where --intervals has it); `pm`: ± the
+            larger distance to a limit; or in their place `spread`: ± the standard deviation between seeds.
         with_paper: show our numbers beside a paper's: those of the printed table that the suite reproduces (`suite`),
             or of TABLE, such as adcl-table1. The layouts are paper and full.
         best: a file of `rbench best`: the metric is strength, with a column of how many texts the file knows to fall.
@@ -260,7 +275,7 @@ def table(
         StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show; of a
             paper with the reasons.
     """
-    look = TableLook(intervals, notes, names, wide, size)
+    look = TableLook(intervals, notes, names, wide, size, width, interval_style)
     asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
     if with_paper is not None:
         return _beside_paper(run, with_paper, asked, fmt, look, include)

@@ -31,7 +31,7 @@ WHAT, WHERE, HOW = "What to run", "Where things are", "How to run"
 PROCESSES = "Several processes and machines (docs/scaling.md)"
 PANELS: dict[str, str] = {
     "An encoder of your own": "train.base train.data train.settings train.steps train.epochs train.seed train.name",
-    "How it looks": "table.bold table.notes table.names table.wide table.size",
+    "How it looks": "table.bold table.notes table.names table.interval_style table.wide table.width table.size",
     WHAT: "profile overrides only limit seeds",
     WHERE: "out data models include train.out",
     HOW: "device workers concurrency backend report_to max_seconds retry_timeouts dry_run fresh no_texts fail_if quiet "
@@ -52,10 +52,10 @@ VALUES = {
     "HOST:PORT": "address",
     "KEY=VALUE": "overrides settings",
     "NAME": "layout size",
-    "HOW": "pick aggregation notes",
+    "HOW": "pick aggregation notes interval_style",
     "WHAT": "bold",
     "[TABLE]": "with_paper",
-    "POINTS": "tolerance",
+    "POINTS": "tolerance table.width",
     "VICTIM": "right wrong",
     "NAME|DIR|ID": "train.base",
     "RUN...": "runs",

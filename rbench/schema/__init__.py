@@ -21,6 +21,7 @@ from rbench.schema.common import (
     Flag,
     FontSize,
     Health,
+    IntervalStyle,
     Meaning,
     Measured,
     MeasureOf,

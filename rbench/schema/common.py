@@ -40,6 +40,9 @@ Bold = Literal["significant", "best", "none"]
 """What is bold: the best entries and all that are not significantly worse, where any is; the best alone; or nothing."""
 Notes = Literal["none", "short", "full"]
 """How much stands below a table."""
+IntervalStyle = Literal["brackets", "subscript", "pm", "spread"]
+"""How a table shows how sure a number is: limits in brackets, or in small letters (LaTeX), ± the larger distance to a
+limit, or in place of the interval ± the standard deviation between seeds."""
 FontSize = Literal["normalsize", "small", "footnotesize", "scriptsize", "tiny"]
 """Sizes of letters in LaTeX."""
 NumExamples = Annotated[int, Field(ge=1)] | Literal["all"]

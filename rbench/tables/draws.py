@@ -89,7 +89,7 @@ _TWO = (
 )
 COVERED = (
     "They cover the choice of {what}, and count each once, however many trainings share it. They do not cover "
-    "differences between seeds: for these see ±."
+    "differences between seeds, as spreads do."
 )
 """What intervals cover that count examples alone, in tables of suites with `train_seeds`."""
 

@@ -48,15 +48,12 @@ def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
     own = [job for job in plan.jobs if job.what == table.metric] if table.shows is not None else []
     jobs = own or [job for job in plan.jobs if job.attacking is not None]
     said = (
-        *_sizes(table),
-        *_seeds(plan, jobs),
         *_resources(jobs),
         *_flags(table, plan, {} if names else titles(plan)),
         *_missing(jobs, results.standing),
         *table.brief,
-        "All notes: --notes full.",
     )
-    return replace(table, brief=said, of=of_table(table, plan))
+    return replace(table, basis=(*_sizes(table), *_seeds(plan, jobs)), brief=said, of=of_table(table, plan))
 
 
 def _sizes(table: Table) -> list[str]:

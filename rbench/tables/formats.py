@@ -12,16 +12,17 @@ import io
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal, get_args
 
 from tabulate import tabulate
 
 from rbench.errors import StoreError
-from rbench.schema import Notes
+from rbench.schema import IntervalStyle, Notes
 from rbench.system.console import cell as escaped
 from rbench.system.console import harmless
 from rbench.tables import latex
-from rbench.tables.latex import latex_escape
+from rbench.tables.fitting import Cell, Grid
 from rbench.tables.table import Beside, Draws, Entry, Marked, Number, Side, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
@@ -32,14 +33,19 @@ LOST = "no outcomes"
 """Stands where a number is computed from outcomes, and the RUN keeps none."""
 
 
+Intervals = bool | IntervalStyle
+"""Whether a table shows intervals, or how; True: as is usual for its format."""
+
+
 def render(
-    table: Table, fmt: str, intervals: bool = False, notes: Notes = "full", look: latex.Look | None = None
+    table: Table, fmt: str, intervals: Intervals = False, notes: Notes = "full", look: latex.Look | None = None
 ) -> str:
     """Render the table in one of the four formats, without a final newline.
 
     Args:
         fmt: `markdown`, `latex`, `csv` or `json`.
-        intervals: whether markdown and latex show intervals. The formats csv and json always have them.
+        intervals: whether markdown and latex show intervals, and how: in brackets, in LaTeX as subscripts, if it is
+            True. The formats csv and json always have them.
         notes: what stands below in markdown and latex: all notes, one paragraph with the most important, or nothing.
         look: how LaTeX sets the table.
 
@@ -48,7 +54,7 @@ def render(
     if fmt == "markdown":
         return _markdown(table, intervals, notes)
     if fmt == "latex":
-        return _latex(table, intervals, notes, look or latex.Look())
+        return _latex(table, "subscript" if intervals is True else intervals, notes, look or latex.Look())
     if fmt == "csv":
         return _csv(table)
     if fmt == "json":
@@ -63,11 +69,11 @@ def unknown(what: str, name: object, known: Sequence[str]) -> StoreError:
     return StoreError(f"unknown {what} {name!r}; there are {', '.join(known)}.{hint}")
 
 
-def number(entry: Number, intervals: bool = False) -> str:
-    """Format an entry: `51.2`, with intervals `51.2 ± 1.3 [45.0, 57.3]`, `n/a` where it has no value, or a dash and the
-    flags for which it is withheld.
+def number(entry: Number, intervals: Intervals = False) -> str:
+    """Format an entry: `51.2`, with intervals `51.2 [45.0, 57.3]` or `51.2 ± 6.2`, `n/a` where it has no value, or a
+    dash and the flags for which it is withheld.
 
-    With `train_seeds`, the spreads stand there without intervals too: between training seeds, then between fine-tuning
+    With `train_seeds` and without intervals, spreads stand there: between training seeds, then between fine-tuning
     seeds where there are several: `51.2 ± 2.0/1.3`.
     """
     if entry.withheld:
@@ -76,17 +82,24 @@ def number(entry: Number, intervals: bool = False) -> str:
         return LOST
     if entry.value is None:
         return _UNDEFINED
-    text = entry.shown(entry.value) + (_PARTIAL if entry.partial else "")
+    more = sure(entry, intervals)
+    return entry.shown(entry.value) + (_PARTIAL if entry.partial else "") + (f" {more}" if more else "")
+
+
+def sure(entry: Number, intervals: Intervals) -> str:
+    """Format what stands behind a number that has a value: its interval or its spread, and never both."""
+    if intervals not in (False, "spread"):
+        if entry.value is None or entry.low is None or entry.high is None:
+            return ""
+        if intervals == "pm":
+            return f"± {entry.shown(max(entry.high - entry.value, entry.value - entry.low))}"
+        return f"[{entry.shown(entry.low)}, {entry.shown(entry.high)}]"
     if entry.draws is not None:
-        text += _spreads(entry, entry.draws)
-    elif intervals and entry.seed_sd is not None:
-        text += f" ± {entry.shown(entry.seed_sd)}"
-    if intervals and entry.low is not None and entry.high is not None:
-        text += f" [{entry.shown(entry.low)}, {entry.shown(entry.high)}]"
-    return text
+        return _spreads(entry, entry.draws)
+    return f"± {entry.shown(entry.seed_sd)}" if intervals and entry.seed_sd is not None else ""
 
 
-def beside(entry: Beside, intervals: bool = False) -> str:
+def beside(entry: Beside, intervals: Intervals = False) -> str:
     """Format a printed number with ours: `84.2 (76.5*, +7.7)`, a star where it lies in our interval. Without ours it is
     alone: `76.5`, with a `‡` where the paper cites it."""
     printed = (entry.printed or _UNDEFINED) + ("*" if entry.inside else "") + (_CITED if entry.cited else "")
@@ -126,15 +139,11 @@ def _spreads(entry: Number, draws: Draws) -> str:
     spreads = [draws.sd, entry.seed_sd] if draws.tuned else [draws.sd]
     if all(sd is None for sd in spreads):
         return ""
-    return " ± " + "/".join(_ABSENT if sd is None else entry.shown(sd) for sd in spreads)
+    return "± " + "/".join(_ABSENT if sd is None else entry.shown(sd) for sd in spreads)
 
 
 def _grid(
-    table: Table,
-    intervals: bool,
-    escape: Callable[[str], str],
-    bold: Callable[[str], str],
-    colour: Callable[[str, str], str] = lambda text, _: text,
+    table: Table, intervals: Intervals, escape: Callable[[str], str], bold: Callable[[str], str]
 ) -> list[list[str]]:
     """Return all entries as text. In the layout paper, a first column that repeats the row above is left empty."""
 
@@ -147,9 +156,7 @@ def _grid(
         if isinstance(entry, Beside):
             return escape(beside(entry, intervals))
         if isinstance(entry, Marked):
-            return "".join(
-                colour(bold(escape(piece)), entry.colour) if marked else escape(piece) for piece, marked in entry.pieces
-            )
+            return "".join(bold(escape(piece)) if marked else escape(piece) for piece, marked in entry.pieces)
         return escape(str(entry))
 
     rows = [[text(entry) for entry in row] for row in table.rows]
@@ -165,13 +172,13 @@ def caption(table: Table) -> str:
     return _said(table) + (f"; {table.of}" if table.of else "")
 
 
-def _said(table: Table) -> str:
+def _said(table: Table, *, with_bold: bool = True) -> str:
     meaning = table.meaning
     if table.caption:
         return table.caption
     if table.layout == "full" and table.about is None:
         return "Every metric of every attack job; shares in %"
-    bold = any(number.best for number in _numbers(table))
+    bold = with_bold and any(number.best for number in _numbers(table))
     if table.about is not None:
         unit = f", {meaning.unit}" if meaning.percent else ""
         arrow = f" {meaning.arrow}" if meaning.best else ""
@@ -196,11 +203,54 @@ def _bold(table: Table, best: str) -> str:
     return f"bold: {best} {among}{table.bold}"
 
 
+_LIMITS: dict[IntervalStyle, str] = {
+    "brackets": "Brackets hold intervals.",
+    "subscript": "Subscripts are intervals.",
+    "pm": "± is the larger distance of a number from a limit of its interval.",
+}
+_BETWEEN = "± is the standard deviation between seeds."
+_COMMANDS = re.compile(r"(?<!\w)--?[a-z]|\brbench\b|`")
+"""What a sentence has that is for people at a command line, and not for readers of a paper."""
+
+
+def _sentences(table: Table, intervals: Intervals) -> list[str]:
+    """Return the caption of a table in a paper: what it shows, what is bold, n and seeds, and what intervals are of."""
+    said = [f"{_said(table, with_bold=False).rstrip('.')}."]
+    best = table.best or table.meaning.best
+    if best and not table.caption and any(number.best for number in _numbers(table)):
+        said.append(f"B{_bold(table, best if table.best else f'the {best}')[1:]}.")
+    said += [f"The numbers are {table.of}."] if table.of else []
+    said += _basis(table, intervals)
+    if isinstance(intervals, str) and intervals != "spread" and table.interval:
+        said += [_LIMITS[intervals], covered(table.interval)[0]]
+    return for_readers(said)
+
+
+def _basis(table: Table, intervals: Intervals) -> list[str]:
+    """Return n and seeds, and what ± is where it stands for a spread."""
+    spread = intervals == "spread"
+    said = [one for one in table.basis if spread or not intervals or not one.startswith("±")]
+    return [*said, *([_BETWEEN] if spread and not any(one.startswith("±") for one in said) else [])]
+
+
+def covered(interval: str) -> tuple[str, str]:
+    """Divide an explanation of intervals behind the sentence that says what they cover."""
+    found = re.search(r"\bcover\b.*?[.](?= |$)", interval)
+    return (interval[: found.end()], interval[found.end() :].strip()) if found is not None else (interval, "")
+
+
+def for_readers(said: Sequence[str]) -> list[str]:
+    """Return some texts without the sentences that say what to type."""
+    split = (re.split(r"(?<=[.?!]) (?=[A-Z])", text) for text in said)
+    kept = (" ".join(one for one in sentences if not _COMMANDS.search(one)) for sentences in split)
+    return [text for text in kept if text]
+
+
 def _numbers(table: Table) -> list[Number]:
     return [entry for row in table.rows for entry in row if isinstance(entry, Number)]
 
 
-def _footnotes(table: Table, intervals: bool, notes: Notes) -> list[str]:
+def _footnotes(table: Table, intervals: Intervals, notes: Notes) -> list[str]:
     """Return what stands below the table: its notes, and the meaning of each sign that it uses.
 
     In short it is one paragraph. A table without short notes has the full ones.
@@ -224,11 +274,11 @@ def _footnotes(table: Table, intervals: bool, notes: Notes) -> list[str]:
         ),
     }
     shown = [sign for sign, there in signs.items() if there]
-    shown += [table.interval] if intervals and table.interval else []
-    if notes == "short" and table.brief:
-        *said, more = table.brief
-        return [" ".join([*said, *shown, more])]
-    return [*table.notes, *shown]
+    if intervals and intervals != "spread" and table.interval:
+        shown += [_LIMITS["pm"], table.interval] if intervals == "pm" else [table.interval]
+    if notes == "short" and (table.basis or table.brief):
+        return [" ".join([*_basis(table, intervals), *table.brief, *shown])]
+    return [*table.notes, *([_BETWEEN] if intervals == "spread" else []), *shown]
 
 
 def _aligned(table: Table) -> list[Side]:
@@ -237,9 +287,14 @@ def _aligned(table: Table) -> list[Side]:
     The columns before the first that holds computed numbers are names, even if a name is a number.
     """
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
-    computed = [any(not isinstance(entry, str) for entry in column) for column in columns]
-    names = computed.index(True) if any(computed) else 0
+    names = _names(table)
     return ["left" if i < names else _side(column) for i, column in enumerate(columns)]
+
+
+def _names(table: Table) -> int:
+    """Count the columns before the first that holds computed numbers."""
+    computed = [any(not isinstance(entry, str) for entry in column) for column in zip(*table.rows, strict=True)]
+    return computed.index(True) if any(computed) else 0
 
 
 def _side(column: Sequence[Entry]) -> Side:
@@ -260,27 +315,51 @@ def markdown_escape(text: str) -> str:
     return re.sub(r"(?<!\S )>|>(?! )", "&gt;", re.sub(r"<(?![ \d])", "&lt;", text))
 
 
-def _markdown(table: Table, intervals: bool, notes: Notes) -> str:
+def _markdown(table: Table, intervals: Intervals, notes: Notes) -> str:
     sides = ["right" if side == "right" else "left" for side in _aligned(table)]
     header = [markdown_escape(name) for name in table.header]
     rows = _grid(table, intervals, markdown_escape, lambda text: f"**{text}**")
     body = tabulate(rows, headers=header, tablefmt="pipe", disable_numparse=True, colalign=sides)
     text = f"**{markdown_escape(caption(table))}**\n\n{body}"
+    short = notes == "short" and bool(table.basis or table.brief)
     below = [markdown_escape(note) for note in _footnotes(table, intervals, notes)]
-    bullet = "" if notes == "short" and table.brief else "- "
+    if short:
+        below = [f"{below[0]} All notes: --notes full."]
+    bullet = "" if short else "- "
     return "\n\n".join([text, *(["\n".join(f"{bullet}{note}" for note in below)] if below else [])])
 
 
-def _latex(table: Table, intervals: bool, notes: Notes, look: latex.Look) -> str:
-    body = latex.Body(
-        caption=caption(table),
-        header=[latex_escape(name) for name in table.header],
-        rows=_grid(table, intervals, latex_escape, latex.bold, latex.coloured),
+def _latex(table: Table, intervals: Intervals, notes: Notes, look: latex.Look) -> str:
+    sides = _aligned(table)
+    grid = Grid(
+        header=table.header,
+        rows=[[_cell(entry, intervals) for entry in row] for row in table.rows],
         groups=sorted(table.groups),
-        aligned=_aligned(table),
-        notes=_footnotes(table, intervals, notes),
+        sides=sides,
+        names=_names(table),
+        grouped=table.layout == "paper" or bool(table.groups),
     )
-    return latex.layout(body, look)
+    rest = covered(table.interval)[1]
+    below = replace(table, interval=rest, basis=() if notes == "short" else table.basis)
+    said = _footnotes(below, bool(intervals) and intervals != "spread", notes)
+    return latex.layout(latex.Body(_sentences(table, intervals), grid, for_readers(said)), look)
+
+
+def _cell(entry: Entry, intervals: Intervals) -> Cell:
+    """Return an entry as LaTeX sets it. What stands behind a number has a column of its own."""
+    if isinstance(entry, Marked):
+        return Cell(entry.text, pieces=entry.pieces, colour=entry.colour)
+    if isinstance(entry, Number):
+        plain = number(entry)
+        if entry.withheld or entry.lost or entry.value is None:
+            return Cell(plain, bold=entry.best)
+        sign = _PARTIAL if entry.partial else ""
+        more = sure(entry, intervals)
+        small = intervals == "subscript" and more.startswith("[")
+        return Cell(entry.shown(entry.value), more, small, sign, entry.best)
+    if isinstance(entry, Beside):
+        return Cell(beside(entry, intervals))
+    return Cell(_ABSENT if entry is None else str(entry))
 
 
 def _csv(table: Table) -> str:

@@ -1,12 +1,13 @@
-"""Writes a table as LaTeX that compiles with any engine and fits its column.
+"""Writes a table as LaTeX that a paper takes as it is: booktabs, numbers aligned by siunitx, a label, a caption.
 
-A table that is wider than its column is scaled down to it, and no other. In an article of two columns `wide` makes it
-as wide as the page. A table that is higher than a page is set as several, one after the other, under one number. Texts
-are escaped to ASCII.
+No table is scaled. `fitting` arranges one until it fits its column: attacks beside each other or above each other,
+headers and names in several lines, and at last the columns in several blocks. A table that is higher than a page is set
+as several, one after the other, under one number. Texts are escaped to ASCII.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -15,16 +16,18 @@ from typing import get_args
 
 from rbench.errors import StoreError
 from rbench.schema import FontSize
-from rbench.tables.table import Side
+from rbench.tables import fitting
+from rbench.tables.fitting import DIGITS, GAP, Cell, Form, Grid, Head, Shown
 
-SIZES: tuple[str, ...] = get_args(FontSize)
+SIZES: dict[FontSize, float] = dict(zip(get_args(FontSize), (1.0, 0.93, 0.86, 0.81, 0.69), strict=True))
+"""The widths of letters, as shares of those of the article. Small letters are wider for their height."""
+COLUMN, PAGE = 219.0, 455.0
+"""Points of a column and of a page of the style of ACL, the narrowest of the usual ones in two columns."""
 _PAGE = 38
 """Lines of a table that a page holds besides its caption and notes: an article of 10 or 11 points has 43 or 38."""
-_LINE, _WIDE = 345.0, 505.0
-"""Points of a line in an article of one column, and of both columns in one of two."""
-_CHARACTER, _GAP = 4.5, 12.0
-"""Points of a narrow character, and between columns."""
-_COLUMN: dict[Side, str] = {"left": "l", "right": "r", "text": r"p{0.6\linewidth}"}
+_NOTES = 6
+"""Lines of notes for which a page has room besides them."""
+_TEXT = r"p{0.6\linewidth}"
 _BREAK = "\u200b"
 """Placed between two hyphens so that LaTeX does not make them a dash."""
 _LATEX = {
@@ -60,16 +63,6 @@ def _latex_character(char: str) -> str:
     return f"{{[}}U+{ord(char):04X}{{]}}"
 
 
-def bold(text: str) -> str:
-    """Set escaped text in bold."""
-    return rf"\textbf{{{text}}}"
-
-
-def coloured(text: str, colour: str) -> str:
-    """Set escaped text in a colour of the package xcolor."""
-    return rf"\textcolor{{{colour}}}{{{text}}}"
-
-
 @dataclass(frozen=True)
 class Look:
     """How a table is set."""
@@ -77,105 +70,219 @@ class Look:
     wide: bool = False
     """Whether it spans both columns of an article that has two (`table*`)."""
     size: FontSize | None = None
-    """Of the table's body; None: that of the article."""
+    """Of the table's body; None: that of the article, or the largest down to `footnotesize` in which it fits."""
+    width: float | None = None
+    """Points that it may be wide; None: a column of an article of two, or with `wide` its page."""
+    label: str = ""
+    """What `\\ref` calls it, without `tab:`; empty: it has no label."""
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size not in SIZES:
             raise StoreError(f"unknown size {self.size!r}; LaTeX has {', '.join(SIZES)}")
+        if self.width is not None and not 50 <= self.width <= 2000:
+            raise StoreError(f"a table cannot be {self.width:g} points wide; a line of an article has 219 to 470")
+
+    @property
+    def sizes(self) -> tuple[FontSize, ...]:
+        return (self.size,) if self.size is not None else ("normalsize", "small", "footnotesize")
+
+    def room(self, size: FontSize) -> float:
+        """How wide the table may be, in points of letters of ten points."""
+        width = self.width if self.width is not None else PAGE if self.wide else COLUMN
+        # Letters of eleven points, so that the table fits articles of ten and of eleven.
+        return width / (1.095 * SIZES[size])
 
 
 @dataclass(frozen=True)
 class Body:
-    """A table as text. Header and rows are escaped, caption and notes are not."""
+    """A table as text, not escaped."""
 
-    caption: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    groups: Sequence[int]
-    """The rows before which there is a line."""
-    aligned: Sequence[Side]
-    """How each column is set."""
+    caption: Sequence[str]
+    """Sentences."""
+    grid: Grid
     notes: Sequence[str]
     """Paragraphs below the table."""
-
-    def __post_init__(self) -> None:
-        columns = {len(self.header), len(self.aligned), *map(len, self.rows)}
-        if len(columns) > 1:  # LaTeX would say `Extra alignment tab`, or nothing, and only to who compiles the table
-            raise ValueError(f"header, rows and alignment have {sorted(columns)} columns; they must have the same")
-
-    @property
-    def texts(self) -> bool:
-        """Whether a column holds texts of several lines."""
-        return "text" in self.aligned
 
 
 def layout(body: Body, look: Look) -> str:
     """Write a table environment, or several if there are more rows than a page holds."""
-    packages = ["booktabs", "graphicx", *(["xcolor"] if body.texts else [])]
+    arranged = fitting.arranged(body.grid, [look.room(size) for size in look.sizes])
+    texts = "text" in body.grid.sides
+    packages = ["booktabs", "siunitx", *(["xcolor"] if texts else [])]
     lines = ["% Needs " + " ".join(rf"\usepackage{{{name}}}" for name in packages)]
-    for number, part in enumerate(_pages(body, _PAGE / _scale(body, look))):
-        lines += _environment(part, look, continued=number > 0)
+    said, notes = [*body.caption, *arranged.said], [*arranged.notes, *body.notes]
+    if arranged.transposed:
+        said, notes = map(_exchanged, said), map(_exchanged, notes)  # type: ignore[assignment]
+    size = look.sizes[arranged.size]
+    look = replace(look, size=None if size == "normalsize" and look.size is None else size)
+    width = look.room("footnotesize")
+    below = sum(math.ceil(fitting.wide(note) / width) for note in notes) - _NOTES
+    for number, (blocks, last) in enumerate(_pages(arranged.blocks, _PAGE / SIZES[size], below, texts)):
+        part = replace(body, caption=[*said], notes=[*notes] if last else ())
+        said, notes = part.caption, [*notes] if not last else []  # type: ignore[assignment]
+        lines += _environment(part, blocks, look, continued=number > 0)
     return "\n".join(lines)
 
 
-def _scale(body: Body, look: Look) -> float:
-    """Return about how much LaTeX scales a table down, 0..1, so that it is as wide as a line; rather too little."""
-    texts = [[re.sub(r"\\[a-zA-Z]+|[\\{}$]", "", cell) for cell in row] for row in (body.header, *body.rows)]
-    widths = [max(map(len, column)) * _CHARACTER + _GAP for column in zip(*texts, strict=True)]
-    return min(1.0, (_WIDE if look.wide else _LINE) / sum(widths))
+def _exchanged(text: str) -> str:
+    """Exchange the words of rows and columns."""
+    other = {"row": "column", "column": "row"}
+    return re.sub(r"\b(row|column)(?=s?\b)", lambda found: other[found[0]], text)
 
 
-def _pages(body: Body, page: float) -> Iterator[Body]:
-    """Divide a table into parts of at most `page` lines, between groups where it can. The last part has the notes."""
+def _pages(blocks: Sequence[Shown], room: float, below: float, texts: bool) -> Iterator[tuple[list[Shown], bool]]:
+    """Divide a table into parts of at most `room` lines: between blocks, and else between groups where it can.
+
+    With each part stands whether it is the last. Under the last one stand `below` lines.
+    """
+    pages: list[list[Shown]] = [[]]
+    for one in blocks:
+        parts = [one] if texts else list(_parts(one, room))
+        for part in parts:
+            if pages[-1] and (len(parts) > 1 or sum(each.lines_in_all for each in (*pages[-1], part)) > room):
+                pages.append([])
+            pages[-1].append(part)
+    if len(pages[-1]) > 1 and below > 0 and sum(each.lines_in_all for each in pages[-1]) + below > room:
+        pages.append([pages[-1].pop()])
+    for number, page in enumerate(pages, start=1):
+        yield page, number == len(pages)
+
+
+def _parts(one: Shown, room: float) -> Iterator[Shown]:
     start = 0
-    while _height(body, start, len(body.rows)) > page and not body.texts:
-        fitting = [end for end in range(start + 1, len(body.rows)) if _height(body, start, end) <= page]
-        end = max([end for end in fitting if end in body.groups] or fitting)
-        yield replace(_rows(body, start, end), notes=())
+    while one.height(start, len(one.rows)) > room - one.head_lines + 1:
+        ends = range(start + 1, len(one.rows))
+        fit = [end for end in ends if one.height(start, end) <= room - one.head_lines + 1] or [start + 1]
+        end = max([end for end in fit if end in one.groups] or fit)
+        yield one.part(start, end)
         start = end
-    yield _rows(body, start, len(body.rows))
+    yield one.part(start, len(one.rows))
 
 
-def _height(body: Body, start: int, end: int) -> float:
-    """Return the height of some rows in lines of text. A rule takes half a line."""
-    return end - start + sum(start < group < end for group in body.groups) / 2
-
-
-def _rows(body: Body, start: int, end: int) -> Body:
-    groups = [group - start for group in body.groups if start < group < end]
-    rows = [list(row) for row in body.rows[start:end]]
-    if rows:
-        # The name of a group stands in its first row only, and a page that begins within a group says it again.
-        rows[0][0] = next((row[0] for row in reversed(body.rows[: start + 1]) if row[0]), "")
-    return replace(body, rows=rows, groups=groups)
-
-
-def _environment(body: Body, look: Look, *, continued: bool) -> list[str]:
+def _environment(body: Body, blocks: Sequence[Shown], look: Look, *, continued: bool) -> list[str]:
     environment = "table*" if look.wide else "table"
-    columns = "".join(_COLUMN[side] for side in body.aligned)
-    lines = [" & ".join(row) + r" \\" for row in body.rows]
-    for start in sorted(body.groups, reverse=True):
-        lines.insert(start, r"\midrule")
+    caption = " ".join(body.caption)
+    label = rf"\label{{tab:{re.sub('[^A-Za-z0-9:.-]+', '-', look.label)}}}"
+    tabulars = [line for i, one in enumerate(blocks) for line in ([r"\par\smallskip"] if i else []) + _tabular(one)]
     return [
         rf"\begin{{{environment}}}[t]",
         *([r"\addtocounter{table}{-1}"] if continued else []),
         # Words that cannot be broken may leave a line short, and never run over its end.
         r"\centering\sloppy",
-        rf"\caption{{{_breakable(latex_escape(body.caption))}{' (continued)' if continued else ''}}}",
+        rf"\caption{{{_breakable(latex_escape(caption))}{' (continued)' if continued else ''}}}",
+        *([label] if look.label and not continued else []),
+        r"\smallskip",
+        rf"\setlength{{\tabcolsep}}{{{GAP / 2:g}pt}}",
+        # Numbers are set in the letters of their cell, so that they can be bold.
+        r"\sisetup{detect-weight=true,mode=text,group-digits=none}",
         *([rf"\{look.size}"] if look.size is not None else []),
-        # The width of the box itself is `\width`: a narrower table keeps its size.
-        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        " & ".join(body.header) + r" \\",
-        r"\midrule",
-        *lines,
-        r"\bottomrule",
-        r"\end{tabular}%",
-        "}",
+        *tabulars,
         *_below(body.notes),
         rf"\end{{{environment}}}",
     ]
+
+
+def _tabular(one: Shown) -> list[str]:
+    lines = [" & ".join(_cells(row, one.forms)) + r" \\" for row in one.rows]
+    for start in sorted({0, *one.groups}, reverse=True):
+        if title := one.titles.get(start, ""):
+            emphasised = rf"\emph{{{latex_escape(title)}}}"
+            lines.insert(start, rf"\multicolumn{{{_columns(one.forms)}}}{{@{{}}l}}{{{emphasised}}} \\")
+        if start:
+            lines.insert(start, r"\midrule")
+    return [
+        rf"\begin{{tabular}}{{@{{}}{''.join(map(_spec, one.forms))}@{{}}}}",
+        r"\toprule",
+        *_header(one),
+        r"\midrule",
+        *lines,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def _columns(forms: Sequence[Form]) -> int:
+    """Count the columns of a tabular. A number with an interval has two."""
+    return sum(1 + bool(form.more) for form in forms)
+
+
+def _spec(form: Form) -> str:
+    if form.side == "text":
+        return _TEXT
+    if form.width is not None:
+        return rf">{{\raggedright\hangindent=0.7em\arraybackslash}}p{{{form.width:.0f}pt}}"
+    if form.side == "left":
+        return "l"
+    if form.digits is None:
+        return "r"
+    sign = r",table-space-text-post={$^{\dagger}$}" if form.sign else ""
+    number = f"S[table-format={form.digits}{sign}]"
+    return rf"{number}@{{\,}}l" if form.more else number
+
+
+def _header(one: Shown) -> Iterator[str]:
+    for heads in one.heads:
+        cells, rules, at = [], [], 0
+        for head in heads:
+            forms = one.forms[at : at + head.span]
+            wide, first = _columns(forms), _columns(one.forms[:at]) + 1
+            cells.append(_head(head, forms, wide))
+            if head.span > 1 and head.lines:
+                rules.append(rf"\cmidrule(lr){{{first}-{first + wide - 1}}}")
+            at += head.span
+        yield " & ".join(cells) + r" \\" + (" " + "".join(rules) if rules else "")
+
+
+def _head(head: Head, forms: Sequence[Form], wide: int) -> str:
+    lines = [latex_escape(line) for line in head.lines]
+    left = forms[0].side in ("left", "text")
+    side = "l" if left else "r" if forms[0].digits is None and wide == 1 else "c"
+    lines = [*lines[:-1], f"{lines[-1]}$^{{{head.letter}}}$"] if head.letter else lines
+    joined = r"\\".join(lines)
+    text = rf"\shortstack[{side}]{{{joined}}}" if len(lines) > 1 else joined
+    if wide > 1:
+        return rf"\multicolumn{{{wide}}}{{c}}{{{text}}}"
+    return f"{{{text}}}" if forms[0].digits is not None else text
+
+
+def _cells(row: Sequence[Cell], forms: Sequence[Form]) -> Iterator[str]:
+    for cell, form in zip(row, forms, strict=True):
+        text = _text(cell)
+        if form.digits is None:
+            more = f" {_more(cell)}" if cell.more else ""
+            yield f"{text}{more}"
+            continue
+        number = DIGITS.fullmatch(cell.text) is not None
+        yield text if number or not cell.text else f"{{{text}}}"
+        if form.more:
+            yield _more(cell, form.more)
+
+
+def _text(cell: Cell) -> str:
+    if cell.pieces:
+        return "".join(
+            rf"\textcolor{{{cell.colour}}}{{\textbf{{{latex_escape(piece)}}}}}" if marked else latex_escape(piece)
+            for piece, marked in cell.pieces
+        )
+    number = DIGITS.fullmatch(cell.text) is not None
+    text = _breakable(latex_escape(cell.text)) if cell.wraps else latex_escape(cell.text)
+    text += "".join(map(latex_escape, cell.sign)) + (f"$^{{{cell.letter}}}$" if cell.letter else "")
+    if not cell.bold:
+        return text
+    return rf"\bfseries {text}" if number else rf"\textbf{{{text}}}"
+
+
+def _more(cell: Cell, most: int = 0) -> str:
+    """Return what stands behind a number: its interval, small if it is a subscript, or what follows a ±.
+
+    Args:
+        most: the most characters of that in the column. Distances of fewer are moved to the right.
+    """
+    if cell.small and cell.more:
+        return f"$_{{{cell.more}}}$"
+    sign, _, distance = cell.more.rpartition("±")
+    lacks = rf"\phantom{{{'0' * (most - len(cell.more))}}}" if distance and len(cell.more) < most else ""
+    return f"{latex_escape(sign)}$\\pm${lacks}{latex_escape(distance)}" if distance else latex_escape(cell.more)
 
 
 def _below(notes: Sequence[str]) -> list[str]:
@@ -188,4 +295,4 @@ def _below(notes: Sequence[str]) -> list[str]:
 
 def _breakable(text: str) -> str:
     """Allow a break of the line inside names such as `simcse-mini[variant=released]/mr` after their signs."""
-    return re.sub(r"(\\_|[/=,])(?=[^\s\\{}])", r"\1\\allowbreak{}", text)
+    return re.sub(r"(\\_|[/=,]|\{\[\})(?=[^\s\\{}])", r"\1\\allowbreak{}", text)

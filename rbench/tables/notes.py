@@ -56,8 +56,7 @@ def interval_note(grid: Grid, metric: str) -> str:
     if len(several) == bare:
         return f"{of_one} Each example counts once, however many seeds share it." if several else of_one
     kind = "Wilson's" if share else "Student's t of the examples"
-    told = draws.levels_note(kind, "examples", cells=bare, missing="outcomes")
-    return told if grid.plan.draws else f"{told} ± is the standard deviation between seeds."
+    return draws.levels_note(kind, "examples", cells=bare, missing="outcomes")
 
 
 def sizes(grid: Grid, metric: str, tasks: Sequence[str]) -> str:

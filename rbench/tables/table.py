@@ -160,8 +160,10 @@ class Table:
     """What is bold, in words, where columns differ in what is good; empty: it follows from the meaning."""
     bold: str = ""
     """Who shares the bold with the best entries, for the caption: begins with a comma."""
+    basis: tuple[str, ...] = ()
+    """What all its numbers stand on, in sentences: n, and seeds."""
     brief: tuple[str, ...] = ()
-    """The notes in short, as sentences of one paragraph."""
+    """The other notes in short, as sentences of one paragraph."""
     texts: bool = False
     """Whether a measure's table quotes texts, which must not leave a RUN whose texts may not be passed on."""
 
