@@ -73,6 +73,12 @@ def declared(path: Path) -> int | None:
     return number
 
 
+def text(path: Path, name: str) -> str:
+    """Return the text that a Python file assigns to a name; an empty one where it assigns none."""
+    value = _stated(path, name)
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+
+
 def files() -> dict[str, Path]:
     """Return all files of the package that have a VERSION, by name."""
     return {_name(path): path for path in sorted(_PACKAGE.rglob("*.py")) if _states_version(path)}

@@ -6,7 +6,8 @@ a RUN, of a metric or of a measure, from the table's cells and the RUN's plan. T
 
 The plan holds `title` and `short` of every entry as they were when it was made. A table shows `short`, or a title
 that has room (`ROOM`); otherwise the name stays. Options stay visible: `SimCSE on mini-bert [temperature=0.1]`.
-Where two entries of a table would read alike, both keep their names. Fine-tuning strategies have no titles.
+Where two entries of a table would read alike, both keep their names. rbench's own fine-tuning strategies say in their
+files what tables call them (`SHORT`); those of users keep their names.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from rbench.config import versions
+from rbench.config.registry import Registry
 from rbench.schema import (
     AttackSpec,
     EncoderSpec,
+    FinetuneJob,
     Job,
     Plan,
     PretrainJob,
@@ -104,16 +108,21 @@ def titles(plan: Plan) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for name, entry in _entries(plan):
-        if (title := _title(name, entry)) is not None:
+        if (title := _title(name, entry.short or _fitting(entry))) is not None:
+            found.setdefault(name, title)
+    taken = {name for name, _ in _entries(plan)}
+    for name, title in _strategies(plan).items():
+        if name not in taken:
             found.setdefault(name, title)
     uses = Counter(found.values())
-    taken = {name for name, _ in _entries(plan)}
     return {name: title for name, title in found.items() if uses[title] == 1 and title not in taken - {name}}
 
 
 def titled(table: Table, plan: Plan) -> Table:
     """Return a table with titles for names in its header and its columns of names, and a note that gives the names."""
     known, used = titles(plan), {}
+    strategies = {name: known.pop(name) for name in _strategies(plan) if name in known}
+    columns = {i for i, head in enumerate(table.header) if head == "Fine-tuning"}
 
     def shown(text: str) -> str:
         if text in known:
@@ -125,10 +134,13 @@ def titled(table: Table, plan: Plan) -> Table:
                 return known[name].join(text.rsplit(name, 1) if text.endswith(name) else text.split(name, 1))
         return text
 
-    def entry(value: Entry) -> Entry:
+    def entry(value: Entry, column: int) -> Entry:
+        if isinstance(value, str) and column in columns and value in strategies:
+            used[value] = strategies[value]
+            return strategies[value]
         return shown(value) if isinstance(value, str) and value in known else value
 
-    rows = tuple(tuple(map(entry, row)) for row in table.rows)
+    rows = tuple(tuple(entry(value, i) for i, value in enumerate(row)) for row in table.rows)
     header = tuple(map(shown, table.header))
     listed = "; ".join(f"{title}: {name}" for name, title in used.items() if title != name)
     note = f"Names in notes, commands, CSV and JSON: {listed}."
@@ -150,8 +162,23 @@ def _entries(plan: Plan) -> Iterator[tuple[str, Named]]:
             yield job.measuring.set.name, job.measuring.set
 
 
-def _title(name: str, entry: Named) -> str | None:
-    title = entry.short or (entry.title if len(entry.title) <= ROOM.get(type(entry), COLUMN) else "")
+def _strategies(plan: Plan) -> dict[str, str]:
+    """Return what tables call the fine-tuning strategies of a plan that are rbench's own."""
+    found, registry = {}, Registry()
+    known = set(registry.names("finetune"))
+    for job in plan.jobs:
+        if isinstance(job.spec, FinetuneJob) and not job.spec.source and job.spec.strategy.name in known:
+            label, path = job.spec.strategy.label, registry.path("finetune", job.spec.strategy.name)
+            if label not in found and (title := _title(label, versions.text(path, "SHORT"))) is not None:
+                found[label] = title
+    return found
+
+
+def _fitting(entry: Named) -> str:
+    return entry.title if len(entry.title) <= ROOM.get(type(entry), COLUMN) else ""
+
+
+def _title(name: str, title: str) -> str | None:
     _, bracket, options = name.partition("[")
     return f"{title} {bracket}{options}" if title and bracket else title or None
 

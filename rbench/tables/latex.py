@@ -23,7 +23,7 @@ SIZES: dict[FontSize, float] = dict(zip(get_args(FontSize), (1.0, 0.93, 0.86, 0.
 """The widths of letters, as shares of those of the article. Small letters are wider for their height."""
 COLUMN, PAGE = 219.0, 455.0
 """Points of a column and of a page of the style of ACL, the narrowest of the usual ones in two columns."""
-_PAGE = 38
+_PAGE = 36
 """Lines of a table that a page holds besides its caption and notes: an article of 10 or 11 points has 43 or 38."""
 _NOTES = 6
 """Lines of notes for which a page has room besides them."""
@@ -142,8 +142,10 @@ def _pages(blocks: Sequence[Shown], room: float, below: float, texts: bool) -> I
             if pages[-1] and (len(parts) > 1 or sum(each.lines_in_all for each in (*pages[-1], part)) > room):
                 pages.append([])
             pages[-1].append(part)
-    if len(pages[-1]) > 1 and below > 0 and sum(each.lines_in_all for each in pages[-1]) + below > room:
-        pages.append([pages[-1].pop()])
+    *others, last = pages[-1]
+    if below > 0 and not texts and sum(each.lines_in_all for each in pages[-1]) + below > room:
+        least = max(room - below, room / 2)
+        pages[-1:] = [*([others] if others else []), *([part] for part in _parts(last, least))]
     for number, page in enumerate(pages, start=1):
         yield page, number == len(pages)
 

@@ -50,10 +50,10 @@ def test_what_is_compared_decides_which_repetitions_count(
 def test_the_caption_of_one_training_says_these_weights(make_run: Runs) -> None:
     results = Results.of(make_run(make_suite(seeds=(0,))))
     table = briefed(tables.build(results, "asr"), results)
-    for fmt in ("markdown", "latex"):
-        assert "(lower is more robust; bold: the lowest of each attack and column); of these weights" in render(
-            table, fmt
-        )
+    said = "(lower is more robust; bold: the lowest of each attack and column); of these weights"
+    assert said in render(table, "markdown")
+    said = "(lower is more robust). Bold: the lowest of each attack and column. The numbers are of these weights."
+    assert said in render(table, "latex")
     assert of_table(tables.build(results, "asr", "full"), results.plan) == "", "a row of `full` is one victim"
 
 

@@ -10,6 +10,7 @@ from rbench.schema import Job
 from rbench.store.runs import Store
 from rbench.tables import Results
 from rbench.tables.for_people import briefed
+from rbench.tables.formats import render
 from tests.tables.conftest import make_suite
 
 Runs = Callable[..., Store]
@@ -17,7 +18,8 @@ Runs = Callable[..., Store]
 
 def said(store: Store, **changes: object) -> tuple[str, ...]:
     results = Results.of(store)
-    return briefed(replace(tables.build(results, "asr"), **changes), results).brief  # type: ignore[arg-type]
+    table = briefed(replace(tables.build(results, "asr"), **changes), results)  # type: ignore[arg-type]
+    return (*table.basis, *table.brief)
 
 
 def test_it_has_sizes_errors_seeds_and_resources(make_run: Runs) -> None:
@@ -25,7 +27,10 @@ def test_it_has_sizes_errors_seeds_and_resources(make_run: Runs) -> None:
     assert first.startswith("n of a cell: ") and first.endswith(".")
     assert second.startswith("Errored examples, in no denominator: up to ")
     assert third == "Seeds 1, 0." and rest[0] == "Resources: local."
-    assert rest[-1] == "All notes: --notes full."
+    results = Results.of(make_run(make_suite(), name="again"))
+    table = briefed(tables.build(results, "asr"), results)
+    assert render(table, "markdown", notes="short").endswith("All notes: --notes full.")
+    assert "--notes" not in render(table, "latex", notes="short")
 
 
 def test_it_says_how_many_jobs_are_missing(make_run: Runs) -> None:

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +24,8 @@ from rbench.schema import Choice
 from rbench.score import STORED
 from rbench.store.runs import Store
 from rbench.tables import attack_table, formats
-from rbench.tables.formats import latex_escape, markdown_escape, render
+from rbench.tables.formats import markdown_escape, render
+from rbench.tables.latex import latex_escape
 from rbench.tables.table import Marked, Number, Table
 from tests.tables.conftest import finish, make_suite
 
@@ -50,7 +51,7 @@ def small(*rows: tuple[object, ...], header: tuple[str, ...] = ("Attack", "mr"),
     ("entry", "plain", "with_intervals"),
     [
         (Number(0.5125, True, 40, 0.4501, 0.5729), "51.2", "51.2 [45.0, 57.3]"),
-        (Number(0.51249, True, 40, 0.45, 0.573, seed_sd=0.0131), "51.2", "51.2 ± 1.3 [45.0, 57.3]"),
+        (Number(0.51249, True, 40, 0.45, 0.573, seed_sd=0.0131), "51.2", "51.2 [45.0, 57.3]"),
         (Number(123.456, False, 40, 100, 150.04), "123.5", "123.5 [100.0, 150.0]"),
         (Number(1.256, False, 40, 1.2, 1.304, digits=2), "1.26", "1.26 [1.20, 1.30]"),
         (Number(0.25, True, 4, partial=True), "25.0†", "25.0†"),
@@ -61,6 +62,34 @@ def small(*rows: tuple[object, ...], header: tuple[str, ...] = ("Attack", "mr"),
 def test_rounding(entry: Number, plain: str, with_intervals: str) -> None:
     assert formats.number(entry) == plain
     assert formats.number(entry, intervals=True) == with_intervals
+
+
+@pytest.mark.parametrize(
+    ("how", "shown"),
+    [
+        ("brackets", "51.2 [45.0, 57.3]"),
+        ("subscript", "51.2 [45.0, 57.3]"),
+        ("pm", "51.2 ± 6.2"),
+        ("spread", "51.2 ± 1.3"),
+        (False, "51.2"),
+    ],
+)
+def test_a_number_has_an_interval_or_a_spread_and_never_both(how: Any, shown: str) -> None:
+    entry = Number(0.512, True, 40, 0.45, 0.573, seed_sd=0.0131)
+    assert formats.number(entry, how) == shown
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_plus_minus_covers_the_interval(a: float, b: float, c: float) -> None:
+    low, value, high = sorted((a, b, c))
+    shown = formats.sure(Number(value, False, 9, low, high, digits=6), "pm")
+    distance = float(shown.removeprefix("± ")) + 1e-6
+    assert value - distance <= low and high <= value + distance
+
+
+def test_readers_of_a_paper_are_told_nothing_to_type() -> None:
+    said = ["n 5. All notes: --notes full.", "rbench verify says what. Read on.", "No `evaluate` here.", "x -- y. A-b."]
+    assert formats.for_readers(said) == ["n 5.", "Read on.", "x -- y. A-b."]
 
 
 # ------------------------------------------------------------------------------------------------------ alignment
@@ -91,8 +120,10 @@ def test_numbers_are_flush_right_wherever_they_stand(rows: list[tuple[object, ..
     table = small(*rows, header=tuple(f"h{i}" for i in range(len(sides))))
     rule = pipe_rows(render(table, "markdown"))[1]
     assert ["l" if cell.startswith(":") else "r" for cell in rule] == [*sides.replace("t", "l")]
-    spec = re.search(r"\\begin\{tabular\}\{(.*)\}", render(table, "latex"))
-    assert spec is not None and spec[1] == sides.replace("t", "p{0.6\\linewidth}")
+    if "t" not in sides:
+        return
+    spec = re.search(r"\\begin\{tabular\}\{@\{\}(.*)@\{\}\}", render(table, "latex"))
+    assert spec is not None and spec[1] == "lS[table-format=1.0]p{0.6\\linewidth}"
 
 
 # ----------------------------------------------------------------------------------------------------------- markdown
@@ -122,7 +153,8 @@ def test_markdown_is_the_papers_table(make_run: MakeRun) -> None:
         assert f"\n- {note}" in text
     assert table.interval not in text
     assert table.interval in render(table, "markdown", intervals=True)
-    assert re.search(r"\d\d\.\d ± \d+\.\d \[\d+\.\d, \d+\.\d\]", render(table, "markdown", intervals=True))
+    assert re.search(r"\d\d\.\d \[\d+\.\d, \d+\.\d\]", render(table, "markdown", intervals=True))
+    assert re.search(r"\d\d\.\d ± \d+\.\d \|", render(table, "markdown", "spread"))
 
 
 def test_signs_are_explained_only_where_they_stand(make_run: MakeRun) -> None:
@@ -214,14 +246,11 @@ def test_latex_characters(text: str, latex: str) -> None:
     assert latex_escape(text) == latex
 
 
-def test_latex_names_its_package_and_separates_attacks(make_run: MakeRun) -> None:
+def test_latex_names_its_packages_and_separates_attacks(make_run: MakeRun) -> None:
     text = render(attack_table(make_run()), "latex")
-    assert text.startswith("% Needs \\usepackage{booktabs} \\usepackage{graphicx}\n")
-    assert text.count("\\midrule") == 2
-    rows = re.findall(r"^.* \\\\$", text, flags=re.M)
-    assert len(rows) == 5
-    assert {row.count(" & ") for row in rows} == {5}
-    assert "\\textbf{" in text
+    assert text.startswith("% Needs \\usepackage{booktabs} \\usepackage{siunitx}\n")
+    assert "resizebox" not in text
+    assert "\\bfseries " in text
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
@@ -231,8 +260,9 @@ def test_latex_compiles(make_run: MakeRun, tmp_path: Path) -> None:
     tables = [small(nasty, gap, notes=(NASTY,), header=(NASTY, "mr_x"))]
     partly = make_run(make_suite(finetune=(Choice(name="probe"), Choice(name="clean"))), done=lambda job: job.seed == 1)
     tables += [attack_table(partly, metric, layout) for metric in ("asr", "queries") for layout in ("paper", "full")]
-    body = "\n\n".join(render(table, "latex", intervals) for table in tables for intervals in (False, True))
-    start = "\\documentclass{article}\n\\usepackage{booktabs,graphicx}\n\\begin{document}\n"
+    shown = (render(table, "latex", intervals) for table in tables for intervals in (False, True, "pm"))
+    body = "\n\\clearpage\n".join(shown)
+    start = "\\documentclass{article}\n\\usepackage{booktabs,siunitx}\n\\begin{document}\n"
     document = f"{start}{body}\n\\end{{document}}\n"
     (tmp_path / "table.tex").write_text(document)
     result = subprocess.run(

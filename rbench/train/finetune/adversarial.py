@@ -20,6 +20,7 @@ from rbench.train.finetune import FinetuneContext, Finetuned
 from rbench.train.finetune._options import AdversarialOptions
 from rbench.words.substitution.options import CANDIDATE_NEEDS
 
+SHORT = "Adversarial"
 VERSION = 2
 
 NEEDS = CANDIDATE_NEEDS

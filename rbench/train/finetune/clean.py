@@ -9,6 +9,7 @@ from __future__ import annotations
 from rbench.schema import Strict
 from rbench.train.finetune import FinetuneContext, Finetuned
 
+SHORT = "Clean"
 VERSION = 1
 
 

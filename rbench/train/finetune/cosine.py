@@ -17,6 +17,7 @@ from rbench.schema import Strict
 from rbench.train.finetune import FinetuneContext, Finetuned
 from rbench.train.finetune._data import gold_scores, scale_of, validation_scores
 
+SHORT = "Cosine"
 VERSION = 1
 
 SERVES = "similarity"

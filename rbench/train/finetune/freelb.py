@@ -18,6 +18,7 @@ from functools import partial
 from rbench.train.finetune import FinetuneContext, Finetuned
 from rbench.train.finetune._options import FreeLBOptions
 
+SHORT = "FreeLB"
 VERSION = 1
 
 Options = FreeLBOptions

@@ -17,6 +17,7 @@ from rbench.score.health import Starvation
 from rbench.tasks import Example
 from rbench.train.finetune import FinetuneContext, Finetuned, clean
 
+SHORT = "Pregenerated texts"
 VERSION = 2
 
 COUNTED = {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
     from torch import nn
 
+SHORT = "Linear probe"
 VERSION = 1
 
 

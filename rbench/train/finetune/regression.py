@@ -16,6 +16,7 @@ from rbench.train.finetune._data import collator, gold_scores, rows_of, scale_of
 if TYPE_CHECKING:
     from rbench.encoders.scorer import EncoderScorer
 
+SHORT = "Regression head"
 VERSION = 1
 
 SERVES = "similarity"

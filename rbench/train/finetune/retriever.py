@@ -5,6 +5,7 @@ from __future__ import annotations
 from rbench.schema import Strict
 from rbench.train.finetune import FinetuneContext, Finetuned
 
+SHORT = "Retriever"
 VERSION = 1
 
 SERVES = "ranking"

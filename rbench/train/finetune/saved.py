@@ -19,6 +19,7 @@ from rbench.train.finetune._data import gold
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
 
+SHORT = "As saved"
 VERSION = 1
 
 
