@@ -30,6 +30,7 @@ from rbench.store.runs.files import make_folder_of
 from rbench.store.runs.packed import name_of, opened
 from rbench.system.below import Below
 from rbench.tables import Results, results_frame
+from rbench.tables.for_people import titles
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.claims import JudgedClaim, judge_claims
 
@@ -228,16 +229,20 @@ def write_figures(
 
 
 def shown_figures(results: Results, registry: Registry, *, texts: bool) -> Drawings:
-    """Return the figures that a RUN's suite asks for, each with what reads it from the RUN, or else draws it.
+    """Return the figures that a RUN's suite asks for, and those of its measures, such as noise, each with what reads it
+    from the RUN, or else draws it.
 
     Args:
         results: the RUN.
         registry: finds the figures that the RUN does not hold.
         texts: whether they may show texts. Without, those that are not rbench's own are left out.
     """
-    return [
-        (choice.label, partial(_shown, choice, results, registry, texts=texts)) for choice in results.plan.suite.figures
-    ]
+    asked = [*results.plan.suite.figures]
+    measures = dict.fromkeys(job.what for job in results.plan.jobs if job.what is not None)
+    named = {choice.name for choice in asked}
+    own = [name for name in registry.names("figures") if registry.is_bundled("figures", name)]
+    asked += [Choice(name=name) for name in measures if name in own and name not in named]
+    return [(choice.label, partial(_shown, choice, results, registry, texts=texts)) for choice in asked]
 
 
 def _shown(choice: Choice, results: Results, registry: Registry, *, texts: bool) -> Svg:
@@ -267,7 +272,7 @@ def _drawn(module: Module, options: Any, results: Results) -> Figure:
     from matplotlib.figure import Figure
 
     try:
-        with style.applied():
+        with style.applied(titles(results.plan)):
             drawn = module.open().draw(options, results)
     except RbenchError:
         raise

@@ -17,7 +17,8 @@ from rbench.report.data import ClaimChip, Drawing, Fact, Report
 from rbench.report.examples import Packed, packed
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
-from rbench.verdicts.claims import JudgedClaim, lines, table
+from rbench.tables.for_people import in_words, titles
+from rbench.verdicts.claims import JudgedClaim, lines, sentence, table
 
 T = TypeVar("T")
 Judge = Callable[[], Sequence[JudgedClaim]]
@@ -60,7 +61,7 @@ def collect(
         title=plan.suite.title or plan.suite.name,
         suite=plan.suite.name,
         facts=tuple(provenance.header(results, of)),
-        claims=part("claims", lambda: map(chip, judge())) if judge is not None else (),
+        claims=part("claims", lambda: [chip(one, results) for one in judge()]) if judge is not None else (),
         flags=tuple(results.flags.raised_notes(plan.jobs)),
         names=provenance.names_of(plan, of),
         attacked=attacked,
@@ -83,12 +84,16 @@ def collect(
     return report, examples
 
 
-def chip(found: JudgedClaim) -> ClaimChip:
-    """Return the verdict on a claim with the rows that `rbench claims` prints."""
+def chip(found: JudgedClaim, results: Results) -> ClaimChip:
+    """Return the verdict on a claim, in words, with the rows that `rbench claims` prints."""
     laid = table([found])
+    said = in_words(sentence(found), titles(results.plan), sentence=True)
+    metric, of, rest = said.partition(" of ")
+    column = results.metrics[metric].about.column if metric in results.metrics else metric
     return ClaimChip(
         id=found.claim.id,
         verdict=found.verdict,
+        said=f"{column}{of}{rest}",
         text=lines([found])[0].partition(": ")[2],
         header=laid.header[1:],
         rows=tuple(tuple(map(str, row[1:])) for row in laid.rows),

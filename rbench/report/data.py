@@ -24,6 +24,8 @@ class ClaimChip(Strict):
 
     id: str
     verdict: Literal["supported", "contradicted", "undecided"]
+    said: str
+    """What is claimed, in words."""
     text: str
     """What is claimed, and the numbers, in one line."""
     header: tuple[str, ...]
@@ -40,6 +42,8 @@ class HeatCell(Strict):
     shown: str
     """As the table prints it."""
     interval: str = ""
+    low: float | None = None
+    high: float | None = None
     n: int | None = None
     best: bool = False
     """Whether it shares the mark: it is the best of its column, or not significantly worse."""
@@ -55,6 +59,8 @@ class HeatMetric(Strict):
 
     name: str
     title: str
+    short: str
+    """The title where there is little room."""
     definition: str
     percent: bool
     best: Literal["lowest", "highest"] | None
@@ -69,6 +75,8 @@ class Laid(Strict):
     """The table of a measure, as `rbench table` lays it out."""
 
     label: str
+    tab: str
+    """What the choice of tables calls it."""
     title: str
     """What the numbers are, in a line."""
     header: tuple[str, ...]
@@ -127,6 +135,8 @@ class Quality(Strict):
     encoder: str
     value: float
     shown: str
+    low: float | None = None
+    high: float | None = None
 
 
 class PairCell(Strict):

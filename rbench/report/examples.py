@@ -23,7 +23,7 @@ MOST_BYTES = 3_600_000
 """The most bytes that they take in the page, packed: the page has 5 MB in all."""
 FIELDS = (
     *("cell", "seed", "training", "example", "status", "reason", "label", "before", "after"),
-    *("queries", "words", "changed", "similarity", "oracle", "text", "steps"),
+    *("queries", "words", "changed", "similarity", "oracle", "drop", "text", "steps"),
 )
 """The columns of a packed example."""
 
@@ -131,9 +131,20 @@ def _row(one: One, cell: int, *, texts: bool) -> list[Any]:
         *(o.num_queries, o.num_words, o.num_words_changed),
         None if o.similarity is None else round(o.similarity, 4),
         o.oracle_label,
+        _drop(o),
         [list(_pieces(*pair)) for pair in _columns(o)] if texts and o.original is not None else None,
         [_step(step) for step in o.steps] if texts and o.original is not None and o.steps is not None else None,
     ]
+
+
+def _drop(o: Outcome) -> float | None:
+    """Return how far an attack moved the victim's score: by how much less probable it holds the true label, how much
+    larger the error of a similarity score is, or how much nDCG fell. None where the outcome does not say it."""
+    if o.original_score is not None and o.perturbed_score is not None:
+        if o.gold is not None:
+            return round(abs(o.perturbed_score - o.gold) - abs(o.original_score - o.gold), 4)
+        return round(o.original_score - o.perturbed_score, 4)
+    return round(o.steps[0].score - o.steps[-1].score, 4) if o.steps else None
 
 
 def _step(step: Step) -> tuple[Any, ...]:

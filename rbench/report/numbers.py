@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Literal, cast
 
 from rbench.config.metrics import HEADLINE
-from rbench.errors import StoreError
+from rbench.errors import RbenchError, StoreError
 from rbench.measures.budget import Curves, panels
 from rbench.metrics import Metric
 from rbench.report.data import (
@@ -26,11 +26,13 @@ from rbench.report.data import (
     SeriesLine,
 )
 from rbench.report.figures.curves import Options, grouped_series, stored_trainings
+from rbench.schema import TableSpec
 from rbench.score.budget import START, Curve
 from rbench.score.paired import Difference
 from rbench.tables import Results, Table, attack_table, build
 from rbench.tables.about import of_table
 from rbench.tables.aggregate import grid
+from rbench.tables.for_people import titled
 from rbench.tables.formats import caption, number, text_of
 from rbench.tables.layouts import every
 from rbench.tables.table import Number, p_value
@@ -54,6 +56,7 @@ def heat(results: Results) -> Iterator[HeatMetric]:
         yield HeatMetric(
             name=metric.name,
             title=meaning.title,
+            short=meaning.column,
             definition=meaning.definition,
             percent=meaning.percent,
             best=meaning.best,
@@ -64,16 +67,27 @@ def heat(results: Results) -> Iterator[HeatMetric]:
 
 
 def measured(results: Results) -> Iterator[Laid]:
-    """Yield the table of each measure of the suite. Raises StoreError where one has nothing to show."""
-    for wanted in results.plan.suite.tables:
-        if wanted.metric in results.metrics:
-            continue
+    """Yield the table of each measure that the RUN has: those of its suite first, with the suite's options.
+
+    Raises StoreError where one of the suite's has nothing to show.
+    """
+    asked = [one for one in results.plan.suite.tables if one.metric not in results.metrics]
+    names = dict.fromkeys(job.what for job in results.plan.jobs if job.what is not None)
+    there = [*names, *(["judged"] if results.judged is not None else [])]
+    more = [TableSpec(metric=name) for name in there if name not in {one.metric for one in asked}]
+    for wanted in (*asked, *more):
         how = (wanted.layout, wanted.pick, wanted.aggregation, wanted.options)
-        table = marked(build(results, wanted.metric, *how), results)
+        try:
+            table = titled(marked(build(results, wanted.metric, *how), results), results.plan)
+        except RbenchError:
+            if wanted in asked:
+                raise
+            continue  # it has no table of its own, or nothing to show
         if table.texts:
             continue  # a page may have to do without texts
         yield Laid(
             label=wanted.label,
+            tab=_tab(table, wanted.label),
             title=caption(table),
             header=table.header,
             rows=tuple(
@@ -83,6 +97,12 @@ def measured(results: Results) -> Iterator[Laid]:
             groups=tuple(sorted(table.groups)),
             notes=(*table.notes, table.interval),
         )
+
+
+def _tab(table: Table, label: str) -> str:
+    """Return the title of a table of a measure, with the options that tell it from others of the same."""
+    _, bracket, options = label.partition("[")
+    return f"{table.meaning.column} {bracket}{options}".strip()
 
 
 def _cells(table: Table, metric: str) -> Iterator[HeatCell]:
@@ -98,6 +118,8 @@ def _cells(table: Table, metric: str) -> Iterator[HeatCell]:
                 value=cell["value"],
                 shown=number(entry),
                 interval=entry.span,
+                low=entry.low,
+                high=entry.high,
                 n=cell["n"],
                 best=entry.best,
                 skipped=cell["skipped"],
@@ -106,7 +128,8 @@ def _cells(table: Table, metric: str) -> Iterator[HeatCell]:
                 flags=None if told is None else tuple(told),
             )
     for key, entry in entries.items():
-        yield HeatCell(key=key, value=entry.value, shown=number(entry), interval=entry.span, best=entry.best)
+        limits = {"interval": entry.span, "low": entry.low, "high": entry.high}
+        yield HeatCell(key=key, value=entry.value, shown=number(entry), best=entry.best, **limits)
 
 
 def _entries(table: Table, metric: str) -> Iterator[tuple[Key, Number]]:
@@ -129,7 +152,8 @@ def quality(results: Results) -> Iterator[Quality]:
     for row in table.rows:
         entry = row[-1]
         if isinstance(entry, Number) and entry.value is not None:
-            yield Quality(encoder=cast(str, row[at]), value=entry.value, shown=number(entry))
+            limits = {"low": entry.low, "high": entry.high}
+            yield Quality(encoder=cast(str, row[at]), value=entry.value, shown=number(entry), **limits)
 
 
 MOST_STEPS = 80

@@ -12,6 +12,7 @@ files what tables call them (`SHORT`); those of users keep their names.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -181,6 +182,20 @@ def _fitting(entry: Named) -> str:
 def _title(name: str, title: str) -> str | None:
     _, bracket, options = name.partition("[")
     return f"{title} {bracket}{options}" if title and bracket else title or None
+
+
+def in_words(text: str, known: Mapping[str, str], *, sentence: bool = False) -> str:
+    """Return a text with titles in place of the names in it.
+
+    Args:
+        known: the titles by name.
+        sentence: whether it has other words, so that a name that could be one of them stays.
+    """
+    names = [name for name in known if not sentence or re.search(r"[-_\[\d]", name)]
+    if not names:
+        return text
+    either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w\[=-])(?:{either})(?![\w=-])", lambda found: known[found[0]], text)
 
 
 def shown_parts(parts: tuple[str, ...], known: Mapping[str, str]) -> str:

@@ -97,6 +97,23 @@ def test_filters(opened: Opened, hash: str, n: int) -> None:
     assert opened.state(hash).text("#count").startswith(f"{n} of 48")
 
 
+def test_the_page_opens_on_a_success_that_moved_the_victim_most(opened: Opened) -> None:
+    opened.go()
+    order = opened.page.evaluate("report.filtered().map(one => [one.status, one.drop, one.changed])")
+    kinds = ["succeeded", "failed", "skipped", "errored"]
+    assert order == sorted(
+        order, key=lambda one: (kinds.index(one[0]), -(one[1] if one[1] is not None else -1), one[2])
+    )
+    assert opened.text("#detail .status") == "succeeded"
+    assert opened.text("#rows tbody tr:first-child .status") == "succeeded"
+
+
+def test_no_name_of_a_row_is_cut(opened: Opened) -> None:
+    opened.go()
+    cut = "one => one.scrollWidth > one.clientWidth || getComputedStyle(one).textOverflow === 'ellipsis'"
+    assert opened.all("#heat tbody .name", cut).count(True) == 0
+
+
 def test_texts_are_shown_as_texts(opened: Opened) -> None:
     opened.go().state("task=mr&encoder=minilm&q=test:0")
     side = "#detail .side:first-child .data"
@@ -150,7 +167,8 @@ def test_next_previous_and_random_stay_among_the_filtered(opened: Opened) -> Non
 
 
 def test_a_link_to_an_example_opens_the_page_of_the_list_that_has_it(opened: Opened) -> None:
-    assert opened.go("#at=45").all("#rows tr.chosen", "one => one.dataset.index") == ["45"]
+    last = opened.go().page.evaluate("report.filtered().at(-1).index")
+    assert opened.go(f"#at={last}").all("#rows tr.chosen", "one => one.dataset.index") == [str(last)]
     assert "page 2 of 2" in opened.text("#count")
     opened.page.click("text=‹ earlier")
     assert "page 1 of 2" in opened.text("#count") and "page=0" in opened.page.evaluate("location.hash")
@@ -282,7 +300,10 @@ def test_the_page_is_never_wider_than_the_screen(opened: Opened, width: int) -> 
 
 def test_claims_say_their_numbers(opened: Opened) -> None:
     verdicts = {one.claim.id: one.verdict for one in api.claims(opened.file.parent)}
-    assert opened.all(".chip summary", "one => one.innerText.trim()") == [f"{v} {name}" for name, v in verdicts.items()]
+    shown = opened.all(".chip summary", "one => one.innerText.trim()")
+    assert [text.partition(":")[0].lower() for text in shown] == [*verdicts.values()]
+    assert all(" of " in text for text in shown), "chips say what is claimed"
+    assert opened.all(".chip .card code:first-child") == [*verdicts]
     opened.page.locator(".chip summary").first.press("Enter")
     assert opened.page.locator(".chip .card").first.is_visible()
     assert "95% interval" in opened.text(".chip .card")

@@ -1,12 +1,12 @@
 """Average queries against the loss of accuracy under attack (RobustSentEmbed, Figure 2).
 
-A point is an encoder under an attack. To the left, the attack takes little accuracy; to the top, it asks many queries.
-So robust encoders are at the top left, as in the paper. A line joins the encoders under one attack.
+A panel is an attack, and a point in it an encoder. To the left, the attack takes little accuracy; to the top, it asks
+many queries. So robust encoders are at the top left, as in the paper. All panels have the same axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -32,7 +32,8 @@ class Options(Strict):
     """What a suite may set."""
 
     panels: Literal["mean", "task"] = "mean"
-    """`mean`: one panel, whose points are means over tasks (each task counts the same). `task`: a panel for each."""
+    """`mean`: a panel for each attack, whose points are means over tasks (each task counts the same). `task`: a panel
+    for each task and attack."""
     scale: Literal["linear", "log"] = "linear"
     """Of the axis of queries."""
 
@@ -52,39 +53,39 @@ def draw(options: Options, results: Results) -> Figure:
     tasks = [task for task in of.tasks if any(c.task == task and _classifies(c) for c in of.cells.values())]
     groups = {"": tasks} if options.panels == "mean" else {task: [task] for task in tasks}
     names = list(dict.fromkeys((cell.encoder, cell.finetune) for cell in of.cells.values()))
-    found = {title: _points(of, group, names) for title, group in groups.items()}
-    found = {title: points for title, points in found.items() if points}
+    found: dict[str, dict[Name, Point]] = {}
+    for task, group in groups.items():
+        for attack in of.attacks:
+            if points := _points(of, group, names, attack):
+                found[f"{task}, {attack}" if task else attack] = points
     if not found:
         raise StoreError(_nothing(of, tasks, options))
-    figure, panels = style.panels(list(found), columns=3)
-    encoders: dict[str, Artist] = {}
-    joins: dict[str, Artist] = {}
-    for axes, points in zip(panels, found.values(), strict=True):
-        _panel(axes, of.attacks, names, points, encoders, joins)
+    figure, panels = style.panels(list(found), columns=3, share_x=True, share_y=True)
+    shown: dict[str, Artist] = {}
+    for i, (axes, points) in enumerate(zip(panels, found.values(), strict=True)):
+        _panel(axes, names, points, shown)
         if options.scale == "log":
             style.log(axes)
-        axes.set_xlabel("Accuracy reduction (points)")
-        axes.set_ylabel("Average queries")
-    style.legend(figure, [*encoders.values(), *joins.values()], [*encoders, *joins])
-    style.note(figure, _note(of, tasks, found, options))
+        axes.set_xlabel("Accuracy reduction (points)" if i + 3 >= len(panels) else "")
+        axes.tick_params(labelbottom=i + 3 >= len(panels))
+        axes.set_ylabel("Average queries" if i % 3 == 0 else "")
+    style.legend(figure, [*shown.values()], [*shown])
+    style.note(figure, _note(of, tasks, {title: {*points} for title, points in found.items()}, options))
     return figure
 
 
 Name = tuple[str, str]
 """Encoder and fine-tuning strategy."""
-Points = dict[tuple[Name, str], Point]
-"""By encoder, strategy and attack."""
 
 
-def _points(of: Grid, tasks: Sequence[str], names: Sequence[Name]) -> Points:
+def _points(of: Grid, tasks: Sequence[str], names: Sequence[Name], attack: str) -> dict[Name, Point]:
     """Return the points over these tasks. One that lacks a task has no point: it could not be compared with others."""
-    points: Points = {}
+    points = {}
     for encoder, finetune in names:
-        for attack in of.attacks:
-            cells = [of.cells.get((attack, encoder, finetune, task)) for task in tasks]
-            there = [c for c in cells if c is not None and c.pooled.attacked and not of.flags.hiding(c.jobs)]
-            if there and len(there) == len(cells):
-                points[(encoder, finetune), attack] = _mean([point(cell) for cell in there])
+        cells = [of.cells.get((attack, encoder, finetune, task)) for task in tasks]
+        there = [c for c in cells if c is not None and c.pooled.attacked and not of.flags.hiding(c.jobs)]
+        if there and len(there) == len(cells):
+            points[encoder, finetune] = _mean([point(cell) for cell in there])
     return points
 
 
@@ -109,46 +110,24 @@ def _mean(points: Sequence[Point]) -> Point:
     return Point(reduction, queries)
 
 
-def _panel(
-    axes: Axes,
-    attacks: Sequence[str],
-    names: Sequence[Name],
-    points: Points,
-    encoders: dict[str, Artist],
-    joins: dict[str, Artist],
-) -> None:
-    """Draw one panel, and add the artists for the legend by label to `encoders` and `joins`."""
-    for i, attack in enumerate(attacks):
-        there = [points[name, attack] for name in names if (name, attack) in points]
-        if len(there) > 1:
-            x, y = ([style.on_axis(one, one.percent)[0] for one in axis] for axis in zip(*there, strict=True))
-            dashes = style.look(i)["linestyle"]
-            (joined,) = axes.plot(x, y, color=style.MUTED, linestyle=dashes, linewidth=0.9, label=attack, zorder=1)
-            joins.setdefault(attack, joined)
-        elif there:  # no line tells which attack it is
-            across, up = there[0]
-            at = style.on_axis(across, across.percent)[0], style.on_axis(up, up.percent)[0]
-            axes.annotate(attack, at, (4, 4), textcoords="offset points", fontsize=6.5, color=style.MUTED)
+def _panel(axes: Axes, names: Sequence[Name], points: Mapping[Name, Point], shown: dict[str, Artist]) -> None:
+    """Draw one panel, and add the artists for the legend by label to `shown`."""
     several = len({finetune for _, finetune in names}) > 1
-    for i, (encoder, finetune) in enumerate(names):
-        there = [points[(encoder, finetune), attack] for attack in attacks if ((encoder, finetune), attack) in points]
-        label = f"{encoder}, {finetune}" if several else encoder
-        if there:
-            found = ([style.on_axis(one, one.percent) for one in axis] for axis in zip(*there, strict=True))
-            (xs, wide), (ys, high) = (zip(*axis, strict=True) for axis in found)
-            drawn = style.points(axes, xs, ys, index=i, label=label, x_intervals=wide, y_intervals=high)
-            encoders.setdefault(label, drawn)  # type: ignore[arg-type]
+    for i, name in enumerate(names):
+        label = ", ".join(name) if several else name[0]
+        if name in points:
+            shown.setdefault(label, style.point(axes, *points[name], index=i, label=label))
 
 
-def _note(of: Grid, tasks: Sequence[str], found: dict[str, Points], options: Options) -> str:
+def _note(of: Grid, tasks: Sequence[str], found: Mapping[str, Collection[Name]], options: Options) -> str:
     """Return the note below the figure: over which tasks, what n is, which bars, what is missing or flagged."""
     cells = [cell for cell in of.cells.values() if cell.task in tasks]
-    drawn = {(*name, attack) for points in found.values() for name, attack in points}
+    drawn = {(*name, title.rpartition(", ")[2]) for title, names in found.items() for name in names}
     shown = [cell for cell in cells if cell.present and (cell.encoder, cell.finetune, cell.attack) in drawn]
-    over = f"Means over {', '.join(tasks)}. " if options.panels == "mean" and len(tasks) > 1 else ""
-    over += f"Task {tasks[0]}. " if options.panels == "mean" and len(tasks) == 1 else ""
+    over = f"Means over {style.named(', '.join(tasks))}. " if options.panels == "mean" and len(tasks) > 1 else ""
+    over += f"Task {style.named(tasks[0])}. " if options.panels == "mean" and len(tasks) == 1 else ""
     said = f"{over}n of a task {spanned(cell.pooled.total for cell in shown)}; bars are 95% intervals."
-    wanted = len({(c.encoder, c.finetune, c.attack) for c in cells}) * len(found)
+    wanted = len({(c.encoder, c.finetune, c.attack) for c in cells}) * (1 if options.panels == "mean" else len(tasks))
     missing = wanted - sum(map(len, found.values()))
     said += f" Not drawn, since a task is not done or withheld: {missing} of {wanted} points." if missing else ""
     partial = sum(cell.partial for cell in shown)

@@ -63,7 +63,7 @@ def draw(options: Options, results: Results) -> Figure:
         points = spaces[encoder, finetune][: options.pairs]
         _panel(axes, points)
         style.panel_title(axes, f"{encoder}, {finetune} (n={len(points)})", fontsize=7)
-    figure.suptitle(f"{one.spec.task.name}, {one.spec.attack}, seed {one.job.seed}", fontsize=8)
+    figure.suptitle(style.named(f"{one.spec.task.name}, {one.spec.attack}, seed {one.job.seed}"), fontsize=8)
     return figure
 
 

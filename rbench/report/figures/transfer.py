@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 TITLE = "Transferability: heat maps of texts made against one victim, judged by every other (ADCL, Table 3)"
 REFERENCE = "meng2022selfsupervised"
-COLUMNS = 3
+COLUMNS = 2
 """Most panels side by side."""
+LETTERS = 22
+"""Of a line of a victim's name."""
 DARK = 0.55
 """Share from which numbers are written in white."""
 
@@ -50,17 +52,18 @@ def draw(options: Options, results: Results) -> Figure:
             f"{results.root} has no transferability for task {options.task or 'any'} and attack "
             f"{options.attack or 'any'}; `rbench table RUN --metric transfer` shows what it has."
         )
-    height = max(2.0, 0.55 + 0.34 * max(len(matrix.victims) for matrix in found))
+    height = max(2.2, 0.9 + 0.36 * max(len(matrix.victims) for matrix in found))
     figure, panels = style.panels([""] * len(found), columns=COLUMNS, height=height)
-    for axes, matrix in zip(panels, found, strict=True):
-        _panel(axes, matrix, NAME if options.among == "all" else "right")
+    for i, (axes, matrix) in enumerate(zip(panels, found, strict=True)):
+        _panel(axes, matrix, NAME if options.among == "all" else "right", first=i % COLUMNS == 0)
     return figure
 
 
-def _panel(axes: Axes, matrix: Matrix, name: str) -> None:
+def _panel(axes: Axes, matrix: Matrix, name: str, *, first: bool) -> None:
     """Draw one matrix. Shades go from white to blue, which all readers tell apart and which prints in grey."""
     several = len({finetune for _, finetune in matrix.victims}) > 1
-    names = [f"{encoder}\n{finetune}" if several else encoder for encoder, finetune in matrix.victims]
+    victims = [", ".join(victim) if several else victim[0] for victim in matrix.victims]
+    names = [style.lines(style.named(victim), LETTERS) for victim in victims]
     numbers = [[matrix.pairs[maker, judge].number(name) for judge in matrix.victims] for maker in matrix.victims]
     shares = [[math.nan if one is None or one.value is None else one.value for one in row] for row in numbers]
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -70,9 +73,10 @@ def _panel(axes: Axes, matrix: Matrix, name: str) -> None:
             shown = f"{100 * share:.1f}\nn={one.n}" if one is not None and share is not None else "–"
             colour = "white" if (share or 0) > DARK else "black"
             axes.text(j, i, shown, ha="center", va="center", fontsize=6, color=colour)
-    axes.set_title(f"{matrix.task}, {matrix.attack}", fontsize=8)
-    axes.set_xticks(range(len(names)), names, fontsize=6, rotation=30, ha="right")
-    axes.set_yticks(range(len(names)), names, fontsize=6)
-    axes.set_xlabel("judge", fontsize=7)
-    axes.set_ylabel("made against", fontsize=7)
+    style.panel_title(axes, f"{matrix.task}, {matrix.attack}")
+    many = len(names) > 3
+    axes.set_xticks(range(len(names)), names, fontsize=6, rotation=90 if many else 0)
+    axes.set_yticks(range(len(names)), names if first else [""] * len(names), fontsize=6)
+    axes.set_xlabel("Judged by", fontsize=7)
+    axes.set_ylabel("Made against" if first else "", fontsize=7)
     axes.grid(visible=False)

@@ -69,14 +69,17 @@ function frontChart(place) {
   const task = data.names.tasks.length > 1 && groups.get(attack).some((cell) => cell.key[3] === "") ? "" : data.names.tasks[0];
   const points = groups.get(attack).filter((cell) => cell.key[3] === task).map((cell) => {
     const quality = x === "sts" ? scored.get(cell.key[1]) : clean.cells.find((one) => JSON.stringify(one.key) === JSON.stringify(cell.key));
-    return { name: report.victim(cell.key[1], cell.key[2]), x: quality?.value ?? null, xs: quality?.shown, y: cell.value, ys: cell.shown };
+    return { name: report.victim(cell.key[1], cell.key[2]), x: quality?.value ?? null, xs: quality?.shown, xlow: quality?.low ?? null, xhigh: quality?.high ?? null, y: cell.value, ys: cell.shown, ylow: cell.low, yhigh: cell.high };
   }).filter((point) => point.x !== null).map((point, i) => ({ ...point, colour: COLOURS[i % COLOURS.length] }));
   const front = points.filter((point) => !points.some((other) => other !== point && other.x >= point.x && other.y >= point.y && (other.x > point.x || other.y > point.y)));
   const label = x === "sts" ? "Similarity (Spearman ×100)" : "Clean accuracy, %";
   const chart = plot({
     width: size(place), height: 300, marginLeft: 42, marginBottom: 38, inset: 12,
-    x: { label, nice: true, ticks: 5 }, y: { label: "AUA, %", grid: true, nice: true, ticks: 5 },
+    // Both axes begin at 0, and every interval is drawn: a small difference looks small.
+    x: { label, zero: true, nice: true, ticks: 5 }, y: { label: "AUA, %", grid: true, zero: true, nice: true, ticks: 5 },
     marks: [
+      Plot.ruleX(points.filter((p) => p.ylow !== null), { x: (p) => 100 * p.x, y1: (p) => 100 * p.ylow, y2: (p) => 100 * p.yhigh, stroke: "colour", strokeOpacity: 0.7 }),
+      Plot.ruleY(points.filter((p) => p.xlow !== null), { y: (p) => 100 * p.y, x1: (p) => 100 * p.xlow, x2: (p) => 100 * p.xhigh, stroke: "colour", strokeOpacity: 0.7 }),
       Plot.line(d3.sort(front, (p) => p.x), { x: (p) => 100 * p.x, y: (p) => 100 * p.y, stroke: "var(--accent)", strokeOpacity: 0.5, strokeDasharray: "4 3" }),
       Plot.dot(points, { x: (p) => 100 * p.x, y: (p) => 100 * p.y, r: 4.5, fill: (p) => front.includes(p) ? p.colour : "var(--card)", stroke: "colour", strokeWidth: 2, title: (p) => `${p.name}\n${label} ${p.xs}\nAUA ${p.ys}%`, tip: { fill: "var(--card)", stroke: "var(--line)" } }),
     ],
@@ -86,7 +89,7 @@ function frontChart(place) {
     el("div", { class: "fields" }, choice("Attack", [...groups.keys()].map((name) => [name, title(name)]), attack, (value) => set({ fattack: value })),
       scored.size > 1 ? choice("Quality", [["sts", "similarity"], ["clean", "clean accuracy"]], x, (value) => set({ front: value })) : null),
     el("div", { class: "chart" }, chart), legend(points.map((point) => point.name)),
-    el("p", { class: "dim" }, `Filled: no encoder is better in both. ${task ? title(task) : "Averages over tasks"}, as in the tables; differences may be smaller than their intervals.`));
+    el("p", { class: "dim" }, `Filled: no encoder is better in both. ${task ? title(task) : "Averages over tasks"}, as in the tables. Bars are 95% intervals; an average over tasks has none.`));
 }
 
 function seriesChart(place) {

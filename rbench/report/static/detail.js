@@ -32,7 +32,7 @@ function facts(one) {
   const scored = !(data.names.labels[one.task]?.length);
   const oracle = one.oracle === null ? "" : one.oracle === one.label ? "the true label holds" : `the true label is now ${label(one, one.oracle)}`;
   return [["Label", label(one, one.label)], [scored ? "Score before" : "Predicted before", label(one, one.before)], [scored ? "Score after" : "Predicted after", label(one, one.after)],
-    ["Queries", one.queries], ["Words changed", `${one.changed} of ${one.words}`], ["Similarity", one.similarity], ["Oracle", oracle],
+    ["Queries", one.queries], ["Words changed", `${one.changed} of ${one.words}`], ["Similarity", one.similarity], ["Fall of the score", one.drop], ["Oracle", oracle],
     ["Seed", one.training === null ? one.seed : `${one.seed}, training ${one.training}`], ["Example", one.example], ["Reason", one.reason]]
     .filter(([, value]) => value !== "" && value !== null && value !== undefined);
 }

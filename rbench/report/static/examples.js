@@ -5,6 +5,7 @@ const { el, fill, data, get, set, title, choice } = report;
 const PAGE = 40;
 const FILTERS = ["encoder", "finetune", "task", "attack", "status", "words", "q"];
 report.examples = [];
+report.ordered = [];
 
 // Unpacks the examples and gives each its names.
 report.unpack = async function unpack() {
@@ -18,6 +19,7 @@ report.unpack = async function unpack() {
     const [attack, encoder, finetune, task] = cells[one.cell];
     return Object.assign(one, { index, attack, encoder, finetune, task });
   });
+  report.ordered = [...report.examples].sort(before);
 };
 
 // The whole text of an example, before or after; null where the page holds no texts.
@@ -44,8 +46,12 @@ function words(one) {
 report.filtered = function filtered() {
   const wanted = ["encoder", "finetune", "task", "attack", "status"].map((name) => [name, get(name)]).filter(([, value]) => value);
   const query = get("q").toLowerCase();
-  return report.examples.filter((one) => wanted.every(([name, value]) => one[name] === value) && words(one) && (!query || searched(one).includes(query)));
+  return report.ordered.filter((one) => wanted.every(([name, value]) => one[name] === value) && words(one) && (!query || searched(one).includes(query)));
 };
+
+// Successes first, and of these what moved the victim most: by its score, or else by the fewest words.
+const STATUSES = ["succeeded", "failed", "skipped", "errored"];
+const before = (a, b) => STATUSES.indexOf(a.status) - STATUSES.indexOf(b.status) || (b.drop ?? -1) - (a.drop ?? -1) || a.changed - b.changed || a.index - b.index;
 
 // Opens an example, with the filters that show it.
 report.openExample = function openExample(one) {
@@ -118,7 +124,7 @@ report.drawExamples = function drawExamples() {
   report.watch([...FILTERS, "page", "at"], () => {
     refresh();
     const found = report.filtered();
-    const current = report.examples[Number(get("at", "-1"))] ?? found.find((one) => one.status === "succeeded") ?? found[0];
+    const current = report.examples[Number(get("at", "-1"))] ?? found[0];
     report.drawDetail(detail, current);
     list(rows, found, current);
   });

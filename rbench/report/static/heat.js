@@ -7,19 +7,18 @@ const id = (key) => JSON.stringify(key);
 
 function drawSwitch() {
   const current = metricOf();
-  const labels = { asr: "ASR", aua: "AUA", clean: "Clean", queries: "Queries", perturbed: "Words changed", oracle_asr: "Oracle-valid ASR" };
   fill(document.getElementById("metrics"), data.metrics.map((metric) =>
-    el("label", {}, el("input", { type: "radio", name: "metric", value: metric.name, checked: metric === current, onchange: () => set({ metric: metric.name === "asr" ? "" : metric.name }) }), labels[metric.name] ?? metric.name)));
+    el("label", {}, el("input", { type: "radio", name: "metric", value: metric.name, checked: metric === current, onchange: () => set({ metric: metric.name === "asr" ? "" : metric.name }) }), metric.short)));
   const arrow = current.best === "lowest" ? "lower is more robust" : current.name === "clean" ? "higher is better" : "higher is more robust";
   fill(document.getElementById("metric-said"), el("span", {}, `${current.title}${current.percent ? ", %" : ""}: ${current.definition}; ${arrow}. `),
     el("b", {}, "Marked"), el("span", {}, `: ${current.bold}. Numbers are ${current.of}. Click a number for its examples, a heading to sort.`));
 }
 
-// The columns: [task, attack], with an average of each attack where there is one.
+// The columns: [task, attack]. Averages, where there are any, come first, so that a narrow window shows them.
 function columnsOf(metric) {
   const there = new Set(metric.cells.map((cell) => id([cell.key[0], cell.key[3]])));
   const attacks = [...new Set([...data.names.attacks, ...metric.cells.map((cell) => cell.key[0])])];
-  return [...data.names.tasks, ""].map((task) => [task, attacks.filter((attack) => there.has(id([attack, task])))])
+  return ["", ...data.names.tasks].map((task) => [task, attacks.filter((attack) => there.has(id([attack, task])))])
     .filter(([, of]) => of.length);
 }
 
@@ -116,4 +115,17 @@ report.drawHeat = function drawHeat() {
   if (!data.metrics.length) return;
   report.watch(["metric"], drawSwitch);
   report.watch(["metric", "sort", "order", "task", "attack", "encoder", "finetune"], drawTable);
+};
+
+// The tables of measures: one at a time, which the address names.
+report.drawMeasures = function drawMeasures() {
+  const tabs = document.getElementById("tabs");
+  if (!tabs) return;
+  const tables = [...document.querySelectorAll(".measure")];
+  report.watch(["measure"], () => {
+    const current = tables.find((one) => one.dataset.measure === get("measure")) ?? tables[0];
+    for (const one of tables) one.hidden = one !== current;
+    fill(tabs, tables.map((one) => el("label", {}, el("input", { type: "radio", name: "measure", value: one.dataset.measure, checked: one === current,
+      onchange: () => set({ measure: one === tables[0] ? "" : one.dataset.measure }) }), one.dataset.tab)));
+  });
 };

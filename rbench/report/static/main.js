@@ -2,6 +2,7 @@
 const report = (globalThis.report ??= {});
 
 report.drawHeat();
+report.drawMeasures();
 report.drawCurves();
 try {
   await report.unpack();

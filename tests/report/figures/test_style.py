@@ -159,3 +159,18 @@ def test_titles_of_panels_do_not_run_into_each_other() -> None:
         boxes = [axes.title.get_window_extent() for axes in panels]
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
     assert panels[0].get_title() == "short" and "".join(panels[1].get_title().split("\n")).endswith("(n=43)")
+
+
+def test_titles_stand_for_names_and_not_for_parts_of_them() -> None:
+    known = {"minilm": "all-MiniLM", "minilm-mlm": "MLM", "a[b=1]": "A [b=1]", "inside": "A search", "sst2": "SST-2"}
+    with style.applied(known):
+        assert style.named("minilm, sst2") == "all-MiniLM, SST-2"
+        assert style.named("simcse-minilm, minilm-mlm, a[b=1]") == "simcse-minilm, MLM, A [b=1]"
+        assert style.named("inside sst2", sentence=True) == "inside SST-2"
+    assert style.named("minilm") == "minilm"
+
+
+def test_long_names_are_broken_between_their_options() -> None:
+    broken = style.lines("adcl-minilm[batch_size=32,steps=25]", 20)
+    assert broken.split("\n") == ["adcl-minilm[", "batch_size=32,", "steps=25]"]
+    assert style.lines("two words", 20) == "two words"

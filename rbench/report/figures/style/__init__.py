@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
 from rbench.schema import Meaning, Score
+from rbench.tables.for_people import in_words
 from rbench.tables.table import Number
 
 if TYPE_CHECKING:
@@ -85,13 +88,33 @@ def on_axis(one: Number | Score, percent: bool) -> tuple[float, Interval]:
     return scale * (one.value or 0.0), interval
 
 
+_TITLES: ContextVar[Mapping[str, str]] = ContextVar("titles", default={})  # noqa: B039 - it is never changed
+
+
 @contextlib.contextmanager
-def applied() -> Iterator[None]:
-    """Use SETTINGS for what is drawn or saved inside. The settings of the caller come back afterwards."""
+def applied(titles: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Use SETTINGS for what is drawn or saved inside. The settings of the caller come back afterwards.
+
+    Args:
+        titles: what stands for names in titles, legends and notes, as in tables.
+    """
     from matplotlib import style
 
-    with style.context(["default", SETTINGS]):
-        yield
+    token = _TITLES.set(titles or {})
+    try:
+        with style.context(["default", SETTINGS]):
+            yield
+    finally:
+        _TITLES.reset(token)
+
+
+def named(text: str, *, sentence: bool = False) -> str:
+    """Return a text with titles in place of the names in it.
+
+    Args:
+        sentence: whether it has other words, so that a name that could be one of them stays.
+    """
+    return in_words(text, _TITLES.get(), sentence=sentence)
 
 
 def look(index: int) -> dict[str, Any]:
@@ -118,7 +141,7 @@ def new(width: float = COLUMN, height: float | None = None) -> Figure:
 
 
 def panels(
-    titles: Sequence[str], *, columns: int = 2, height: float = 2.2, share_y: bool = False
+    titles: Sequence[str], *, columns: int = 2, height: float = 2.2, share_x: bool = False, share_y: bool = False
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with a panel for each title, and its panels in the same order.
 
@@ -128,12 +151,13 @@ def panels(
         titles: the panels' titles, in order of rows.
         columns: the largest number of panels side by side.
         height: the height of a panel, in inches.
+        share_x: whether all panels have the same x axis.
         share_y: whether all panels have the same y axis.
     """
     wide = min(columns, len(titles))
     rows = math.ceil(len(titles) / wide)
     figure = new(COLUMN if wide == 1 else PAGE, rows * height)
-    made = figure.subplots(rows, wide, sharey=share_y, squeeze=False).ravel().tolist()
+    made = figure.subplots(rows, wide, sharex=share_x, sharey=share_y, squeeze=False).ravel().tolist()
     for axes in made[len(titles) :]:
         axes.remove()
     for axes, title in zip(made, titles, strict=False):
@@ -189,19 +213,20 @@ def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], *, 
     A figure has one legend: a second one would be drawn over it. Entries may be of different kinds. The figure grows
     by the legend's height, so that the panels keep theirs. Where a legend is long, the figure becomes a page wide.
     """
+    labels = [*map(named, labels)]
     widest = 0.5 + 0.062 * max(map(len, labels), default=0)  # of an entry, in inches: its sample and its letters
     columns = max(1, min(len(labels), int(figure.get_figwidth() / widest)))
     if math.ceil(len(labels) / columns) > _ROWS and figure.get_figwidth() < PAGE:
         figure.set_figwidth(PAGE)
         columns = max(1, min(len(labels), int(PAGE / widest)))
     _heighten(figure, 0.15 * math.ceil(len(labels) / columns))
-    return figure.legend(list(handles), list(labels), loc="outside upper center", ncols=columns, title=title)
+    return figure.legend(list(handles), labels, loc="outside upper center", ncols=columns, title=title)
 
 
 def legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> Legend:
     """Put a legend in one column below a panel, for series that only this panel, or the panels above it, have."""
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.35), "borderaxespad": 0.0}
-    return axes.legend(list(handles), list(labels), **place)
+    return axes.legend(list(handles), [*map(named, labels)], **place)
 
 
 def log(axes: Axes, which: Literal["x", "y"] = "y") -> None:
@@ -228,14 +253,21 @@ def panel_title(axes: Axes, text: str, fontsize: float | None = None) -> None:
     assert subplot is not None and figure is not None
     inches = figure.get_figwidth() / subplot.get_gridspec().ncols  # type: ignore[union-attr]
     letters = int(inches / (0.6 * float(title.get_fontsize()) / 72))  # a letter is some 0.6 of its size wide
-    title.set_text("\n".join(textwrap.wrap(text, letters)))
+    title.set_text(lines(named(text), letters))
+
+
+def lines(text: str, letters: int) -> str:
+    """Break a text into lines of some letters: between words, and in names of several options between these."""
+    apart = re.sub(r"([\[,=_-])(?=\w)", "\\1\u200b", text) if max(map(len, text.split()), default=0) > letters else text
+    wrapped = textwrap.wrap(apart.replace("\u200b", "\u200b "), letters, break_long_words=False)
+    return "\n".join(wrapped).replace("\u200b ", "").replace("\u200b", "")
 
 
 def row_title(axes: Axes, text: str) -> None:
     """Write a title above the first panel of a row. It may be wider than the panel, and does not widen its column."""
     title = axes.set_title(" ")  # keeps the height free
     place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, 4), "textcoords": "offset points"}
-    axes.annotate(text, (0, 1), **place, fontsize=title.get_fontsize()).set_in_layout(False)
+    axes.annotate(named(text), (0, 1), **place, fontsize=title.get_fontsize()).set_in_layout(False)
 
 
 def axis(about: Meaning) -> str:
@@ -250,9 +282,9 @@ def note(figure: Figure, text: str) -> None:
     The figure grows by the note's height.
     """
     letters = int(figure.get_figwidth() / 0.048)  # of a line; a letter of this size is some 0.048 inches wide
-    lines = textwrap.wrap(text, letters)
-    _heighten(figure, 0.12 * len(lines))
-    figure.supxlabel("\n".join(lines), fontsize=6.5, color="#404040")
+    wrapped = textwrap.wrap(named(text, sentence=True), letters)
+    _heighten(figure, 0.12 * len(wrapped))
+    figure.supxlabel("\n".join(wrapped), fontsize=6.5, color="#404040")
 
 
 def save(figure: Figure, to: Path | BinaryIO, fmt: str) -> None:
