@@ -54,4 +54,4 @@ report.several = new Set((report.data.metrics[0]?.cells ?? []).filter((cell) => 
   > report.data.names.tasks.length;
 
 // Names a victim: the encoder, and its strategy where a task has several.
-report.victim = (encoder, finetune) => report.several ? `${report.title(encoder)}, ${finetune}` : report.title(encoder);
+report.victim = (encoder, finetune) => report.several ? `${report.title(encoder)}, ${report.title(finetune)}` : report.title(encoder);

@@ -25,7 +25,7 @@ function fourfold(cell, pair) {
 const cellName = (cell) => `${cell.task}/${cell.finetune}/${cell.attack}`;
 
 function cellRow(cell, current) {
-  const name = `${title(cell.task)}, ${title(cell.attack)}${report.several ? `, ${cell.finetune}` : ""}`;
+  const name = `${title(cell.task)}, ${title(cell.attack)}${report.several ? `, ${title(cell.finetune)}` : ""}`;
   return el("tr", { class: cell === current ? "chosen" : "" },
     el("th", { scope: "row" }, el("button", { type: "button", class: "link", "aria-pressed": cell === current ? "true" : "false", onclick: () => set({ cell: cellName(cell) }) }, name)),
     [cell.n, cell.one, cell.other, cell.difference, cell.interval, cell.p, cell.verdict, cell.smallest].map((value) => el("td", {}, value)));
