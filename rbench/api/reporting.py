@@ -272,7 +272,7 @@ def _drawn(module: Module, options: Any, results: Results) -> Figure:
     from matplotlib.figure import Figure
 
     try:
-        with style.applied(titles(results.plan)):
+        with style.applied(titles(results.plan, results.metrics)):
             drawn = module.open().draw(options, results)
     except RbenchError:
         raise

@@ -170,7 +170,7 @@ def for_people(table: Table, results: Results, bold: Bold | None = None, *, name
         names: whether encoders, tasks and attacks keep the names that they have in commands.
     """
     told = briefed(marked(table, results, bold or "significant"), results, names=names)
-    return told if names else titled(told, results.plan)
+    return told if names else titled(told, results.plan, results.metrics)
 
 
 def rendered(table: Table, results: Results, wanted: TableSpec, fmt: str, look: TableLook) -> str:
@@ -247,15 +247,13 @@ def table(
         run: the folder of a RUN, or those of several that are read as one.
         metric: a metric, such as asr (`rbench list metrics`); or a measure, such as quality (`rbench list measures`),
             sts or contrast. None: asr; with a paper all that the paper prints.
-        layout: `paper`: attacks and encoders in rows, tasks in columns; `by-task`: tasks and encoders in rows, attacks
-            in columns; `full`: one row per cell.
+        layout: `paper`: attacks and encoders in rows; `by-task`: tasks and encoders in rows; `full`: a row per cell.
         fmt: `markdown`, `latex`, `csv` or `json`.
         intervals: show 95% intervals (CSV and JSON always have them).
         pick: of the metric contrast: of several learning rates, show the best by `validation`, or the set: `contrast`.
         aggregation: of the metric sts: `all` correlates all pairs of a set together, as papers do; `mean` and `wmean`
             are the mean of its subsets' correlations, plain or weighted by their pairs.
-        bold: `significant`: the best entries and all that are not significantly worse, where any is (the default where
-            entries can be tested); `best`: the best entries alone; `none`.
+        bold: `significant` (the default): the best and all that are not significantly worse; `best`: alone; `none`.
         notes: `short`: one paragraph with n, seeds, resources and flags (the default); `full`: all notes; `none`.
         names: show the names that commands take instead of titles (CSV and JSON do).
         wide: LaTeX: span both columns of an article (`table*`).

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
+from rbench.config import versions
 from rbench.config.code import Module, checked, find
 from rbench.config.positions import shown
 from rbench.config.registry import KINDS, Registry, unknown
@@ -149,6 +150,11 @@ class Metrics:
         if name not in self._known:
             self._known[name] = _metric(name, self.registry)
         return self._known[name]
+
+    def called(self, strategy: str) -> str:
+        """Return what tables call a fine-tuning strategy; an empty text for those of users."""
+        known = strategy in self.registry.names("finetune") and self.registry.is_bundled("finetune", strategy)
+        return versions.text(self.registry.path("finetune", strategy), "SHORT") if known else ""
 
     def get(self, name: str) -> Metric | None:
         """Return a metric, or None where there is none of this name. Raises SuiteError where its file is wrong."""

@@ -63,7 +63,7 @@ def collect(
         facts=tuple(provenance.header(results, of)),
         claims=part("claims", lambda: [chip(one, results) for one in judge()]) if judge is not None else (),
         flags=tuple(results.flags.raised_notes(plan.jobs)),
-        names=provenance.names_of(plan, of),
+        names=provenance.names_of(results, of),
         attacked=attacked,
         metrics=part("heat table", lambda: numbers.heat(results)) if attacks else (),
         curves=part("curves", lambda: numbers.budgets(results)) if attacks else (),
@@ -87,7 +87,7 @@ def collect(
 def chip(found: JudgedClaim, results: Results) -> ClaimChip:
     """Return the verdict on a claim, in words, with the rows that `rbench claims` prints."""
     laid = table([found])
-    said = in_words(sentence(found), titles(results.plan), sentence=True)
+    said = in_words(sentence(found), titles(results.plan, results.metrics), sentence=True)
     metric, of, rest = said.partition(" of ")
     column = results.metrics[metric].about.column if metric in results.metrics else metric
     return ClaimChip(

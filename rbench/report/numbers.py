@@ -78,7 +78,7 @@ def measured(results: Results) -> Iterator[Laid]:
     for wanted in (*asked, *more):
         how = (wanted.layout, wanted.pick, wanted.aggregation, wanted.options)
         try:
-            table = titled(marked(build(results, wanted.metric, *how), results), results.plan)
+            table = titled(marked(build(results, wanted.metric, *how), results), results.plan, results.metrics)
         except RbenchError:
             if wanted in asked:
                 raise

@@ -75,15 +75,16 @@ def command(results: Results) -> str:
     return shlex.join(["rbench", "run", results.plan.suite.name, "--out", name_of(results.root)])
 
 
-def names_of(plan: Plan, grid: Grid | None) -> Names:
+def names_of(results: Results, grid: Grid | None) -> Names:
     """Return names in the order of tables, titles, and columns and labels of tasks."""
+    plan = results.plan
     tasks = {job.attacking.task.name: job.attacking.task for job in plan.jobs if job.attacking is not None}
     return Names(
         encoders=grid.encoders if grid is not None else plan.suite.lineup,
         finetunes=grid.finetunes if grid is not None else (),
         tasks=grid.tasks if grid is not None else (),
         attacks=grid.attacks if grid is not None else (),
-        titles=titles(plan),
+        titles=titles(plan, results.metrics),
         columns={name: task.columns for name, task in tasks.items()},
         labels={name: task.labels for name, task in tasks.items()},
     )

@@ -17,8 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from rbench.config import versions
-from rbench.config.registry import Registry
+from rbench.metrics import Metrics
 from rbench.schema import (
     AttackSpec,
     EncoderSpec,
@@ -54,7 +53,7 @@ def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
     jobs = own or [job for job in plan.jobs if job.attacking is not None]
     said = (
         *_resources(jobs),
-        *_flags(table, plan, {} if names else titles(plan)),
+        *_flags(table, plan, {} if names else titles(plan, results.metrics)),
         *_missing(jobs, results.standing),
         *table.brief,
     )
@@ -102,8 +101,10 @@ def _missing(jobs: list[Job], found: Standing) -> list[str]:
     return [f"Of {len(jobs)} jobs {said}."] if said else []
 
 
-def titles(plan: Plan) -> dict[str, str]:
+def titles(plan: Plan, metrics: Metrics | None = None) -> dict[str, str]:
     """Return what stands for each name of the plan's encoders, tasks, attacks and contrast sets.
+
+    With the metrics of a RUN, names of rbench's own fine-tuning strategies are among them.
 
     Names that stay, because they have no short title or one that is not theirs alone, are left out.
     """
@@ -112,17 +113,17 @@ def titles(plan: Plan) -> dict[str, str]:
         if (title := _title(name, entry.short or _fitting(entry))) is not None:
             found.setdefault(name, title)
     taken = {name for name, _ in _entries(plan)}
-    for name, title in _strategies(plan).items():
+    for name, title in _strategies(plan, metrics).items():
         if name not in taken:
             found.setdefault(name, title)
     uses = Counter(found.values())
     return {name: title for name, title in found.items() if uses[title] == 1 and title not in taken - {name}}
 
 
-def titled(table: Table, plan: Plan) -> Table:
+def titled(table: Table, plan: Plan, metrics: Metrics | None = None) -> Table:
     """Return a table with titles for names in its header and its columns of names, and a note that gives the names."""
-    known, used = titles(plan), {}
-    strategies = {name: known.pop(name) for name in _strategies(plan) if name in known}
+    known, used = titles(plan, metrics), {}
+    strategies = {name: known.pop(name) for name in _strategies(plan, metrics) if name in known}
     columns = {i for i, head in enumerate(table.header) if head == "Fine-tuning"}
 
     def shown(text: str) -> str:
@@ -163,14 +164,13 @@ def _entries(plan: Plan) -> Iterator[tuple[str, Named]]:
             yield job.measuring.set.name, job.measuring.set
 
 
-def _strategies(plan: Plan) -> dict[str, str]:
+def _strategies(plan: Plan, metrics: Metrics | None) -> dict[str, str]:
     """Return what tables call the fine-tuning strategies of a plan that are rbench's own."""
-    found, registry = {}, Registry()
-    known = set(registry.names("finetune"))
-    for job in plan.jobs:
-        if isinstance(job.spec, FinetuneJob) and not job.spec.source and job.spec.strategy.name in known:
-            label, path = job.spec.strategy.label, registry.path("finetune", job.spec.strategy.name)
-            if label not in found and (title := _title(label, versions.text(path, "SHORT"))) is not None:
+    found: dict[str, str] = {}
+    for job in plan.jobs if metrics is not None else ():
+        if isinstance(job.spec, FinetuneJob) and not job.spec.source and job.spec.strategy.label not in found:
+            label = job.spec.strategy.label
+            if (title := _title(label, metrics.called(job.spec.strategy.name))) is not None:  # type: ignore[union-attr]
                 found[label] = title
     return found
 

@@ -60,7 +60,7 @@ def _told(table: Table, column: int, rows: Sequence[int]) -> _Told | None:
     where, *_ = texts[0]
     differ = [i for i, (a, b) in enumerate(zip(*texts, strict=True)) if i and a != b]
     named = [" ".join(own[i] for i in differ) for own in texts]
-    plain = [re.sub(r"\[[^]]*\]", "", name) for name in named]
+    plain = [re.sub(r" ?\[[^]]*\]", "", name) for name in named]
     if len(set(plain)) == len(named):  # options, as in `clean[epochs=4]`, only where names alone are the same
         named = plain
     shown = [number.shown(number.value) for number in (one, other) if number.value is not None]
