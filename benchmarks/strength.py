@@ -9,7 +9,7 @@ so that no RUN reports them. NLTK_DATA names the tagger's data.
 
 choose: the deletion order, PWWS's order and a beam of 8 run in a space of three words at K 10. On what they leave, the
 local search, TextAttack's genetic search and its particle swarm get the same number of queries each, and nothing else
-does. Local search restarts at random, so each is run with three seeds.
+does. All three draw at random: --seeds says how often each is run.
 
 costs: queries and CPU seconds of a text (`time.process_time` of one process with one thread, so that other work on the
 machine does not count) for the complete search at one word and K 50, for searches inside that space, and for the
@@ -43,7 +43,6 @@ from rbench.tasks import Example, open_task
 from rbench.words.resources import Resources
 
 WIDE = ("local", "genetic", "swarm")
-SEEDS = (0, 1, 2)
 COSTS: dict[str, dict[str, Any]] = {
     "exhaustive": {"exhaustive": {}},
     "exhaustive, K 25": {"exhaustive": {"space": {"k": 25}}},
@@ -86,6 +85,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--n", type=int, default=60, help="so many texts, which the victim gets right")
     parser.add_argument("--queries", type=int, default=500, help="of each search after the beam")
+    parser.add_argument("--seeds", type=int, default=3, help="so many runs of each of them")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
 
@@ -145,7 +145,7 @@ def choose(args: argparse.Namespace, victim: Any, task: Any, examples: list[Exam
     found: dict[str, Any] = {}
     for wide in WIDE:
         runs = []
-        for seed in SEEDS:
+        for seed in range(args.seeds):
 
             def built(wide: Any = wide) -> Any:
                 attack = space.build(victim, given, declared, Alone(declared, wide))
@@ -160,7 +160,7 @@ def choose(args: argparse.Namespace, victim: Any, task: Any, examples: list[Exam
             runs.append({"seed": seed, "fell": len(fell), "texts": fell, "queries": queries, "cpu_seconds": seconds})
             print(wide, runs[-1], flush=True)
         total = sum(run["fell"] for run in runs)
-        found[wide] = {"fell": total, "of": len(SEEDS) * len(left), "runs": runs}
+        found[wide] = {"fell": total, "of": args.seeds * len(left), "runs": runs}
     return {
         "space": declared.model_dump(mode="json"),
         "queries": args.queries,
