@@ -13,6 +13,7 @@ from pathlib import Path
 import rbench
 from rbench.api.runs import TableLook, made, rendered
 from rbench.errors import RbenchError
+from rbench.schema import Flag
 from rbench.store import texts as kept_texts
 from rbench.store.runs import Store, files
 from rbench.store.runs.packed import name_of
@@ -67,7 +68,7 @@ def _wrong(store: Store, found: Verified) -> Iterator[str]:
 def _flagged(results: Results) -> Iterator[str]:
     """Name the jobs that are flagged and do not stand on a control."""
     flags = results.flags
-    by_flag: dict[str, list[str]] = {}
+    by_flag: dict[Flag, list[str]] = {}
     for job in results.plan.jobs:
         behind = flags.behind([job])
         if not any(one.entry is not None and one.entry.control for one in behind):
