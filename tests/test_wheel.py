@@ -35,6 +35,7 @@ def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:
     claims = list((ROOT / "results" / "paper" / "claims").glob("*.yaml"))
     assert claims and {file.stem for file in claims} <= {file.stem for file in paper}  # a table may state no comparison
     assert {f"rbench/bundled/paper/claims/{file.name}" for file in claims} <= names
+    assert "rbench/references.bib" in names
     for kind in ("tasks", "encoders", "resources", "contrast", "mini/lexicon"):
         files = list((ROOT / "rbench" / kind).glob("*.yaml"))
         assert {f"rbench/{kind}/{file.name}" for file in files} <= names
