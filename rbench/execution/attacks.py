@@ -17,7 +17,6 @@ from rbench.execution.cluster.scheduler import CHUNK, chunks
 from rbench.execution.inputs import Context, Inputs, Source, victim_hash
 from rbench.schema import AttackJob, Digest, Job, Outcome, Record, Score, error_kind
 from rbench.store.runs import Parts
-from rbench.system import processes
 from rbench.tasks import Example
 
 TOLERATED = 0.1
@@ -59,7 +58,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
     context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
     with closing(cell):
         left = len(chosen) - len(cell.outcomes)
-        apart = context.team.died(job) >= SUSPECT and processes.may_start()
+        apart = context.team.died(job) >= SUSPECT
         for outcome in context.workers.run(attack_task, cell.examples(), left, apart=apart):
             cell.append(outcome)
             context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))

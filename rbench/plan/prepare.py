@@ -59,8 +59,7 @@ class Options:
     backend: Literal["auto", "torch", "onednn", "openvino"] = "auto"
     """What computes networks under attack; auto takes the one that a short measurement finds fastest here."""
     workers: int | None = 1
-    """Processes that share the examples of an attack; None: as many as suit this machine. More than one needs a script
-    that is guarded by `if __name__ == "__main__"`, as multiprocessing always does."""
+    """Processes that share the examples of an attack; None: as many as suit this machine."""
     pooled: int | None = None
     """Examples that a process attacks at the same time; None: as many as suit the device."""
     concurrency: int | None = None

@@ -1,7 +1,10 @@
-"""Start other Python processes without the current folder on their import path.
+"""Start other Python processes without the current folder on their import path, and without the user's script.
 
 By default a new Python process looks for modules in the current folder first: a file tabulate.py beside a suite would
 be imported in place of the library. So processes start with PYTHONSAFEPATH set, which has the effect of `python -P`.
+
+A process that multiprocessing starts also runs the main script, so that a script without the guard `if __name__ ==
+"__main__"` would begin from the start. No process of rbench needs anything that is defined there, so none runs it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 _SAFE = "PYTHONSAFEPATH"
@@ -26,20 +28,9 @@ def context() -> Any:
     return multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
 
 
-def may_start() -> bool:
-    """Whether processes may be started that nobody asked for.
-
-    A new process runs the main script again. A user's script may lack the guard `if __name__ == "__main__"`. It would
-    then begin from the start.
-    """
-    main = sys.modules["__main__"]
-    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
-    return file is None or Path(file).stem == "rbench" or (spec is not None and spec.name.startswith("rbench."))
-
-
 @contextmanager
 def starting(*, deaf: bool = False) -> Iterator[None]:
-    """Start processes inside this block: they do not import from the current folder.
+    """Start processes inside this block: they do not import from the current folder, and do not run the main script.
 
     Args:
         deaf: they never receive Ctrl-C, not even while they import, and their parent has to end them.
@@ -52,9 +43,14 @@ def starting(*, deaf: bool = False) -> Iterator[None]:
 
         resource_tracker.ensure_running()  # its start unblocks Ctrl-C, which would undo this
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # new processes inherit it
+    main = vars(sys.modules["__main__"])
+    said = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    main.pop("__file__", None)  # by these two names multiprocessing finds the script
+    main["__spec__"] = None
     try:
         yield
     finally:
+        main.update(said)
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if before is None:

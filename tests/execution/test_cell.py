@@ -263,10 +263,7 @@ def test_kills_that_hit_other_chunks_or_come_after_outcomes_fail_nothing(tmp_pat
         team.member.file.unlink()
 
 
-@pytest.mark.parametrize("may", [True, False])
-def test_after_two_deaths_examples_are_attacked_apart(
-    may: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_two_deaths_examples_are_attacked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job, told = JOBS[0], []
 
     def run(task: Any, examples: Any, left: int, *, apart: bool) -> Iterator[Outcome]:
@@ -277,7 +274,6 @@ def test_after_two_deaths_examples_are_attacked_apart(
     monkeypatch.setattr(attacking, "Inputs", lambda job, context: checked)
     monkeypatch.setattr(attacking, "victim_hash", lambda inputs: "")
     monkeypatch.setattr(attacking, "_attack_task", lambda *arguments: None)
-    monkeypatch.setattr(attacking.processes, "may_start", lambda: may)
     for _ in range(4):
         team = Team(tmp_path)
         team.member.beat()
@@ -288,4 +284,4 @@ def test_after_two_deaths_examples_are_attacked_apart(
         assert attacking.attack(job, job.spec, here, None) is None  # type: ignore[arg-type]
         next(Cell(job, EXAMPLES, here).examples())
         team.member.file.unlink()
-    assert told == [False, False, may, may]
+    assert told == [False, False, True, True]
