@@ -44,7 +44,7 @@ def starting(*, deaf: bool = False) -> Iterator[None]:
         resource_tracker.ensure_running()  # its start unblocks Ctrl-C, which would undo this
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # new processes inherit it
     main = vars(sys.modules["__main__"])
-    said = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    said: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
     main.pop("__file__", None)  # by these two names multiprocessing finds the script
     main["__spec__"] = None
     try:

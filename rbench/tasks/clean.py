@@ -34,6 +34,8 @@ from rbench.schema import AdversarialSet, ContrastSpec, TaskSpec
 EXAMPLES_OF_WHERE = 5
 """Number of places that are kept for each reason."""
 
+MOST_UNKNOWN = 0.01
+"""The largest share of rows whose label is none of the task's, of a user's table and where a label has no row."""
 EMPTY = "text is empty"
 NO_LABEL = "label outside the map"
 OFF_SCALE = "score outside the scale"
@@ -160,7 +162,8 @@ def clean(
         The examples by split, and the rows that were left out.
 
     Raises:
-        ResourceError: a row lacks a column, a text is not a string, or no example of a split is left.
+        ResourceError: a row lacks a column, a text is not a string, no example of a split is left, or a label of the
+            task has no row in a split of which more than `MOST_UNKNOWN` have other labels.
     """
     dropped = Dropped()
     of = dict.fromkeys(rows, columns) if isinstance(columns, Columns) else columns
@@ -252,7 +255,34 @@ def _examples(spec: TaskSpec, columns: Columns, split: str, rows: Sequence[Row],
             dropped.add(f"{split}: {made}", row.where)
         else:
             examples.append(made)
+    _check_labels(spec, columns, split, rows, examples, dropped.counts[f"{split}: {NO_LABEL}"])
     return examples
+
+
+def _check_labels(
+    spec: TaskSpec, columns: Columns, split: str, rows: Sequence[Row], examples: Sequence[Example], unknown: int
+) -> None:
+    """Refuse a split in which rows have other labels than the task, and one of the task's labels has no row.
+
+    A misspelt label would otherwise halve the data, and leave a victim with a single class.
+    """
+    there = {one.label for one in examples}
+    lacking = [name for label, name in enumerate(spec.labels) if label not in there]
+    if columns.label is None or not (lacking and examples) or unknown <= MOST_UNKNOWN * len(rows):
+        return
+    strange: dict[str, str] = {}
+    for row in rows:
+        value = _value(spec, row, columns.label)
+        if label_id(spec, columns, value) is None:
+            strange.setdefault(str(value), row.where)
+    value, where = next(iter(strange.items()))
+    near = get_close_matches(lacking[0], strange, n=1)
+    hint = f"; did you mean {reprlib.repr(near[0])}?" if near else ""
+    raise ResourceError(
+        f"{where}: the label {reprlib.repr(value)} is none of task `{spec.name}`, which has {', '.join(spec.labels)}. "
+        f"{unknown:,} of {len(rows):,} rows of its {split} split have other labels, and none has the label "
+        f"{lacking[0]}{hint}"
+    )
 
 
 def _value(spec: TaskSpec, row: Row, column: str) -> Any:

@@ -19,11 +19,9 @@ from rbench.config.tabular import Place, Table, check_unicode, open_place, text_
 from rbench.errors import ResourceError
 from rbench.schema import TaskSpec, Unsplit, is_text_file
 from rbench.tasks import split
-from rbench.tasks.clean import Columns, Row, label_id
+from rbench.tasks.clean import MOST_UNKNOWN, Columns, Row, label_id
 from rbench.tasks.lines import places_of
 
-MOST_UNKNOWN = 0.01
-"""The largest share of rows whose label is none of the task's."""
 FEWEST = 11
 """The fewest rows that the rule divides into three splits, none of them empty."""
 

@@ -222,7 +222,8 @@ def test_a_label_too_large_for_a_number_is_none(kind: str, digits: int, write: W
     key = "score" if kind == "sts" else "label"
     for name in ("train", "validation"):
         write(f"toy/{name}", [row | {"text": name, "a": name, key: 1}])
-    write("toy/test", [row | {"text": "z", "a": "z", key: 1}, row | {key: large}, row | {key: str(large)}])
+    both = [row | {"text": "z", "a": "z", key: 1}, row | {"text": "w", "a": "w", key: 0}]
+    write("toy/test", [*both, row | {key: large}, row | {key: str(large)}])
     left = 0 if kind == "sts" and digits < 310 else 2
     assert open_task(task(**pair), [tmp_path]).dropped == ({"test: label outside the map": left} if left else {})
 
@@ -250,6 +251,26 @@ def test_whatever_a_row_holds_is_an_example_or_is_named(
         assert "test.jsonl:2" in str(error) or "train.jsonl:2" in str(error)
     else:
         assert all(len(example.texts[0].encode()) for split in data.examples.values() for example in split)
+
+
+def test_a_misspelt_label_is_told_with_its_place_and_what_was_meant(write: Write, tmp_path: Path) -> None:
+    rows = [{"text": f"text {n}", "label": "calm" if n % 2 else "angry"} for n in range(400)]
+    for name in ("train", "validation", "test"):
+        write(f"toy/{name}", rows if name == "train" else rows[:2])
+    with pytest.raises(ResourceError) as caught:
+        open_task(task(labels=("calm", "agnry")), [tmp_path])
+    assert str(caught.value) == (
+        f"{tmp_path}/toy/train.jsonl:1: the label 'angry' is none of task `toy`, which has calm, agnry. 200 of 400 "
+        "rows of its train split have other labels, and none has the label agnry; did you mean 'angry'?"
+    )
+
+
+def test_a_few_strange_labels_in_a_split_without_one_of_the_labels_are_left_out(write: Write, tmp_path: Path) -> None:
+    rows = [{"text": f"text {n}", "label": "calm"} for n in range(400)]
+    for name in ("validation", "test"):
+        write(f"toy/{name}", rows[:1])
+    write("toy/train", [*rows[1:], *({"text": f"other {n}", "label": "odd"} for n in range(4))])
+    assert open_task(task(labels=("calm", "angry")), [tmp_path]).dropped == {"train: label outside the map": 4}
 
 
 def test_nothing_left_is_an_error(write: Write, tmp_path: Path) -> None:
