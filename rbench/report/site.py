@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rbench.config.metrics import HEADLINE
+from rbench.config.references import cited
 from rbench.errors import RbenchError, StoreError
 from rbench.report.board import Board, Readings, Row
 from rbench.report.data import Fact
@@ -138,20 +139,21 @@ class Site:
 def _facts(entry: EncoderSpec | VictimSpec, size: int | None) -> tuple[tuple[str, str], ...]:
     """Return what a file says of an encoder or classifier, in words."""
     if isinstance(entry, VictimSpec):
-        told = {"model": entry.model, "reference": entry.reference, "licence": entry.licence}
+        told = {"model": entry.model, "reference": cited(entry.reference), "licence": entry.licence}
     else:
-        prompt = (
-            entry.prompt if isinstance(entry.prompt, str) else ", ".join(f"{k}: {v}" for k, v in entry.prompt.items())
-        )
+        by_prompt: dict[str, list[str]] = {}
+        for kind, text in ({"": entry.prompt} if isinstance(entry.prompt, str) else entry.prompt).items():
+            by_prompt.setdefault(text, []).append(kind)
+        prompts = (f"“{text}”" + f" ({', '.join(kinds)})" * any(kinds) for text, kinds in by_prompt.items() if text)
         told = {
             "base": entry.base,
             "revision": entry.revision,
             "training": entry.train.objective if entry.train is not None else None,
             "pooling": entry.pooling,
-            "prompt": prompt,
+            "prompt": "; ".join(prompts),
             "weights": f"{size:,}" if size else None,
             "licence": entry.licence,
-            "reference": entry.reference,
+            "reference": cited(entry.reference),
             "role": "control" if entry.control else None,
         }
     return tuple((name, str(value)) for name, value in told.items() if value)
