@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ from rbench.store.runs.packed import Packed
 from rbench.store.runs.reader import JUDGED
 from rbench.store.runs.store import folder_path
 from rbench.tables.results import plan_of
+
+log = logging.getLogger("rbench")
 
 ROUND = 256
 """Texts that are asked for together. What is answered of them is kept, whatever becomes of later ones."""
@@ -80,15 +83,22 @@ def ask_proxy(run: Path | str, by: str, options: Options | None = None, **settin
             f"nobody has judged {store.root}, and only people's answers measure the error of a proxy. Ask them first: "
             "rbench judge export"
         )
+    if wrong := next(judged.unlike(store, plan, said.sheet), None):
+        raise StoreError(f"{store.root / JUDGED} does not fit its RUN: {wrong}. rbench verify says more")
     attacks = [*_attacks(store, plan, said)]
     if any(one.perturbed is None or one.original is None for of in attacks for one in of.outcomes):
         raise StoreError(f"{store.root} keeps no texts, so no proxy can be asked. Name the RUN that it is a copy of.")
     proxy = (
         _Victims(store, plan, by, how) if known_as(by, {*plan.suite.lineup}) in plan.suite.lineup else _judge(by, how)
     )
+    tasks = {of.task.name: of.task for of in attacks}
+    licences = closed([*tasks.values()]) if proxy.leaves else []
+    for task in licences:
+        log.warning("no licence clearly allows to pass on the texts of %s, and an address is asked about them", task)
     before = {one.name: one for one in said.proxies}.get(proxy.name)
     known = dict(before.said) if before is not None and before.mark == proxy.mark else {}
     asked = unusable = 0
+    total = sum(len(of.outcomes) for of in attacks) - sum(map(len, known.values()))
     try:
         for of in attacks:
             done = {one.example for one in known.get(of.job.key, ())}
@@ -98,13 +108,12 @@ def ask_proxy(run: Path | str, by: str, options: Options | None = None, **settin
                 known[of.job.key] = (*known.get(of.job.key, ()), *found)
                 asked += len(found)
                 unusable += sum(one.label is None and one.meaning is None for one in found)
+                log.info("%s was asked about %d of %d successes", proxy.name, asked, total)
     finally:
-        others = [one for one in said.proxies if one.name != proxy.name]
-        if asked:
-            new = Proxy(name=proxy.name, mark=proxy.mark, said=known)
-            judged.write(store, said.model_copy(update={"proxies": (*others, new)}))
-    tasks = {of.task.name: of.task for of in attacks}
-    licences = closed([*tasks.values()]) if proxy.leaves else []
+        if asked:  # answers may have been imported meanwhile
+            now, new = judged.read(store) or said, Proxy(name=proxy.name, mark=proxy.mark, said=known)
+            others = (one for one in now.proxies if one.name != proxy.name)
+            judged.write(store, now.model_copy(update={"proxies": (*others, new)}))
     return AskedProxy(store.root / JUDGED, proxy.name, asked, unusable, tuple(licences))
 
 

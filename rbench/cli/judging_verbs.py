@@ -287,8 +287,6 @@ def proxy(
     wrong the proxy is, and is narrower where the proxy is right. No key and no text is kept.
     """
     found = rbench.api.ask_proxy(run, by, options)
-    for task in found.closed:
-        tell(f"note: no licence clearly allows to pass on the texts of {task}, and they were sent to an address.")
     lost = f", of which {found.unusable} got no answer that could be read" if found.unusable else ""
     say(f"{found.path}: {found.name} was asked about {found.asked} successes{lost}")
     say(f"the numbers: rbench table {run} --metric powered --intervals")

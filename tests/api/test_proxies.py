@@ -192,6 +192,47 @@ def test_what_a_judge_said_before_it_failed_is_kept_and_the_next_call_goes_on(
     assert len(server.bodies) - before == 2 * found.asked and len(rows_of(run)) == 2
 
 
+def test_that_an_address_gets_texts_of_a_closed_licence_is_said_before(
+    run: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    said: list[int] = []
+
+    def answer(body: Any) -> Any:
+        said.append(sum("no licence clearly allows" in record.message for record in caplog.records))
+        return chat(body)
+
+    serve(answer)
+    monkeypatch.setattr("rbench.report.sheet.may_pass_on", lambda licence: False)
+    with caplog.at_level("WARNING", logger="rbench"):
+        assert api.ask_proxy(run, "chat").closed == (f"{TASK}: Apache-2.0",)
+    assert {*said} == {1}
+
+
+def test_answers_that_are_imported_while_a_proxy_is_asked_are_kept(run: Path, serve: Serve) -> None:
+    whole = judged.read(Store(run))
+    assert whole is not None
+    first = whole.model_copy(update={"answers": tuple(one for one in whole.answers if one.rater == 1)})
+    judged.write(Store(run), first)
+
+    def answer(body: Any) -> Any:
+        judged.write(Store(run), whole)
+        return chat(body)
+
+    serve(answer)
+    api.ask_proxy(run, "chat")
+    now = judged.read(Store(run))
+    assert now is not None and now.raters == (1, 2, 3) and len(now.proxies) == 1
+
+
+def test_answers_of_another_run_are_refused(run: Path, tmp_path: Path) -> None:
+    said = judged.read(Store(run))
+    assert said is not None
+    other = mini_run(tmp_path / "other", attacks=("textfooler",))
+    judged.write(Store(other), said)
+    with pytest.raises(StoreError, match=r"does not fit its RUN: it is of another RUN"):
+        api.ask_proxy(other, "chat")
+
+
 def test_few_answers_that_cannot_be_read_count_a_half_and_many_are_an_error(run: Path, serve: Serve) -> None:
     def vague(every: int) -> Callable[[Any], Any]:
         def answer(body: Any) -> Any:
