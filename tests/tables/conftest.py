@@ -32,9 +32,10 @@ TASKS = {
 }
 ATTACKS = {
     "pwws": AttackSpec(name="pwws", needs=("synonyms",), reference=["ren2019generating", "Me, 2026"]),
-    "textfooler": AttackSpec(name="textfooler", needs=("word_vectors",)),
     "bertattack[max_words=10]": AttackSpec(name="bertattack", needs=("masked_lm",), notes=("K = 8 & not 48",)),
 }
+"""Those of `make_suite`, in its order."""
+OTHERS = {"textfooler": AttackSpec(name="textfooler", needs=("word_vectors",))}
 PROFILE = ResourceProfile(
     name="local",
     masked_lm=Source(kind="hf", name="minilm-mlm", revision="abc"),
@@ -68,7 +69,7 @@ def make_plan(suite: Suite) -> Plan:
                             strategy=strategy,
                             task=TASKS[task],
                             data_fingerprint="d",
-                            attack=ATTACKS[attack.label],
+                            attack=(ATTACKS | OTHERS)[attack.label],
                             resources=PROFILE,
                             resource_fingerprints={},
                             num_examples=20,
