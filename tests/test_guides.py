@@ -187,7 +187,7 @@ def test_a_classifier_that_ships_is_measured_and_gated(place: Path) -> None:
         assert result.exit_code == (4 if words[1] == "check" else 0), (words, result.output)
         assert ("flagged near chance" in result.output) is (words[1] in ("baseline", "check"))
     (opened, attacked) = records(place / "shipped-run")
-    assert (opened.job.name, attacked.job.parts[0]) == ("open/shipped/mini-sentiment/as-is/seed0", "shipped")
+    assert (opened.job.name, attacked.job.parts[0]) == ("open/release/mini-sentiment/as-is/seed0", "release")
     mapped = ["rbench", "attack", "-c", "mapped", "--include", "DIR", *lines[-1][4:], "--backend", "torch"]
     assert rbench(mapped).exit_code == 0
 

@@ -174,7 +174,7 @@ def write_figure(
     Args:
         run: as for `figure`, like `kind`, `options` and `include`.
         out: a file, whose ending is the format, or a folder. Without it, the folder `figures` of the RUN. Several RUNs
-            have none.
+            have none, nor has a packed one.
         formats: some of `style.FORMATS`; without them all, or the one of the file.
 
     Raises:
@@ -190,6 +190,10 @@ def write_figure(
     folders = paths(run)
     if out is None and len(folders) > 1:
         raise StoreError("several RUNs have no folder for figures: name one with --out")
+    if out is None and folders[0].is_file():
+        raise StoreError(
+            f"{folders[0]} is packed, and stays as it is: name a folder or a file for the figure with --out"
+        )
     drawn = figure(run, kind, options, include=include)
     if single and out is not None:
         return [_write(drawn, out)]

@@ -69,6 +69,12 @@ class Side:
         if encoder not in known and encoder not in {name.encoder for name, _ in done}:
             near = nearest(encoder, known)
             hint = f" Did you mean {near[0]}?" if near else ""
+            for axis, what in (("finetune", "a strategy"), ("attack", "an attack")):
+                if encoder in {getattr(name, axis) for name, _ in done}:
+                    hint = (
+                        f" {encoder} is {what}; a claim compares two of these: rbench claims RUN --claims FILE, with "
+                        f"`lower: {{{axis}: {encoder}}}` and `than: {{{axis}: ...}}` (docs/guide-write-claims.md)."
+                    )
             raise StoreError(f"{results.root} has no encoder {encoder}; it has {', '.join(known)}.{hint}")
         found = {
             name._replace(encoder=""): one._replace(cell=replace(one.cell, runs=one.cell.done))

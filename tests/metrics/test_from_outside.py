@@ -214,6 +214,12 @@ def test_claims_speak_of_it(run: Store, mine: Path, name: str, tmp_path: Path) -
         api.claims(run.root, claims)
 
 
+def test_a_table_of_the_suite_says_without_the_folder_that_one_is_needed(make_run: MakeRun) -> None:
+    run = make_run(make_suite(tables=[{"metric": "fast"}]), sealed=True)
+    with pytest.raises(SuiteError, match=r"fast is unknown here, and the suite of this RUN has it; .* --include DIR"):
+        api.table(run.root, metric="fast")
+
+
 def test_a_claim_of_the_suite_is_undecided_without_the_folder_and_says_why(make_run: MakeRun, mine: Path) -> None:
     claims = [
         {"id": "mine", "metric": "fast", "lower": "minilm", "than": "bert_b"},

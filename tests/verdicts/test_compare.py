@@ -392,3 +392,12 @@ def test_trainings_without_a_partner_are_those_beyond_as_many_as_both_have(
 
     found = unmatched(samples(mine), samples(theirs))
     assert [note.removesuffix(" and are left out") for note in found] == said
+
+
+@pytest.mark.parametrize(("name", "what"), [("clean", "a strategy"), ("pwws", "an attack")])
+def test_the_name_of_a_strategy_or_an_attack_is_told_how_to_be_compared(
+    make_run: MakeRun, name: str, what: str
+) -> None:
+    store = make_run(make_suite(), sealed=True)
+    with pytest.raises(StoreError, match=f"{name} is {what}; a claim compares two of these"):
+        compare(store.root, between=(name, "minilm"))
