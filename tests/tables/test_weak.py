@@ -12,6 +12,7 @@ import pytest
 from rbench.recipes import _textattack
 from rbench.recipes import space as spaces
 from rbench.schema import (
+    STRONGEST_BUDGET,
     AttackJob,
     AttackSpec,
     Choice,
@@ -193,6 +194,16 @@ def test_a_budget_that_ends_the_search_is_flagged(tmp_path: Path) -> None:
         for search, made in ((None, spaces.CompleteSearch(Space())), ("pwws", spaces.searched("pwws"))):
             found = attacked(victim, made, budget=budget)
             assert flags(tmp_path, (job(search, budget=budget), found)) == [raised], (budget, search)
+
+
+def test_strongest_has_a_budget_where_none_is_set(tmp_path: Path) -> None:
+    for queries, raised in ((STRONGEST_BUDGET, ["budget hit"]), (STRONGEST_BUDGET - 1, [])):
+        of = job("deletion")
+        assert of.attacking is not None
+        attack = of.attacking.attack.model_copy(update={"name": "strongest"})
+        spec = of.attacking.model_copy(update={"attack": attack})
+        made = Job.make(spec, (*of.parts[:3], "strongest"), of.needs, 0)
+        assert flags(tmp_path, (made, fell(10, num_queries=queries))) == [raised]
 
 
 def test_candidates_are_few_where_twice_as_many_find_far_more(tmp_path: Path) -> None:
