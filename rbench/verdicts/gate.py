@@ -129,7 +129,10 @@ class Checked:
         _, row = max(rises, key=lambda one: one[0])
         assert row.before is not None and row.after is not None
         most = f" where it {'rose' if first.about.best == 'lowest' else 'fell'} most" if len(rises) > 1 else ""
-        return f"; {first.about.words}{most}: {100 * row.before:.1f}% became {100 * row.after:.1f}% ({row.key})"
+        seen = row.judged.smallest if row.judged is not None else None
+        worse = "rise" if first.about.best == "lowest" else "fall"
+        blind = f"; a {worse} of less than {100 * seen:.0f} points would mostly go unseen" if seen is not None else ""
+        return f"; {first.about.words}{most}: {100 * row.before:.1f}% became {100 * row.after:.1f}% ({row.key}){blind}"
 
 
 def check(results: Results, baseline: Baseline, rules: Rules, encoders: Sequence[str] = ()) -> Checked:

@@ -42,7 +42,10 @@ def test_the_same_outcomes_pass(made: Path) -> None:
     found = checked(made, HALF, "a")
     assert only(found).verdict == "passed"
     headline = "accuracy under attack: 50.0% became 50.0% (minilm/mr/clean/pwws)"
-    assert found.said == f"passed: 3 of 3 rows passed; {headline}"
+    seen = only(found).judged
+    assert seen is not None and seen.smallest is not None
+    blind = f"a fall of less than {100 * seen.smallest:.0f} points would mostly go unseen"
+    assert found.said == f"passed: 3 of 3 rows passed; {headline}; {blind}"
     assert [(row.metric.name, str(row.key)) for row in found.rows] == [
         ("aua", gated.CELL),
         ("clean", "minilm/mr/clean"),
