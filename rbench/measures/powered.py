@@ -76,6 +76,7 @@ def table(options: Plain, results: Results) -> Table:
                 told = (*_told(error), Number(found.weight, percent=False, digits=2))
                 rows.append((*names, what, proxy.name, error.n, alone, *told, with_proxy))
                 cells.append({**cell.at(*AXES), **_cell(metric, proxy, texts, error, found, alone, with_proxy)})
+    partial = tuple(_partial(results, said))
     header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "Asked", "Proxy", "Judged"]
     return Table(
         metric="powered",
@@ -84,9 +85,10 @@ def table(options: Plain, results: Results) -> Table:
         rows=tuple(rows),
         groups=frozenset(groups),
         cells=tuple(cells),
-        notes=notes(of, of.tasks, (*_NOTES, *_partial(results, said))),
+        notes=notes(of, of.tasks, (*_NOTES, *partial)),
         interval="Intervals have texts and raters as levels, and seeds where there are several.",
         flags=of.flags.listed(run.job for run in of.runs),
+        brief=("Off by, Bias and AUC: the proxy's error on judged texts; of a single text it says nothing.", *partial),
         about=Meaning(TITLE, "ASR x share of successes that people accept", undefined="all texts have the same label"),
     )
 
@@ -175,7 +177,7 @@ def _partial(results: Results, said: Judged) -> Iterator[str]:
         if open_:
             yield (
                 f"{proxy.name} was not asked about all successes of {len(open_)} of {len(keys)} attacks, which are not "
-                f"shown: rbench judge proxy {results.root} --by {proxy.name}"
+                f"shown: rbench judge proxy {results.root} --by {proxy.name}."
             )
 
 

@@ -33,13 +33,13 @@ def table(options: Plain, results: Results) -> Table:
         for one in (rate for rate in published["rates"] if rate["attack"] == attack):
             used += [one["source"]] if one["source"] not in used else []
             numbers = [Number(one[name], percent=True) for name in ("kept", "unperturbed")]
-            rows.append((label, *numbers, one["texts"], one["raters"], f"[{used.index(one['source']) + 1}]"))
+            rows.append((label, *numbers, one["texts"], one["raters"], used.index(one["source"]) + 1))
             cells.append({**one, "attack": label, "published": True, "source": published["sources"][one["source"]]})
     if not rows:
         raise StoreError(
             f"{results.root}: no published share is known here for its attacks. Ask people: rbench judge export"
         )
-    sources = (f"[{i + 1}] {published['sources'][name]}" for i, name in enumerate(used))
+    sources = tuple(f"Source {i + 1}: {published['sources'][name]}." for i, name in enumerate(used))
     return Table(
         metric="published_kept",
         layout="paper",
@@ -51,5 +51,6 @@ def table(options: Plain, results: Results) -> Table:
             "and these shares enter none of its numbers.",
             *sources,
         ),
+        brief=("Nothing here is about this RUN.", *sources),
         about=Meaning(TITLE, "share of raters who see the label in a text that fell", undefined="not published"),
     )

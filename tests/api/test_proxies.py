@@ -149,6 +149,19 @@ def yes(texts: list[str]) -> list[list[float]]:
     return [[0.5, 0.5]] * len(texts)
 
 
+def test_seeds_widen_both_intervals_alike(tmp_path: Path, serve: Serve) -> None:
+    run = mini_run(tmp_path / "run", n=120, seeds=(0, 1, 2))
+    judge(run, Rater(1), Rater(2, 0.95), Rater(3, 0.9), per_cell=60)
+    serve(chat)
+    api.ask_proxy(run, "chat")
+    row, kept = rows_of(run)
+    for one in (row, kept):
+        assert one["judged"] <= 60 and one["people_low"] < one["people_value"] < one["people_high"]
+        assert one["powered_low"] < one["powered_value"] < one["powered_high"]
+        assert abs(one["powered_value"] - one["people_value"]) < 0.1
+        assert one["powered_high"] - one["powered_low"] < 1.02 * (one["people_high"] - one["people_low"])
+
+
 def test_an_nli_model_judges_the_meaning(run: Path, tmp_path: Path) -> None:
     write_classifier(tmp_path / "nli", ("contradiction", "entailment", "neutral"))
     path = tmp_path / "nli.yaml"

@@ -19,7 +19,8 @@ def test_the_table_has_its_sources_and_the_attacks_of_the_run_alone(tmp_path: Pa
     assert (cell["attack"], cell["kept"], cell["unperturbed"], cell["published"]) == ("textfooler", 0.87, 0.92, True)
     assert "arXiv:2109.04385" in cell["source"]
     page = api.table(run, metric="published_kept", notes="full")
-    assert "A prior" in page and "[1] Ratings of Mozes" in page and "87.0" in page
+    assert "A prior" in page and "Source 1: Ratings of Mozes" in page and "87.0" in page
+    assert "Source 1: Ratings of Mozes" in api.table(run, metric="published_kept"), "also where notes are brief"
     with pytest.raises(StoreError, match="is not judged"):
         api.table(run, metric="valid_asr")
 
