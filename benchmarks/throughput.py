@@ -9,6 +9,11 @@ turn, so that other load on the machine affects both. Before timing starts, mode
 attacked: one by stock, --warm by rbench, whose back-ends compile code for each new batch shape. So both are measured as
 in the middle of a long run. Medians are over blocks. Outcomes are compared too.
 
+--sizes adds cells of other numbers of texts, which rbench attacks with warm processes: queries per second by size, the
+median of --rounds cells of different texts (of 100 texts: one cell). --start CELLS times whole commands in place of all
+this: from the start of `rbench attack -n 4` on a victim that exists to its first outcome, in seconds and in CPU seconds
+of the command and all its processes. Everything after -- goes to the command.
+
 Prints a table; --out FILE writes JSON with one object per attack and task, the machine and versions. Results in it are
 not computed again, so that the script can be stopped and resumed.
 """
@@ -18,9 +23,11 @@ from __future__ import annotations
 import argparse
 import atexit
 import json
+import os
 import platform
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -52,6 +59,9 @@ from rbench.words.resources import Resources, locate
 
 def main() -> None:
     args = parse()
+    if args.start:
+        write(args, starts(args))
+        return
     registry = Registry()
     task = with_rows(config.load_task(args.task, registry), args.test_rows)
     profile = config.load_resources(ResourceChoice(profile=args.resources), registry)
@@ -64,7 +74,7 @@ def main() -> None:
     resources = Resources(profile, args.models, device=args.device)
     folder = limited(args, classifier)
     for name in args.recipes:
-        if any(r["attack"] == name and r["task"] == task.name for r in read(args.out)):
+        if any(r.get("attack") == name and r["task"] == task.name for r in read(args.out)):
             continue
         spec = config.load_attack(Choice(name=name), registry)
         theirs = build_stock(spec, classifier, args.max_length, resources, task)
@@ -86,7 +96,11 @@ def main() -> None:
                     seen["queries"] = sum(o.num_queries for o in found)
                 backend = workers.backend(attack_task)
             different += differences(name, expected, found)
-        write(args, record(args, name, task.name, backend, sides, different))
+        row = record(args, name, task.name, backend, sides, different)
+        if args.sizes:
+            others = [rows[i] for i in order[args.n + args.warm :]]
+            row["cells"] = cells(args, attack_task, warm, others)
+        write(args, row)
     for row in read(args.out):
         print(line(row))
 
@@ -98,8 +112,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--n", type=int, default=24, help="how many test examples, drawn at random")
     parser.add_argument("--warm", type=int, default=40, help="other examples that rbench attacks first")
     parser.add_argument("--blocks", type=int, default=1, help="turns in which the examples are attacked")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[], help="numbers of texts of other cells")
+    parser.add_argument("--rounds", type=int, default=3, help="cells of each size, and commands of --start")
+    parser.add_argument("--start", nargs=argparse.REMAINDER, help="time `rbench attack` with these arguments")
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
-    parser.add_argument("--victim", type=Path, required=True, help="a folder that EncoderClassifier.save wrote")
+    parser.add_argument("--victim", type=Path, help="a folder that EncoderClassifier.save wrote")
     parser.add_argument("--max-length", type=int, default=512, help="tokens at which texts are cut, for both sides")
     parser.add_argument("--resources", default="local", help="a resource profile")
     parser.add_argument("--models", type=Path, action="append", default=[])
@@ -138,6 +155,54 @@ def one_stock(
 ) -> list[Outcome]:
     with stock(resources):
         return list(recipes.run(lambda: StockAttack(built), examples, spec=spec, task=task, seed=seed))
+
+
+def cells(
+    args: argparse.Namespace, attack_task: recipes.AttackTask, warm: list[Example], others: list[Example]
+) -> list[dict[str, Any]]:
+    """Return queries and examples per second of cells of each size, attacked by warm processes."""
+    found: list[dict[str, Any]] = []
+    with recipes.Workers(args.workers, recipes.EngineConfig(args.device, args.backend, args.pooled)) as workers:
+        list(workers.run(attack_task, warm))
+        for size in args.sizes:
+            rounds = []
+            for i in range(1 if size >= 100 else args.rounds):
+                some = others[i * size : (i + 1) * size]
+                start = time.perf_counter()
+                queries = sum(one.num_queries for one in workers.run(attack_task, some))
+                rounds.append((time.perf_counter() - start, queries))
+            found.append(
+                {
+                    "texts": size,
+                    "cells": len(rounds),
+                    "seconds": round(statistics.median(took for took, _ in rounds), 3),
+                    "queries_per_second": round(statistics.median(asked / took for took, asked in rounds), 1),
+                }
+            )
+    return found
+
+
+def starts(args: argparse.Namespace) -> dict[str, Any]:
+    """Time commands from their start to their first outcome."""
+    command = [str(Path(sys.executable).parent / "rbench"), "attack", *args.start]
+    seconds, cpu = [], []
+    for _ in range(args.rounds + 1):  # the first may fine-tune, and measures back-ends
+        before, start = os.times(), time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            first = next((line for line in process.stdout if line.startswith("[1/")), None)
+            seconds.append(time.perf_counter() - start)
+            process.stdout.read()
+        if process.returncode or first is None:
+            raise RbenchError(f"{' '.join(command)} ended with {process.returncode} and no outcome")
+        after = os.times()
+        cpu.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return {
+        "command": "rbench attack " + " ".join(args.start),
+        "rounds": args.rounds,
+        "seconds_to_the_first_outcome": [round(one, 2) for one in seconds[1:]],
+        "cpu_seconds_of_the_command": [round(one, 2) for one in cpu[1:]],
+    }
 
 
 @contextmanager
@@ -236,13 +301,19 @@ def write(args: argparse.Namespace, row: dict[str, Any]) -> None:
 
 
 def line(row: dict[str, Any]) -> str:
+    if "command" in row:
+        return f"{row['command']}: first outcome after {row['seconds_to_the_first_outcome']} s"
     sides = "  ".join(
         f"{who} {row[who]['examples_per_minute']:7.1f} examples/min {row[who]['queries_per_second']:7.1f} queries/s "
         f"{row[who]['peak_mb']:5d} MB"
         for who in ("stock", "rbench")
     )
+    small = "".join(
+        f"\n    {one['texts']:3} texts: {one['queries_per_second']} queries/s" for one in row.get("cells", ())
+    )
     return (
         f"{row['task']:16} {row['attack']:11} {row['ratio']:6.1f}x  {sides}  n {row['n']}, {row['different']} different"
+        + small
     )
 
 

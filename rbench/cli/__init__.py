@@ -24,6 +24,7 @@ from rbench.cli import (  # noqa: F401 - importing these adds their verbs, in th
 from rbench.cli.console import silence, tell
 from rbench.cli.verbs import BAD_INPUT, FAILED, app
 from rbench.errors import RbenchError
+from rbench.system.deferred import deferred
 
 __all__ = ["app", "main"]
 
@@ -43,7 +44,8 @@ def main() -> None:
     # rich ends with 1 where the reader of a pipe has gone (`rbench --help | head -1`), as if something had failed.
     Console.on_broken_pipe = _end_quietly  # type: ignore[method-assign, assignment]
     try:
-        app()
+        with deferred():
+            app()
     except BrokenPipeError:
         _end_quietly()
     except (OSError, RbenchError) as error:  # help that cannot be printed; verbs handle their own errors

@@ -9,6 +9,7 @@ Several processes with one thread each are faster than one process with several 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import signal
 import traceback
@@ -61,6 +62,12 @@ GPU_MEMORY_EACH = 16 << 30
 """Bytes of a GPU's memory for each of several processes."""
 FEW = 8
 """Cells with at most this many examples start no processes: they end before processes would be ready."""
+SHORT = 600
+"""Characters of the texts that a process on a CPU attacks at once, where more than POOLED are so short: phrases."""
+MOST_AT_ONCE = 16
+"""Largest number of short texts that it attacks at once."""
+TINY = 400
+"""Characters of a cell that one process attacks alone: in several, each would have smaller batches."""
 AHEAD = 1
 """Examples that wait in a process beside those it attacks, so that it does not wait for the next."""
 ROUNDS = 4
@@ -146,7 +153,8 @@ class Engine:
             resources.forget()
             victim.forget()
         # As many examples as keep the victim busy: an endpoint's requests, or a network's batches.
-        many = victim.pooled or POOLED[self.config.device.split(":")[0]]
+        examples, many = at_once(examples, self.config)
+        many = victim.pooled or many
         outcomes = run(
             lambda: build(
                 attack_task.spec, victim, resources, attack_task.task, path=attack_task.path, digest=attack_task.digest
@@ -192,6 +200,20 @@ class Engine:
         )
         resources.check()
         return resources
+
+
+def at_once(examples: Iterable[Example], config: EngineConfig) -> tuple[Iterator[Example], int]:
+    """Return the examples, and how many of them a process attacks at once by default.
+
+    The first one is looked at: others are taken to be no longer than it is, as where the longest come first.
+    """
+    device = config.device.split(":")[0]
+    rest = iter(examples)
+    first = next(rest, None)
+    if first is None:
+        return rest, POOLED[device]
+    short = SHORT // max(1, first.length) if device == "cpu" else 0
+    return itertools.chain([first], rest), max(POOLED[device], min(MOST_AT_ONCE, short))
 
 
 def open_victim(given: VictimSpec | None, where: str, task: TaskSpec, name: str, config: EngineConfig) -> AnyVictim:
@@ -306,14 +328,19 @@ class Workers:
         todo = iter(examples if whole is None else whole)
         enough = self.count > 1 and expected > FEW
         apart = apart or attack_task.foreign
-        if attack_task.asked or (not self._workers and not (expected and (enough or apart))):
+        ordered = sorted(whole or (), key=lambda one: one.length, reverse=True)
+        if whole is None:  # its longest examples come first
+            ordered = [*itertools.islice(todo, 1)]
+            todo = itertools.chain(ordered, todo)
+        tiny = self.config.device == "cpu" and 0 < expected * sum(one.length for one in ordered[:1]) <= TINY
+        if attack_task.asked or (not self._workers and not (expected and ((enough and not tiny) or apart))):
             with nullcontext() if attack_task.asked else _few_threads(self.config.device):
                 yield from self._engine.run(attack_task, todo)
             return
         if whole is not None:
-            todo = iter(sorted(whole, key=lambda one: one.length, reverse=True))  # so that processes end together
+            todo = iter(ordered)  # so that processes end together
         try:
-            yield from self._distribute(attack_task, todo, expected)
+            yield from self._distribute(attack_task, todo, expected, 1 if tiny else self.count)
         except BaseException:
             self.close()  # the processes still work for a run that has ended
             raise
@@ -334,21 +361,25 @@ class Workers:
             worker.end()
         self._workers = []
 
-    def _distribute(self, attack_task: AttackTask, todo: Iterator[Example], expected: int) -> Iterator[Outcome]:
+    def _distribute(
+        self, attack_task: AttackTask, todo: Iterator[Example], expected: int, count: int
+    ) -> Iterator[Outcome]:
         self._engine = Engine(self.config)  # frees its victim and resources, which the processes load themselves
-        at_once = self.config.pooled or POOLED[self.config.device.split(":")[0]]
-        pooled = max(1, min(at_once, expected // (ROUNDS * self.count)))
-        waiting = pooled + (AHEAD if expected > ROUNDS * self.count else 0)
+        todo, most = at_once(todo, self.config)
+        most = self.config.pooled or most
+        pooled = most if count == 1 else max(1, min(most, expected // (ROUNDS * count)))
+        waiting = pooled + (AHEAD if expected > ROUNDS * count else 0)
         suspects: deque[Example] = deque()
         deaths = 0
-        while len(self._workers) < self.count:
+        while len(self._workers) < count:
             self._workers.append(_Worker.start(self.config, self._threads))
-        for worker in self._workers:
+        working = self._workers[:count]
+        for worker in working:
             worker.begin(attack_task, pooled)
         for _ in range(waiting):
-            for worker in self._workers:
+            for worker in working:
                 worker.give(todo)
-        busy = {worker.connection: worker for worker in self._workers}
+        busy = {worker.connection: worker for worker in working}
         while busy:
             for connection in wait(list(busy)):
                 worker = busy[connection]  # type: ignore[index]

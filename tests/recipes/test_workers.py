@@ -187,7 +187,9 @@ def test_what_may_have_ended_a_process_is_attacked_apart_from_this_one(
 ) -> None:
     distributed: list[Example] = []
     monkeypatch.setattr(
-        recipes.Workers, "_distribute", lambda workers, task, todo, expected: iter(distributed.extend(todo) or ())
+        recipes.Workers,
+        "_distribute",
+        lambda workers, task, todo, expected, count: iter(distributed.extend(todo) or ()),
     )
     with recipes.Workers(1, CONFIG) as workers:
         assert list(workers.run(attack_task, examples[1:3], apart=True)) == []
@@ -298,12 +300,15 @@ def test_beside_a_gpu_pytorch_has_one_thread_and_afterwards_those_that_it_had(
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("device", "pooled"), [("cpu", 4), ("cuda", 16)])
+@pytest.mark.parametrize(
+    ("device", "length", "pooled"), [("cpu", 150, 4), ("cpu", 30, 16), ("cuda", 150, 16), ("cuda", 30, 16)]
+)
 def test_each_of_several_processes_on_a_gpu_has_enough_examples_under_way_to_fill_batches(
     attack_task: recipes.AttackTask,
     examples: list[Example],
     monkeypatch: pytest.MonkeyPatch,
     device: str,
+    length: int,
     pooled: int,
 ) -> None:
     class Begun(Exception):
@@ -314,9 +319,27 @@ def test_each_of_several_processes_on_a_gpu_has_enough_examples_under_way_to_fil
 
     fake = SimpleNamespace(begin=begin, end=lambda: None)
     monkeypatch.setattr(module._Worker, "start", lambda *given: fake)
-    many = [examples[0]._replace(id=str(i)) for i in range(256)]
+    many = [examples[0]._replace(id=str(i), texts=("w" * length,)) for i in range(256)]
     with pytest.raises(Begun, match=f"^{pooled}$"):
         list(recipes.Workers(4, recipes.EngineConfig(device)).run(attack_task, many))
+
+
+def test_a_cell_of_phrases_is_attacked_by_one_process(attack_task: recipes.AttackTask, examples: list[Example]) -> None:
+    phrases = [examples[0]._replace(id=str(i), texts=("a good film",)) for i in range(20)]
+    workers = recipes.Workers(2, recipes.EngineConfig())
+    workers._engine = SimpleNamespace(run=lambda *given: iter(["here"]))  # type: ignore[assignment]
+    assert list(workers.run(attack_task, phrases)) == ["here"], "and none is started"
+
+    class Begun(Exception):
+        pass
+
+    def begin(task: recipes.AttackTask, pooled: int) -> None:
+        raise Begun(pooled)
+
+    taken, idle = (SimpleNamespace(begin=one, end=lambda: None) for one in (begin, None))
+    workers._workers = [taken, idle]  # type: ignore[list-item]
+    with pytest.raises(Begun, match=r"^16$"):
+        list(workers.run(attack_task, iter(phrases), 20))
 
 
 def test_victim_and_resources_are_kept_for_the_next_cell(

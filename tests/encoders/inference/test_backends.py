@@ -109,7 +109,7 @@ def paced(monkeypatch: pytest.MonkeyPatch, opening: float = 0.0, **seconds: floa
 
     monkeypatch.setattr(backends, "usable", lambda device: ["torch", "onednn", "openvino"])
     monkeypatch.setattr(backends, "_build", sluggish)
-    monkeypatch.setattr(backends.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(backends.time, "process_time", lambda: now[0])
 
 
 def test_auto_takes_the_fastest_of_those_that_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_auto_takes_the_fastest_of_those_that_are_right(monkeypatch: pytest.Monk
     assert list(json.loads(file.read_text()).values()) == ["openvino"]
 
 
-@pytest.mark.parametrize(("opening", "taken"), [(0.0, "openvino"), (2.9, "openvino"), (3.1, "onednn")])
+@pytest.mark.parametrize(("opening", "taken"), [(0.0, "openvino"), (8.5, "openvino"), (8.6, "onednn")])
 def test_auto_takes_openvino_where_a_cell_wins_back_what_it_takes_to_open(
     opening: float, taken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
