@@ -82,6 +82,8 @@ class _Forwarding(type):
     library: str
 
     def _real(cls) -> Any:
+        if isinstance(sys.modules.get(cls.library), _StandIn):  # it is used while a module is being imported
+            del sys.modules[cls.library]
         return getattr(importlib.import_module(cls.library), cls.__name__)
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
@@ -91,6 +93,12 @@ class _Forwarding(type):
         if name.startswith("_"):  # Python and inspection look these up, not users
             raise AttributeError(name)
         return getattr(cls._real(), name)
+
+    def __contains__(cls, key: object) -> bool:
+        return key in cls._real()
+
+    def __getitem__(cls, key: Any) -> Any:
+        return cls._real()[key]
 
     def __instancecheck__(cls, instance: object) -> bool:
         return cls.library in sys.modules and isinstance(instance, cls._real())

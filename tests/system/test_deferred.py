@@ -37,15 +37,20 @@ assert candidate_generator.roc_curve([0, 1], [0.1, 0.9])[0].tolist() == roc_curv
 @pytest.fixture
 def importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a library `heavy_`, and with modules that import it."""
-    (tmp_path / "heavy_.py").write_text("class Thing:\n    size = 3\ndef double(x):\n    return 2 * x\n")
+    (tmp_path / "heavy_.py").write_text(
+        "class Thing:\n    size = 3\ndef double(x):\n    return 2 * x\nnames = {1: 2}\n"
+    )
     (tmp_path / "user_.py").write_text("from heavy_ import Thing, double\n")
+    (tmp_path / "eager_.py").write_text("from heavy_ import double, names\nfound = double(2), 1 in names, names[1]\n")
     (tmp_path / "careful_.py").write_text(
         "try:\n    from heavy_ import gone\nexcept ImportError:\n    gone = None\n"
         "try:\n    import nowhere_\nexcept ImportError:\n    nowhere_ = None\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(module, "DEFERRED", {"user_": ("heavy_",), "careful_": ("-heavy_", "nowhere_")})
-    for name in ("heavy_", "user_", "careful_"):
+    monkeypatch.setattr(
+        module, "DEFERRED", {"user_": ("heavy_",), "eager_": ("heavy_",), "careful_": ("-heavy_", "nowhere_")}
+    )
+    for name in ("heavy_", "user_", "eager_", "careful_"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))  # so that all are removed at the end
         monkeypatch.delitem(sys.modules, name)
     return tmp_path
@@ -64,6 +69,12 @@ def test_a_name_is_the_librarys_once_it_is_used(importing: Path) -> None:
 
     assert isinstance(user_.Thing(), heavy_.Thing) and isinstance(heavy_.Thing(), user_.Thing)
     assert issubclass(heavy_.Thing, user_.Thing)
+
+
+def test_a_module_that_uses_the_library_while_it_is_imported_gets_it(importing: Path) -> None:
+    with deferred():
+        import eager_  # type: ignore[import-not-found]
+    assert eager_.found == (4, True, 2) and hasattr(sys.modules["heavy_"], "Thing")
 
 
 def test_what_is_refused_or_not_installed_is_not_there(importing: Path) -> None:
