@@ -87,8 +87,8 @@ def collect(
 def chip(found: JudgedClaim, results: Results) -> ClaimChip:
     """Return the verdict on a claim, in words, with the rows that `rbench claims` prints."""
     laid = table([found])
-    said = in_words(sentence(found), titles(results.plan, results.metrics), sentence=True)
-    metric, of, rest = said.partition(" of ")
+    metric, of, rest = sentence(found).partition(" of ")
+    rest = in_words(rest, titles(results.plan, results.metrics)).replace("finetune ", "fine-tuning ")
     column = results.metrics[metric].about.column if metric in results.metrics else metric
     return ClaimChip(
         id=found.claim.id,

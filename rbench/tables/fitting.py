@@ -17,15 +17,15 @@ from dataclasses import dataclass, field, replace
 from rbench.tables.table import Side
 
 GAP = 8.0
-"""Points between columns: twice `\\tabcolsep`."""
+"""Points between columns, in letters of ten points: twice `\\tabcolsep`."""
 ABSENT = "–"
 DIGITS = re.compile(r"[-+]?\d+(\.\d+)?")
 _BOLD, _SMALL = 1.15, 0.88
 """Widths of bold letters and of subscripts, as shares of those of plain letters."""
 _ENOUGH = 0.01
 """Points by which sums may miss a room."""
-_NARROW = 64.0
-"""Points of a column of names in several lines, at least."""
+_NARROW = 64.0, 44.0
+"""Points of a column of words in several lines, at least; the second where the first does not do."""
 _WIDTHS: Mapping[str, float] = {
     **dict.fromkeys("ijl.,:;'!|()[]", 2.78), **dict.fromkeys("frstI-", 3.93), **dict.fromkeys("cez ", 4.45),
     **dict.fromkeys("mwMW@%", 8.9), "W": 10.3, **dict.fromkeys("ABCDEFGHKLNOPQRTUVXYZ=+<>&~", 7.6),
@@ -161,7 +161,7 @@ class Shown:
     def lines(self, row: int) -> int:
         """How many lines a row takes."""
         of = zip(self.rows[row], self.forms, strict=True)
-        return max([1, *(math.ceil(1.15 * cell.wide / form.width) for cell, form in of if form.width)])
+        return max([1, *(math.ceil(1.3 * cell.wide / form.width) for cell, form in of if form.width)])
 
     def height(self, start: int, end: int) -> float:
         """Return the height of some rows in lines of text. A rule takes half a line."""
@@ -219,7 +219,7 @@ def arranged(grid: Grid, rooms: Sequence[float]) -> Arranged:
     names = len(whole.forms) - (len(grid.header) - grid.names)
     blocks = [whole]
     for count in range(2, len(whole.forms) - names + 1):
-        blocks = [_wrapped(one, names, room) for one in _divided(whole, names, count)]
+        blocks = [_wrapped(one, room) for one in _divided(whole, names, count)]
         if all(one.wide <= room + _ENOUGH for one in blocks):
             break
     return replace(found, blocks=tuple(blocks), size=size)
@@ -237,11 +237,11 @@ def _broken(grid: Grid, room: float) -> Iterator[tuple[Shown, bool]]:
     """Yield those with names in several lines, or with rows and columns exchanged."""
     turned, values = _turned(grid), len(grid.header) - grid.names
     if turned is not None:
-        yield _wrapped(_stacked(turned), grid.names - 1, room), False
+        yield _wrapped(_stacked(turned), room), False
     for whole in (_headed(grid), _plain(grid)):
-        yield _wrapped(_stacked(whole), len(whole.forms) - values, room), False
+        yield _wrapped(_stacked(whole), room), False
     if grid.names == 1 and values > len(grid.rows):
-        yield _wrapped(_stacked(_transposed(grid)), 1, room), True
+        yield _wrapped(_stacked(_transposed(grid)), room), True
 
 
 def _plain(grid: Grid) -> Shown:
@@ -334,18 +334,30 @@ def _lines(text: str, room: float) -> tuple[str, ...]:
     return best
 
 
-def _wrapped(shown: Shown, names: int, room: float) -> Shown:
-    """Give the columns of names what others leave of the room, the widest first, so that names have several lines."""
-    for _ in range(names):
-        over, widths = shown.wide - room, shown.widths
-        at = max((i for i in range(names) if shown.forms[i].width is None), key=widths.__getitem__, default=0)
-        width = max(_NARROW, widths[at] - over)
-        if over <= _ENOUGH or not names or width >= widths[at]:
+def _wrapped(shown: Shown, room: float) -> Shown:
+    """Give columns of words what others leave of the room, the widest first: their entries have several lines."""
+    found = shown
+    for narrow in _NARROW:
+        found = shown
+        for _ in found.forms:
+            over, widths = found.wide - room, found.widths
+            words = [i for i, form in enumerate(found.forms) if form.side == "left" and form.width is None]
+            at = max(words, key=widths.__getitem__, default=0)
+            width = max(narrow, _longest(found.rows, at), widths[at] - over)
+            if over <= _ENOUGH or not words or width >= widths[at]:
+                break
+            rows = [[replace(one, wraps=True) if i == at else one for i, one in enumerate(row)] for row in found.rows]
+            forms = [replace(one, width=width) if i == at else one for i, one in enumerate(found.forms)]
+            found = replace(found, rows=tuple(map(tuple, rows)), forms=tuple(forms))
+        if found.wide <= room + _ENOUGH:
             break
-        rows = [[replace(one, wraps=True) if i == at else one for i, one in enumerate(row)] for row in shown.rows]
-        forms = [replace(one, width=width) if i == at else one for i, one in enumerate(shown.forms)]
-        shown = replace(shown, rows=tuple(map(tuple, rows)), forms=tuple(forms))
-    return shown
+    return found
+
+
+def _longest(rows: Sequence[Sequence[Cell]], at: int) -> float:
+    """How wide the longest part of a column is at which no line can be broken, and what lines after the first lack."""
+    parts = (part for row in rows for part in re.split(r"(?<=[\s_/=,:\[-])", row[at].text))
+    return max(map(wide, parts), default=0) + 7
 
 
 def _transposed(grid: Grid) -> Shown:

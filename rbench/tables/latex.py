@@ -25,8 +25,8 @@ COLUMN, PAGE = 219.0, 455.0
 """Points of a column and of a page of the style of ACL, the narrowest of the usual ones in two columns."""
 _PAGE = 36
 """Lines of a table that a page holds besides its caption and notes: an article of 10 or 11 points has 43 or 38."""
-_NOTES = 6
-"""Lines of notes for which a page has room besides them."""
+_NOTES, _CAPTION = 3, 4
+"""Lines of notes, and of the caption, for which a page has room besides them."""
 _TEXT = r"p{0.6\linewidth}"
 _BREAK = "\u200b"
 """Placed between two hyphens so that LaTeX does not make them a dash."""
@@ -117,7 +117,8 @@ def layout(body: Body, look: Look) -> str:
     look = replace(look, size=None if size == "normalsize" and look.size is None else size)
     width = look.room("footnotesize")
     below = sum(math.ceil(fitting.wide(note) / width) for note in notes) - _NOTES
-    for number, (blocks, last) in enumerate(_pages(arranged.blocks, _PAGE / SIZES[size], below, texts)):
+    above = max(0, math.ceil(fitting.wide(" ".join(said)) / look.room("normalsize")) - _CAPTION)
+    for number, (blocks, last) in enumerate(_pages(arranged.blocks, (_PAGE - above) / SIZES[size], below, texts)):
         part = replace(body, caption=[*said], notes=[*notes] if last else ())
         said, notes = part.caption, [*notes] if not last else []  # type: ignore[assignment]
         lines += _environment(part, blocks, look, continued=number > 0)
@@ -174,10 +175,11 @@ def _environment(body: Body, blocks: Sequence[Shown], look: Look, *, continued: 
         rf"\caption{{{_breakable(latex_escape(caption))}{' (continued)' if continued else ''}}}",
         *([label] if look.label and not continued else []),
         r"\smallskip",
-        rf"\setlength{{\tabcolsep}}{{{GAP / 2:g}pt}}",
         # Numbers are set in the letters of their cell, so that they can be bold.
         r"\sisetup{detect-weight=true,mode=text,group-digits=none}",
         *([rf"\{look.size}"] if look.size is not None else []),
+        # Widths are those of letters, so they are stated in their unit.
+        rf"\setlength{{\tabcolsep}}{{{GAP / 20:g}em}}",
         *tabulars,
         *_below(body.notes),
         rf"\end{{{environment}}}",
@@ -212,7 +214,7 @@ def _spec(form: Form) -> str:
     if form.side == "text":
         return _TEXT
     if form.width is not None:
-        return rf">{{\raggedright\hangindent=0.7em\arraybackslash}}p{{{form.width:.0f}pt}}"
+        return rf">{{\raggedright\hangindent=0.7em\arraybackslash}}p{{{form.width / 10:.1f}em}}"
     if form.side == "left":
         return "l"
     if form.digits is None:
@@ -297,4 +299,4 @@ def _below(notes: Sequence[str]) -> list[str]:
 
 def _breakable(text: str) -> str:
     """Allow a break of the line inside names such as `simcse-mini[variant=released]/mr` after their signs."""
-    return re.sub(r"(\\_|[/=,]|\{\[\})(?=[^\s\\{}])", r"\1\\allowbreak{}", text)
+    return re.sub(r"(\\_|[/=,:]|\{\[\})(?=\S)", r"\1\\allowbreak{}", text)
