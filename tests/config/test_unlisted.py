@@ -81,7 +81,7 @@ def test_a_folder_under_two_spellings_is_one_encoder(world: World, elsewhere: Pa
 
 
 def test_a_hub_id_has_an_owner(world: World, elsewhere: Path) -> None:
-    assert encoders(world, "[intfloat/e5-base-v2]") == {"e5-base-v2": "intfloat/e5-base-v2"}
+    assert encoders(world, "[intfloat/e5-base-v9]") == {"e5-base-v9": "intfloat/e5-base-v9"}
 
 
 def test_a_folder_of_an_ids_form_wins_and_is_told(world: World, elsewhere: Path) -> None:
