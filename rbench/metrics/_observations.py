@@ -165,7 +165,8 @@ class Observations:
         if name in JUDGED and not self.asked:
             return np.full(len(self), np.nan)
         if name not in COLUMNS and name not in JUDGED:
-            raise AttributeError(f"observations have no {name}; their columns are {', '.join((*COLUMNS, *JUDGED))}")
+            own = [one for one, what in vars(type(self)).items() if isinstance(what, property | cached_property)]
+            raise AttributeError(f"observations have no {name}; they have {', '.join((*own, *COLUMNS, *JUDGED))}")
         try:
             return self.columns[name]
         except KeyError:
