@@ -231,19 +231,28 @@ _APART = 5.0
 
 
 class Pace:
-    """Keeps when which steps were done. A resumed job begins at a step above 0, and only steps done now count."""
+    """Keeps when which steps were done. A resumed job begins at a step above 0, and only steps done now count.
+
+    Nor does the first step, if it is told alone: libraries and models are loaded before it.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._points: deque[tuple[int, float]] = deque()
+        self._begun = False
 
     def restart(self) -> None:
         """Forget what was done: another job begins."""
         self._points.clear()
+        self._begun = False
 
     def update(self, done: int) -> None:
         """Say how many steps are done now."""
         now = self._clock()
+        if self._points and not self._begun and done > self._points[0][0]:
+            self._begun = True
+            if done == self._points[0][0] + 1:
+                self._points = deque([(done, now)])
         if not self._points or now - self._points[-1][1] >= _APART:
             self._points.append((done, now))
         while len(self._points) > 1 and now - self._points[1][1] >= WINDOW:

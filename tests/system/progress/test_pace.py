@@ -50,6 +50,13 @@ def test_nothing_is_promised_before_a_step_was_done_or_while_none_is() -> None:
     assert stuck.left(3, 10) is None
 
 
+def test_what_is_loaded_before_the_first_step_is_not_expected_again() -> None:
+    pace, done = walked((1, 50.0))
+    assert pace.left(done, 100) is None
+    pace, done = walked((1, 50.0), (4, 0.5))
+    assert pace.left(done, 100) == pytest.approx(0.5 * 95)
+
+
 def test_few_points_are_kept() -> None:
     pace, _ = walked((20_000, 0.01), (300, 5.0))
     assert len(pace._points) < 70
