@@ -331,7 +331,7 @@ WRONG = [
     ("<= 50)", "<= fifty)", "the metric fast raised NameError"),
     ("return np.where", "return 1 #", "an array of shape"),
     ("of.fell & (of.num_queries <= 50)", "of.num_queries", "SHARE = True, and values other than 0 and 1"),
-    ("of.num_queries <= 50", "of.queries <= 50", "observations have no queries; they have unit, counted, attacked, fell"),
+    ("of.num_queries <= 50", "of.queries <= 50", "observations have no queries; they have unit, counted"),
     ("def value(of):", "def units(of):\n    return of.fell\n\n\ndef value(of):", "is no share: write SHARE = False"),
 ]
 
