@@ -128,6 +128,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "throughput.json")
     args = parser.parse_args()
+    if args.victim is None and not args.start:
+        parser.error("--victim or --start is needed")
     args.models = search_path(args.models, "RBENCH_MODELS")
     args.data = search_path(args.data, "RBENCH_DATA")
     return args
