@@ -17,7 +17,7 @@ from rbench.schema import AttackJob, Job, Outcome, Plan, Provenance, Record, Sui
 from rbench.schema.judged import SCALE, TEXTS, Item, Sheet
 from rbench.score import attack_counts, attack_health, attack_scores
 from rbench.store.runs import Store
-from tests.tables.conftest import ATTACKS, PROFILE
+from tests.tables.conftest import ATTACKS, OTHERS, PROFILE
 
 TASK = "mini-sentiment"
 LABELS = ("negative", "positive")
@@ -77,7 +77,7 @@ def _spec(encoder: str, task: TaskSpec, attack: str, n: int) -> AttackJob:
         strategy=Suite(name="s").finetune[0],
         task=task,
         data_fingerprint="d",
-        attack=ATTACKS[attack],
+        attack=(ATTACKS | OTHERS)[attack],
         resources=PROFILE,
         resource_fingerprints={},
         num_examples=n,
