@@ -6,6 +6,7 @@ could check them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -91,5 +92,14 @@ def _tables(store: Store, results: Results) -> Iterator[str]:
         content = files.read(store.root / "tables" / name, store.opened())
         if content is None:
             yield f"the table {name} is missing. The same rbench run writes it."
-        elif content.decode("utf-8", "replace").strip() != text.strip():
+        elif _numbers(content) != _numbers(text.encode()):
             yield f"the table {name} is not what its outcomes give. The same rbench run writes it anew."
+
+
+def _numbers(content: bytes) -> object:
+    """Return the cells of a table in JSON, without its notes, whose wording may change; None where it has none."""
+    try:
+        cells: object = json.loads(content)["cells"]
+        return cells
+    except (ValueError, KeyError, TypeError):
+        return None
