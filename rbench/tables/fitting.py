@@ -323,7 +323,7 @@ def _stacked(shown: Shown) -> Shown:
 
 def _lines(text: str, room: float) -> tuple[str, ...]:
     """Break a text between words into as few lines as fit a room, three at most, that are as narrow as can be."""
-    words = re.findall(r"\s*\S+?-(?=\w{3})|\s*(?:\(≤ )?\S+(?: [†‡](?!\S))?", text)
+    words = re.findall(r"\s*\S+?(?:-(?=\w{3})|,(?=\w))|\s*(?:\(≤ )?\S+(?: [†‡](?!\S))?", text)
     best: tuple[str, ...] = (text,)
     cuts = range(1, len(words))
     for cut in [(i,) for i in cuts] + [(i, j) for i in cuts for j in cuts if i < j]:
