@@ -9,14 +9,14 @@ Inside the block, while a module of DEFERRED is imported, `sys.modules` holds a 
 It gives a class for each name that is asked of it. The class imports the library when it is called or an attribute is
 read, and forwards; no object is an instance of it as long as nobody has imported the library. Afterwards the stand-in
 is removed, so that `import sklearn.metrics` elsewhere gets the library. A library that is already there is taken as it
-is.
+is, and a module that cannot be imported with stand-ins is imported again without them.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -151,10 +151,18 @@ class _Loading(Loader):
         sys.modules.update(made)  # type: ignore[arg-type]  # None makes an import fail
         try:
             self._loader.exec_module(module)
+        except Exception:  # a version that does more with a library than today's: it gets all of them, as ever
+            _remove(made)
+            self._loader.exec_module(module)
         finally:
-            for name, stand_in in made.items():
-                if sys.modules.get(name, self) is stand_in:
-                    del sys.modules[name]
+            _remove(made)
+
+
+def _remove(made: Mapping[str, _StandIn | None]) -> None:
+    """Remove the stand-ins that are still in `sys.modules`."""
+    for name, stand_in in made.items():
+        if sys.modules.get(name, made) is stand_in:
+            del sys.modules[name]
 
 
 class _Finder(MetaPathFinder):

@@ -46,11 +46,14 @@ def importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "try:\n    from heavy_ import gone\nexcept ImportError:\n    gone = None\n"
         "try:\n    import nowhere_\nexcept ImportError:\n    nowhere_ = None\n"
     )
+    (tmp_path / "deep_.py").write_text("import heavy_\nassert heavy_.names == {1: 2}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(
-        module, "DEFERRED", {"user_": ("heavy_",), "eager_": ("heavy_",), "careful_": ("-heavy_", "nowhere_")}
+        module,
+        "DEFERRED",
+        {"user_": ("heavy_",), "eager_": ("heavy_",), "careful_": ("-heavy_", "nowhere_"), "deep_": ("heavy_",)},
     )
-    for name in ("heavy_", "user_", "eager_", "careful_"):
+    for name in ("heavy_", "user_", "eager_", "careful_", "deep_"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))  # so that all are removed at the end
         monkeypatch.delitem(sys.modules, name)
     return tmp_path
@@ -82,6 +85,14 @@ def test_what_is_refused_or_not_installed_is_not_there(importing: Path) -> None:
         import careful_  # type: ignore[import-not-found]
     assert careful_.gone is None and careful_.nowhere_ is None
     assert "heavy_" not in sys.modules
+
+
+def test_a_module_that_a_stand_in_does_not_serve_is_imported_as_it_is(importing: Path) -> None:
+    with deferred():
+        import deep_  # type: ignore[import-not-found]
+    import heavy_
+
+    assert deep_.heavy_ is heavy_ and heavy_.names == {1: 2}
 
 
 def test_a_library_that_is_there_is_taken_and_nothing_stays_behind(importing: Path) -> None:
