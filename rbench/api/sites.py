@@ -159,7 +159,9 @@ def _add_run(one: _Read, target: Path, registry: Registry, made: Site, *, texts:
     written = write(results, target / href, registry, texts=texts, claims=one.claims, home=f"../{INDEX}")
     run = _page(results, href, written.report)
     made.runs.append(run)
-    made.titles |= {name: title for name, title in titles(results.plan).items() if name not in made.titles}
+    made.titles |= {
+        name: title for name, title in titles(results.plan, results.metrics).items() if name not in made.titles
+    }
     made.weights |= {(label, href): weights for label, weights in contents.weights(results).items()}
     for label in results.plan.suite.lineup:
         made.lineup.setdefault(label, []).append(run)

@@ -150,7 +150,9 @@ class Readings:
         reader = _Reader(results, run)
         self.found += reader.readings()
         self.entries |= reader.entries
-        self.titles |= {name: title for name, title in titles(results.plan).items() if name not in self.titles}
+        self.titles |= {
+            name: title for name, title in titles(results.plan, results.metrics).items() if name not in self.titles
+        }
 
     def boards(self, sizes: Callable[[EncoderSpec], int | None] = lambda entry: None) -> list[Board]:
         """Return a table for each setting in which two encoders or more were attacked, that with most numbers first."""
@@ -264,7 +266,7 @@ class _Reader:
         self.results, self.plan, self.run = results, results.plan, run
         self.by_key = {job.key: job for job in self.plan.jobs}
         self.entries: dict[Who, EncoderSpec | VictimSpec] = {}
-        self.known = titles(self.plan)
+        self.known = titles(self.plan, results.metrics)
 
     def readings(self) -> Iterator[Reading]:
         for read in (self._attacks, self._all, self._noise, self._similarity):
