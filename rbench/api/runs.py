@@ -141,13 +141,12 @@ def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Seq
     Raises SuiteError for an unknown metric, wrong options, or what cannot be honoured, and StoreError where the RUN has
     nothing to show.
     """
-    try:
-        check(wanted, Registry(include))
-    except SuiteError as error:
-        if wanted.metric in {table.metric for table in results_of(run, include).plan.suite.tables}:
-            said = f"{wanted.metric} is unknown here, and the suite of this RUN has it"
-            raise SuiteError(f"{said}; name the folder that holds its file with --include DIR") from error
-        raise
+    registry = Registry(include)
+    known = {*registry.names("metrics"), *registry.names("measures")}
+    if wanted.metric not in known and wanted.metric in {one.metric for one in results_of(run).plan.suite.tables}:
+        said = f"{wanted.metric} is unknown here, and the suite of this RUN has it"
+        raise SuiteError(f"{said}; name the folder that holds its file with --include DIR")
+    check(wanted, registry)
     look.check(fmt, wanted)
     results = results_of(run, include)
     if wanted.metric not in results.metrics and not wanted.options:

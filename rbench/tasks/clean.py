@@ -36,6 +36,8 @@ EXAMPLES_OF_WHERE = 5
 
 MOST_UNKNOWN = 0.01
 """The largest share of rows whose label is none of the task's, of a user's table and where a label has no row."""
+FEW = 5
+"""So few such rows are left out all the same: they are no misspelt label."""
 EMPTY = "text is empty"
 NO_LABEL = "label outside the map"
 OFF_SCALE = "score outside the scale"
@@ -268,7 +270,7 @@ def _check_labels(
     """
     there = {one.label for one in examples}
     lacking = [name for label, name in enumerate(spec.labels) if label not in there]
-    if columns.label is None or not (lacking and examples) or unknown <= MOST_UNKNOWN * len(rows):
+    if columns.label is None or not (lacking and examples) or unknown <= max(FEW, MOST_UNKNOWN * len(rows)):
         return
     strange: dict[str, str] = {}
     for row in rows:

@@ -40,7 +40,7 @@ def user(folder: Path, body: str = "return [][options.at]", name: str = "mine") 
 
 def test_a_notebook_gets_the_figure(make_run: MakeRun) -> None:
     drawn = api.figure(make_run().root, "queries", {"panels": "task"})
-    assert isinstance(drawn, Figure) and len(drawn.axes) == 2
+    assert isinstance(drawn, Figure) and len(drawn.axes) == 4, "two tasks, and a panel for each of two attacks"
 
 
 def test_files_lie_beside_the_tables_under_names_that_latex_takes(make_run: MakeRun) -> None:

@@ -95,7 +95,8 @@ def test_what_is_wrong_is_told_with_place_and_remedy(rated: World, text: str, me
 def test_valid_evaluations_are_those_with_scores(rated: World) -> None:
     line = rated.error(None, "evaluate=x")
     assert line.startswith('--set evaluate=x: unknown evaluation "x"; valid are: ')
-    assert {"similar", "related", "mini-sts"} <= set(line.rpartition(": ")[2].split(", ")) and "stsb" in line
+    assert {"similar", "related", "mini-sts"} <= set(line.rpartition(": ")[2].split(", "))
+    assert "did you mean stsb" in rated.error(None, "evaluate=stsbb")
     assert "reviews" not in line
 
 

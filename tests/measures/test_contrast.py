@@ -205,7 +205,7 @@ def test_people_see_percent_and_programs_fractions(tmp_path: Path) -> None:
     text = render(table, "markdown", intervals=True)
     assert text.startswith("**Contrast sets, % ↑ (higher is better; bold: the highest of each column)**")
     value = mean(shares("bert_b", "probe", "mr_c", "Con"))
-    assert f"**{100 * value:.1f} ± " in text and "All seeds see the same bundles" in text
+    assert f"**{100 * value:.1f} [" in text and "All seeds see the same bundles" in text
     content = json.loads(render(table, "json"))
     assert content["cells"] == list(table.cells) and content["notes"][-1] == "Shares are fractions of 1."
     assert r"mr\_\allowbreak{}c" in render(table, "latex")

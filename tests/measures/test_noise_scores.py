@@ -153,7 +153,7 @@ def test_the_report_has_the_table_and_the_curves(run: Path, browser: Any) -> Non
     page.on("console", lambda message: errors.append(message.text))
     page.goto((run / "RUN" / "report.html").as_uri())
     cells = page.locator("#part-measures table tbody tr").first.locator("td").all_inner_texts()
-    assert cells[:4] == ["mini-sts", "Spearman's correlation", "cosine", "none"]
+    assert cells[:4] == ["mini STS", "Spearman's correlation", "Cosine", "none"]
     shown = api.table(run / "RUN", metric="noise", names=True)
     assert cells[4] in shown and float(cells[4]) > 20
     assert page.locator("#part-curves img").evaluate("image => image.naturalWidth") > 400

@@ -88,7 +88,7 @@ def test_the_average_has_the_interval_of_independent_sets(tmp_path: Path) -> Non
     }
     assert "independent" in table.interval
     results = Results.of(make_run(tmp_path))
-    (said,) = [text for text in briefed(table, results).brief if text.startswith("n of a cell")]
+    (said,) = [text for text in briefed(table, results).basis if text.startswith("n of a cell")]
     assert said == "n of a cell: 20 to 21.", "the average is no cell"
 
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import pytest
 
-from rbench.schema.claimed import CellOf, Group
+from rbench.schema.claimed import CellOf, Comparison, Group
 from rbench.score.combined import Difference
 from rbench.verdicts.cells import Observed
 from rbench.verdicts.claims import Bound, _by_examples, _parts
@@ -26,7 +26,14 @@ TASK = attrgetter("task")
 
 def difference(one: Sequence[Observed], other: Sequence[Observed], *, task: str = "imdb") -> Difference:
     cells = CellOf("A", "mr", "pwws", "clean"), CellOf("B", task, "pwws", "clean")
-    weighed = list(_parts([Group((cells[0],), (cells[1],))], 1.0, {cells[0]: one, cells[1]: other}, TASK))
+    weighed = list(
+        _parts(
+            Comparison((), "A", "B", "lower", (Group((cells[0],), (cells[1],)),)),
+            1.0,
+            {cells[0]: one, cells[1]: other},
+            TASK,
+        )
+    )
     found = _by_examples(weighed, Bound(), shares=True).difference
     assert found is not None
     return found
@@ -47,6 +54,9 @@ def test_the_texts_of_a_single_training_vary_as_much_against_several_trainings(t
 def test_several_trainings_against_several_are_in_a_round_each() -> None:
     cells = CellOf("A", "mr", "pwws", "clean"), CellOf("B", "imdb", "pwws", "clean")
     there = {cells[0]: observed("m", 60, 61), cells[1]: observed("i", 49, 50, 51)}
-    one, other = (weighed.part for weighed in _parts([Group((cells[0],), (cells[1],))], 1.0, there, TASK))
+    one, other = (
+        weighed.part
+        for weighed in _parts(Comparison((), "A", "B", "lower", (Group((cells[0],), (cells[1],)),)), 1.0, there, TASK)
+    )
     assert (sorted({*one.rounds}), len(one.values)) == ([0, 1], 2 * N)
     assert (sorted({*other.rounds}), len(other.values)) == ([0, 1, 2], 3 * N)
