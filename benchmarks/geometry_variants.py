@@ -42,7 +42,7 @@ from rbench.execution.attacks import sample
 from rbench.recipes.workers import Engine
 from rbench.schema import Choice, Outcome, ResourceChoice, Training
 from rbench.score import attack_scores, wilson
-from rbench.system import located
+from rbench.system import digests
 from rbench.system.capacity import cores
 from rbench.tasks import Example, TaskData, open_task
 from rbench.train.finetune import FinetuneContext, strategy
@@ -143,7 +143,7 @@ def run(
     path = registry.path("attacks", choice.name)
     places = tuple(locate(profile, spec.needs, args.models).items())
     task = config.load_task("mr", registry)
-    todo = recipes.AttackTask(spec, path, task, seed, located.folder(args.victim), "minilm", profile, places)
+    todo = recipes.AttackTask(spec, path, task, seed, digests.located(args.victim), "minilm", profile, places)
     found = {outcome.example_id: outcome for outcome in engine.run(todo, drawn)}
     return [found[example.id] for example in drawn]
 

@@ -65,7 +65,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.classify import classify
 from rbench.recipes.workers import Engine
 from rbench.schema import Choice, EncoderSpec, Outcome, TrainSpec
-from rbench.system import located
+from rbench.system import digests
 from rbench.tasks import Example, open_task
 from rbench.train.finetune import FinetuneContext, strategy
 from rbench.train.loop import pretrain
@@ -165,13 +165,13 @@ class Bench:
         path = None if spec.recipe else code.find("attacks", recipe, networks.registry).path
         places = locate(networks.profile, spec.needs, self.args.models)
         if wide and "masked_lm" in places:
-            places["masked_lm"] = located.folder(networks.masked_lm)
+            places["masked_lm"] = digests.located(networks.masked_lm)
         return recipes.AttackTask(
             spec,
             path,
             task,
             self.args.seed,
-            located.folder(folder),
+            digests.located(folder),
             folder.name,
             networks.profile,
             tuple(places.items()),
@@ -374,7 +374,7 @@ def trained(bench: Bench, name: str, texts: list[str], settings: dict[str, Any])
     how = TrainSpec(objective=name, data="texts", steps=steps, batch_size=batch, max_length=length, options=options)
     spec = EncoderSpec(name=name, base=str(networks.masked_lm), pooling="cls", train=how)
     places = locate(networks.profile, ("masked_lm", "word_vectors", "stopwords"), args.models)
-    places["masked_lm"] = located.folder(networks.masked_lm)
+    places["masked_lm"] = digests.located(networks.masked_lm)
     resources = Resources(networks.profile, places=places, device=args.device)
     noted = Steps(args.device)
     out = args.work / f"made-{name}"

@@ -49,7 +49,7 @@ from rbench.plan import cost_model
 from rbench.plan.cost_model import costs
 from rbench.recipes.workers import Engine, sensible
 from rbench.schema import Choice, Outcome, ResourceChoice, TaskSpec
-from rbench.system import located, speed
+from rbench.system import digests, speed
 from rbench.tasks import Example, open_task
 from rbench.words.resources import locate
 
@@ -164,9 +164,9 @@ def cell(args: argparse.Namespace, networks: Networks, name: str, recipe: str, b
     spec = config.load_attack(Choice(name=recipe), networks.registry)
     places = locate(networks.profile, spec.needs, args.models)
     if "masked_lm" in places:
-        places["masked_lm"] = located.folder(networks.masked_lm)
+        places["masked_lm"] = digests.located(networks.masked_lm)
     todo = recipes.AttackTask(
-        spec, None, task, args.seed, located.folder(folder), "BERT base", networks.profile, tuple(places.items())
+        spec, None, task, args.seed, digests.located(folder), "BERT base", networks.profile, tuple(places.items())
     )
     on_gpu = args.device != "cpu"
     engine = Engine(recipes.EngineConfig(args.device, args.backend, max_seconds=budget))

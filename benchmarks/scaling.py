@@ -36,7 +36,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.inference import Network, backends
 from rbench.recipes.workers import Engine
 from rbench.schema import Choice, ResourceChoice
-from rbench.system import located
+from rbench.system import digests
 from rbench.system.capacity import cores
 from rbench.tasks import Example, open_task
 from rbench.words.resources import locate
@@ -59,7 +59,7 @@ def main() -> None:
         spec = config.load_attack(Choice(name=name), registry)
         places = tuple(locate(profile, spec.needs, args.models).items())
         return recipes.AttackTask(
-            spec, None, task, args.seed, located.folder(victim), args.victim.name, profile, places
+            spec, None, task, args.seed, digests.located(victim), args.victim.name, profile, places
         )
 
     parts: dict[str, Any] = {"grid": grid, "profile": profiles, "growth": growth}

@@ -16,7 +16,7 @@ from breakable import LONGEST, Place, Process
 
 FULL_DISK = """
 import errno
-from rbench.store.runs import parts
+from rbench.store.runs import store
 really, left = os.write, [10]
 def write(handle, content):
     left[0] -= handle != log
@@ -24,7 +24,7 @@ def write(handle, content):
         really(handle, content[: len(content) // 2])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return really(handle, content)
-parts.os = type("Os", (), {**vars(os), "write": staticmethod(write)})
+store.os = type("Os", (), {**vars(os), "write": staticmethod(write)})
 """
 FULL_CACHE = """
 import errno

@@ -51,7 +51,7 @@ from rbench.config.registry import Registry, search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
 from rbench.schema import Choice, Outcome, ResourceChoice, TaskSpec
-from rbench.system import located
+from rbench.system import digests
 from rbench.system.capacity import cores
 from rbench.tasks import Example, open_task
 from rbench.words.resources import Resources, locate
@@ -80,7 +80,7 @@ def main() -> None:
         theirs = build_stock(spec, classifier, args.max_length, resources, task)
         places = tuple(locate(profile, spec.needs, args.models).items())
         attack_task = recipes.AttackTask(
-            spec, None, task, args.seed, located.folder(folder), args.victim.name, profile, places
+            spec, None, task, args.seed, digests.located(folder), args.victim.name, profile, places
         )
         sides: dict[str, list[dict[str, Any]]] = {"stock": [], "rbench": []}
         different = 0

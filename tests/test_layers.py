@@ -85,7 +85,7 @@ TORCH_FREE = [
 ]
 TORCH_FREE += ["store.runs", "store.weights", "store.job_status", "store.texts", "store.verify"]
 TORCH_FREE += [
-    "system.located",
+    "system.digests",
     "api.housekeeping",
     "report.figures",
     "report.figures.style",

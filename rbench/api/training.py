@@ -36,7 +36,7 @@ from rbench.schema.unlisted import is_path
 from rbench.store.runs import Store
 from rbench.store.weights import WeightCache, default_cache
 from rbench.system import scratch
-from rbench.system.located import Watch
+from rbench.system.digests import Watch
 from rbench.system.progress import Progress, Silent, shown
 from rbench.train import objectives as modules
 

@@ -12,7 +12,7 @@ from rbench.encoders.foreign import check_files, check_finite, check_model, has_
 from rbench.errors import ResourceError
 from rbench.system import digests, hub, scratch
 from rbench.system.below import Below
-from rbench.system.located import Located
+from rbench.system.digests import Located
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 ABOUT = "merged.json"

@@ -14,7 +14,7 @@ from rbench.mini import lexical as mini
 from rbench.schema import EncoderSpec
 from rbench.schema.unlisted import is_path
 from rbench.system import digests, hub
-from rbench.system.located import Located
+from rbench.system.digests import Located
 
 TOKENIZER_FILES = (
     "tokenizer.json",

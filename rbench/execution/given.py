@@ -20,7 +20,7 @@ from rbench.encoders.locate import PACKAGED
 from rbench.encoders.model_metadata import HEADED
 from rbench.errors import PlanError, RbenchError, ResourceError, SuiteError
 from rbench.schema import Outcome, TaskSpec, VictimSpec, victim_name
-from rbench.system.located import Located, folder
+from rbench.system.digests import Located, located
 from rbench.system.own_code import told
 from rbench.tasks import Example
 from rbench.victims.config import labels_of, read_config
@@ -225,7 +225,7 @@ def _saved(where: Path) -> GivenVictim:
         labels = tuple(map(str, about["meta"].get("labels") or range(about["num_labels"])))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResourceError(f"{where} is not a classifier that rbench saved: its rbench.json cannot be read") from error
-    return GivenVictim(where.name, labels, locate=lambda task: folder(where))
+    return GivenVictim(where.name, labels, locate=lambda task: located(where))
 
 
 # -------------------------------------------------------------------------------------------------------- in memory

@@ -35,8 +35,8 @@ from rbench.schema import (
 from rbench.store.job_status import SHORT, standing_on
 from rbench.store.runs import Store
 from rbench.store.weights import WeightCache, weights_hash
-from rbench.system import located
-from rbench.system.located import Located, Places, Watch
+from rbench.system import digests
+from rbench.system.digests import Located, Places, Watch
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.system.progress import Progress
 from rbench.tasks import SetData, TaskData
@@ -189,7 +189,7 @@ class Inputs:
         key = self._job.needs[role]
         folder = self._context.cache.folder(key)
         check_like(self._context.plan.job(key), weights_hash(folder), self._context)
-        place = located.folder(folder)
+        place = digests.located(folder)
         self._context.cache.folder(key)  # check again: the hashed files are those that the entry lists
         return place
 

@@ -1,7 +1,7 @@
 """What the measure `noise` stored, as values of texts: curves over degrees, their means and their worst draws.
 
 Each number is the mean of a value for each text: whether it is right, nDCG@10 of a query, or, for Spearman's
-correlation, what the pair adds to it (`rbench.score.influence`). So encoders are compared text by text in any task.
+correlation, what the pair adds to it (`rbench.score.sts`). So encoders are compared text by text in any task.
 
 A label names what victims read: `typos@0.1` is the kind `typos` at one degree, `typos` its curve from degree 0 to the
 highest, `none` the texts as they are. `+normalise` at the end says that texts were normalised before they were read.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rbench.schema import Meaning, MeasuredRow, Score, Suite
 from rbench.score import Sample, Share, scored, unpacked, unpacked_numbers
-from rbench.score.influence import spearman_values
+from rbench.score.sts import spearman_values
 
 Array = NDArray[np.float64]
 NAME, WORST, DROP = "noise", "noise_worst", "noise_drop"

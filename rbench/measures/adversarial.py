@@ -17,7 +17,7 @@ from rbench.measures.contrast import ABOUT as SCALE
 from rbench.measures.contrast import OnSets, on_sets
 from rbench.schema import AdversarialSet, Job, Plan, Prediction, Record
 from rbench.score import adversarial_scores, adversarial_values, judged
-from rbench.score.adversarial import SET_SCORES
+from rbench.score.contrast import SET_SCORES
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured as Cell
 from rbench.tables.columns import mark_best
@@ -33,7 +33,7 @@ VERSION = 1
 OF = "victims"
 NAME = "adversarial"
 STORES = "predictions"
-USES = ("encoders.classify", "score.adversarial")
+USES = ("encoders.classify", "score.contrast")
 REQUIRED = SET_SCORES
 """The scores of every complete record."""
 TOLD = "to classify: {:,} rows of adversarial sets"

@@ -56,8 +56,8 @@ USES = (
     "encoders.scorer",
     "noise._changes",
     "noise._normalise",
-    "score.influence",
     "score.packed",
+    "score.sts",
 )
 FILES = {"kinds": "noise"}
 TOLD = "to read: {:,} texts with and without noise"

@@ -9,8 +9,18 @@ docs/guide-add-a-metric.md says what a module exports.
 from __future__ import annotations
 
 from rbench.config.metrics import AnyMetric, Condition, Measured, Metric, Metrics
-from rbench.metrics._observations import Observations, Truths, Values, accepted, added, columns_of
-from rbench.metrics._pooled import by_unit, pooled, pooled_values, values
+from rbench.metrics._observations import (
+    Observations,
+    Truths,
+    Values,
+    accepted,
+    added,
+    by_unit,
+    columns_of,
+    pooled,
+    pooled_values,
+    values,
+)
 from rbench.schema import Meaning
 from rbench.score import Sample, Share, Tally
 

@@ -14,7 +14,7 @@ from rbench.config.positions import shown
 from rbench.errors import ResourceError
 from rbench.plan.lineage import chain, effective, portable
 from rbench.schema import ADVERSARIAL, AdversarialSet, EncoderSpec, content_key
-from rbench.system.located import Located
+from rbench.system.digests import Located
 
 _TOLD = ("pooling", "normalize", "truncate_dim", "prompt", "include_prompt", "lowercase", "max_length", "dtype")
 """The fields that notes mention, in their order."""

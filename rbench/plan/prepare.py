@@ -27,7 +27,7 @@ from rbench.schema import (
 )
 from rbench.schema.jobs import split_of
 from rbench.score.sts import FEWEST
-from rbench.system.located import Located, Places
+from rbench.system.digests import Located, Places
 
 if TYPE_CHECKING:
     from rbench.tasks import SetData, TaskData

@@ -31,7 +31,7 @@ from rbench.recipes.victim import RetrieverVictim, ScorerVictim, Victim
 from rbench.schema import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec, VictimSpec
 from rbench.system import processes
 from rbench.system.capacity import cores, limit_threads, memory, shared_cores
-from rbench.system.located import Located, Watch
+from rbench.system.digests import Located, Watch
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import Example
 from rbench.words.resources import Resources

@@ -1,4 +1,6 @@
-"""Compute accuracy and consistency of a victim on a contrast set.
+"""Compute accuracy and consistency of a victim on a contrast set, and its accuracy on an adversarial set.
+
+Of a contrast set:
 
 | score       | numerator                                                         | denominator                       |
 |-------------|-------------------------------------------------------------------|-----------------------------------|
@@ -17,6 +19,20 @@ cluster is a bundle, or, if the set names clusters, all bundles of one cluster (
 claims). Texts of one cluster are not independent, so Wilson's interval uses the effective sample size `units` in place
 of n: p (1 - p) over the variance of the share between clusters (Kish 1965; Korn and Graubard 1998). `units` is at most
 n. It is the number of clusters if all texts are correct or all are wrong.
+
+Of an adversarial set, beside the accuracy on the same originals:
+
+| score          | numerator                                                     | denominator   |
+|----------------|---------------------------------------------------------------|---------------|
+| clean          | originals classified correctly                                | rows          |
+| adversarial    | rows classified correctly: changed texts, and originals that  | rows          |
+|                | no attack changed                                             |               |
+| clean_changed  | originals of changed texts classified correctly               | changed texts |
+| changed        | changed texts classified correctly                            | changed texts |
+
+A changed text is one with which the attack succeeded on the victim that the set was made against. `adversarial` is
+"accuracy on the adversarial test set" (CLINE, section 4.4, Table 5), which does not say which texts it counts: all rows
+is ours. The label of a changed text is its original's. Intervals are Wilson's 95% intervals; a row counts once.
 """
 
 from __future__ import annotations
@@ -29,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.schema import Prediction, Score
-from rbench.score.statistics import wilson
+from rbench.score.statistics import Share, scored, wilson
 
 VERSION = 1
 
@@ -174,3 +190,32 @@ def effective(clusters: Sequence[tuple[int, int]]) -> float:
     if squares == 0:  # all correct, all wrong, or the same share in each cluster
         return float(total if 0 < share < 1 else len(counted))
     return min(float(total), share * (1 - share) * total**2 / squares)
+
+
+SET_SCORES = ("clean", "adversarial", "clean_changed", "changed")
+
+
+def adversarial_scores(rows: Sequence[Judged]) -> tuple[Score, ...]:
+    """Return all SET_SCORES, shares in 0..1; None where the denominator is 0.
+
+    Args:
+        rows: each with its original and, where the attack succeeded, its changed text as the one edit
+            (`rbench.score.contrast.judged` makes them of stored predictions).
+    """
+    changed = [(row.original, row.edits[0][0]) for row in rows if row.edits]
+    right = {
+        "clean": [row.original for row in rows],
+        "adversarial": [_survived(row) for row in rows],
+        "clean_changed": [original for original, _ in changed],
+        "changed": [right for _, right in changed],
+    }
+    return tuple(scored(name, Share(sum(right[name]), len(right[name]))) for name in SET_SCORES)
+
+
+def adversarial_values(rows: Sequence[Judged]) -> list[float]:
+    """Return for each row whether it is classified correctly, 1 or 0; their mean is the score `adversarial`."""
+    return [float(_survived(row)) for row in rows]
+
+
+def _survived(row: Judged) -> bool:
+    return row.edits[0][0] if row.edits else row.original

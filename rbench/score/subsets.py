@@ -4,7 +4,7 @@ The field's "all" setting correlates all pairs of a set together. SentEval also 
 plainly ("mean") or by their number of pairs ("wmean"). A record holds the correlations of the set and of each subset,
 so a table can show any of the three.
 
-Spearman's coefficient has a standard error by its influence function (`score.influence`). `Score.sd` holds it times the
+Spearman's coefficient has a standard error by its influence function (`score.sts`). `Score.sd` holds it times the
 root of n. An average takes its samples as independent: its variance is the sum of theirs, each times the square of its
 weight. Its 95% interval is tanh(atanh(r) +- 1.96 e / (1 - r^2)) with its standard error e. It covers the choice of
 pairs within each sample, and neither the choice of sets nor differences between trainings.
@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rbench.schema import Score
-from rbench.score.influence import spearman_values
-from rbench.score.sts import FEWEST, PERFECT, fisher, sts_scores
+from rbench.score.sts import FEWEST, PERFECT, fisher, spearman_values, sts_scores
 
 VERSION = 2
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench.config.registry import nearest
-from rbench.config.tabular import Line
-from rbench.config.tabular.readers import read_delimited
+from rbench.config.tabular import Line, read_delimited
 from rbench.errors import ResourceError, StoreError
 from rbench.schema import TaskSpec
 from rbench.schema.judged import SCALE, TEXTS, UNSURE, Answer, Item, Sheet

@@ -22,7 +22,6 @@ from rbench.errors import StoreError
 from rbench.schema import Plan
 from rbench.store.multi_run import check_inputs, check_out
 from rbench.store.runs import Store, files
-from rbench.store.runs.columns import to_columns
 from rbench.store.runs.packed import (
     ALWAYS,
     CHECKSUMS,
@@ -34,6 +33,7 @@ from rbench.store.runs.packed import (
     jobs_of,
     record_line,
     record_of,
+    to_columns,
 )
 from rbench.store.runs.reader import FILES, MADE, PLAN
 from rbench.store.runs.store import folder_path

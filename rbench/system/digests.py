@@ -2,6 +2,8 @@
 
 A file counts as unchanged while its device, inode, size, mtime and ctime stay the same. Size and mtime alone would not
 do: `cp -p` and archives with fixed dates keep both. Replacing a file changes its inode or its ctime.
+
+A `Located` is a place with the fingerprint of its content. Planning makes them; jobs check them when they open a place.
 """
 
 from __future__ import annotations
@@ -12,7 +14,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from rbench.errors import JobError, ResourceError
+from rbench.schema import ResourceKind
 
 SETTLED = 2_000_000_000
 """Nanoseconds (2 s) since the last change of a file before its hash is remembered. The clock of a file system ticks:
@@ -101,3 +107,91 @@ def _stamp(path: Path) -> Stamp:
     if not stat.S_ISREG(found.st_mode):  # reading a pipe, for example, would never end
         raise OSError(0, "no regular file", str(path))
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+@dataclass(frozen=True)
+class Located:
+    """A place and the hash of its content at planning time.
+
+    `where` is the path of a file or folder, `id@commit` for the hub, or a description in words. `mark(where)` computes
+    the hash of the present content. It is a module-level function, so that it can be pickled for other processes.
+    """
+
+    where: str
+    fingerprint: str
+    mark: Callable[[str], str] = field(repr=False)
+
+    def check(self) -> str:
+        """Compute the fingerprint again and return it.
+
+        Raises:
+            JobError: the fingerprint differs from the planned one, or the place cannot be read any more.
+        """
+        try:
+            now = self.mark(self.where)
+        except (OSError, ResourceError) as error:
+            raise JobError(
+                f"{self.where} changed after the run was planned: its fingerprint was {self.fingerprint}, and now it "
+                f"cannot be read ({error}). Restore it or name another, then run the command again."
+            ) from error
+        if now != self.fingerprint:
+            raise JobError(
+                f"{self.where} changed after the run was planned: its fingerprint was {self.fingerprint} and is now "
+                f"{now}. To use the new content, run the command again: it makes a new plan."
+            )
+        return now
+
+
+class Watch:
+    """Checks places while they are in use: before and after they are read, and on each call of `check`.
+
+    A file that was opened must stay unchanged: networks are memory-mapped, and WordNet is read while it is used.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[Located, dict[Path, Stamp | None]] = {}
+
+    @contextmanager
+    def reading(self, place: Located) -> Iterator[str]:
+        """Yield the place's path, to be read inside the block. Raises JobError if its content is not the planned one.
+
+        The content is checked before and after the block.
+        """
+        self.open(place)
+        try:
+            yield place.where
+        finally:  # also after an error: a change of the file may be its cause
+            self.open(place)
+
+    def open(self, place: Located) -> str:
+        """Check a place, watch it from now on and return its path. Raises JobError if its content is not the planned
+        one."""
+        with noted() as files:
+            place.check()
+        self._files[place] = files
+        return place.where
+
+    def check(self) -> None:
+        """Raise JobError if one of the watched places changed. This takes microseconds while no file was touched."""
+        for place, files in self._files.items():
+            if touched(files):
+                self.open(place)
+
+
+def located(path: Path) -> Located:
+    """Return the place of a folder, with the hash of all files in it."""
+    return Located(str(path), of_folder(path), of_folder)
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places that preparation found for the jobs of a plan, so that no job searches again."""
+
+    weights: Mapping[str, Located]
+    """Weights by encoder: its own, or its base's if a job trains it. Further models are listed by their own name."""
+    resources: Mapping[ResourceKind, Located]
+    """The resources of the suite's profile that attacks and strategies need."""
+    training: Mapping[str, Mapping[ResourceKind, Located]]
+    """The resources that encoders' objectives need, by encoder; each objective names a profile of its own."""
+    victims: Mapping[tuple[str, str], Located] = field(default_factory=dict)
+    """The classifiers that exist, by name and task."""

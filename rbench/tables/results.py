@@ -11,7 +11,7 @@ from typing import Self
 
 from rbench.errors import StoreError, SuiteError
 from rbench.metrics import Metric, Metrics, Observations, Sample, Share, Tally, by_unit, columns_of
-from rbench.metrics._judged import columns
+from rbench.metrics._observations import judged_columns
 from rbench.schema import AttackJob, Job, Plan, Record
 from rbench.schema.judged import Judged
 from rbench.store import judged
@@ -80,12 +80,12 @@ class Results:
         if job.key not in self._observed:
             assert job.attacking is not None
             record, oracle = self.standing.records[job.key], job.attacking.task.has_oracle
-            said = partial(columns, self.judged, job.key, rater=None) if self.judged is not None else None
+            said = partial(judged_columns, self.judged, job.key, rater=None) if self.judged is not None else None
             self._observed[job.key] = Observations.read(
                 self.store, job, record, self._columns, has_oracle=oracle, said=said
             )
         found = self._observed[job.key]
-        return found if rater is None else found.of_rater(partial(columns, self.judged, job.key, rater=rater))
+        return found if rater is None else found.of_rater(partial(judged_columns, self.judged, job.key, rater=rater))
 
     @cached_property
     def _columns(self) -> frozenset[str]:

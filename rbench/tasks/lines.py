@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rbench.config.registry import nearest
-from rbench.config.tabular.readers import lines_of, object_of
+from rbench.config.tabular import lines_of, object_of
 from rbench.errors import ResourceError
 from rbench.schema import TEXT_FILES
 from rbench.tasks.clean import Row

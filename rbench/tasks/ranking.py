@@ -20,8 +20,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from rbench.config.tabular import check_unicode
-from rbench.config.tabular.readers import lines_of
+from rbench.config.tabular import check_unicode, lines_of
 from rbench.errors import ResourceError
 from rbench.schema import HubData, RankingHub, RankingPairs, TaskSpec, is_text_file
 from rbench.tasks import lines, local, online

@@ -16,7 +16,7 @@ from rbench.errors import ResourceError
 from rbench.schema import TaskSpec, VictimSpec
 from rbench.schema.unlisted import is_path
 from rbench.system import hub
-from rbench.system.located import Located
+from rbench.system.digests import Located
 from rbench.victims.config import check_config, read_config
 
 

@@ -300,6 +300,6 @@ def cases() -> list[Case]:
         Case("shared/sts", ("rbench/score/sts.py",), sts),
         Case("shared/subsets", ("rbench/score/subsets.py",), subsets),
         Case("shared/contrast", ("rbench/score/contrast.py",), contrast),
-        Case("shared/adversarial", ("rbench/score/adversarial.py",), adversarial),
+        Case("shared/adversarial", ("rbench/score/contrast.py",), adversarial),
         Case("shared/samples", ("rbench/execution/attacks.py", "rbench/train/finetune/_data.py"), samples),
     ]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rbench.metrics import Metrics, Observations, by_unit, columns_of
-from rbench.metrics._judged import JUDGED, columns
+from rbench.metrics._observations import JUDGED, judged_columns
 from rbench.schema import Outcome
 from rbench.schema.judged import Answer, Item, Judged, Sheet
 
@@ -54,7 +54,7 @@ def observed(rater: int | None = None) -> Observations:
         for unit, status in STATUS.items()
     ]
     of = Observations.of(outcomes, has_oracle=False)
-    found = columns(JUDGEMENTS, "job", of.unit.tolist(), of.label.tolist(), rater)
+    found = judged_columns(JUDGEMENTS, "job", of.unit.tolist(), of.label.tolist(), rater)
     return Observations({**of.columns, **found}, asked=True)
 
 

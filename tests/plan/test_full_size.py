@@ -22,7 +22,7 @@ from rbench.plan import prepare as preparing
 from rbench.plan.prepare import Options, Prepared
 from rbench.plan.rows import Rows
 from rbench.schema import AskedSet, AttackJob, FinetuneJob, Plan, TaskSpec
-from rbench.system.located import Located
+from rbench.system.digests import Located
 from rbench.tasks import TaskData
 
 REGISTRY = Registry()

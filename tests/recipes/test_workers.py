@@ -21,7 +21,7 @@ from rbench.errors import JobError, ResourceError
 from rbench.recipes import workers as module
 from rbench.recipes.workers import Engine, oracle
 from rbench.schema import AttackSpec, Outcome, ResourceKind, VictimSpec
-from rbench.system import located
+from rbench.system import digests
 from rbench.tasks import Example
 from tests.recipes import world
 
@@ -38,7 +38,7 @@ def attack_task(bert: Path, lm: Path, tmp_path_factory: pytest.TempPathFactory) 
         path=None,
         task=world.SINGLE,
         seed=0,
-        victim=located.folder(folder),
+        victim=digests.located(folder),
         name="random",
         resources=resources.profile,
         places=tuple((kind, resources.located(kind)) for kind in get_args(ResourceKind)),
@@ -67,7 +67,7 @@ def test_a_function_that_is_another_at_the_end_of_a_cell_ends_it(
     )
     monkeypatch.chdir(tmp_path)
     given = VictimSpec(name="exchanged", function="exchanged:ask", version="1")
-    place = located.Located("function exchanged:ask", "-", lambda where: "-")
+    place = digests.Located("function exchanged:ask", "-", lambda where: "-")
     asked = dataclasses.replace(attack_task, victim=place, name="exchanged", given=given)
     engine = Engine(CONFIG)
     assert len(plain(engine.run(asked, examples[:1]))) == 1
@@ -229,7 +229,7 @@ def test_a_broken_victim_is_said_here(attack_task: recipes.AttackTask, examples:
         (tmp_path / file.name).write_bytes(file.read_bytes())
     head = load_file(tmp_path / "head.safetensors")
     save_file({name: torch.full_like(t, torch.nan) for name, t in head.items()}, tmp_path / "head.safetensors")
-    broken = recipes.AttackTask(**(vars(attack_task) | {"victim": located.folder(tmp_path)}))
+    broken = recipes.AttackTask(**(vars(attack_task) | {"victim": digests.located(tmp_path)}))
     for count in (1, 2):
         with recipes.Workers(count, CONFIG) as workers, pytest.raises(JobError, match="victim random gave NaN"):
             list(workers.run(broken, examples))
@@ -362,8 +362,8 @@ def copied(attack_task: recipes.AttackTask, tmp_path: Path) -> recipes.AttackTas
     victim, lm = (
         shutil.copytree(p.where, tmp_path / n) for n, p in (("v", attack_task.victim), ("lm", places["masked_lm"]))
     )
-    own = tuple((places | {"masked_lm": located.folder(lm)}).items())
-    return recipes.AttackTask(**(vars(attack_task) | {"victim": located.folder(victim), "places": own}))
+    own = tuple((places | {"masked_lm": digests.located(lm)}).items())
+    return recipes.AttackTask(**(vars(attack_task) | {"victim": digests.located(victim), "places": own}))
 
 
 def exchange(place: Path) -> None:
@@ -386,7 +386,7 @@ def test_another_victim_in_the_same_folder_is_opened_anew(copied: recipes.Attack
     exchange(Path(copied.victim.where))
     with pytest.raises(JobError, match="changed after the run was planned"):
         list(engine.run(copied, untouched()))
-    replanned = recipes.AttackTask(**(vars(copied) | {"victim": located.folder(Path(copied.victim.where))}))
+    replanned = recipes.AttackTask(**(vars(copied) | {"victim": digests.located(Path(copied.victim.where))}))
     assert plain(engine.run(replanned, examples)) == plain(Engine(CONFIG).run(replanned, examples)) != before
 
 
@@ -399,7 +399,7 @@ def test_another_masked_lm_in_the_same_folder_is_opened_anew(
     exchange(folder)
     with pytest.raises(JobError, match="changed after the run was planned"):
         list(engine.run(attack_task, untouched()))
-    places = dict(attack_task.places) | {"masked_lm": located.folder(folder)}
+    places = dict(attack_task.places) | {"masked_lm": digests.located(folder)}
     replanned = recipes.AttackTask(**(vars(attack_task) | {"places": tuple(places.items())}))
     assert plain(engine.run(replanned, examples)) == plain(Engine(CONFIG).run(replanned, examples)) != before
 
@@ -414,7 +414,7 @@ def test_what_is_not_what_was_planned_is_refused_in_every_process(
     attack_task = recipes.AttackTask(**(vars(copied) | {"spec": world.spec("bae")}))
     with recipes.Workers(count, CONFIG) as workers, pytest.raises(JobError) as caught:
         list(workers.run(attack_task, examples))
-    for said in (place.where, place.fingerprint, located.folder(Path(place.where)).fingerprint):
+    for said in (place.where, place.fingerprint, digests.located(Path(place.where)).fingerprint):
         assert said in str(caught.value)
 
 

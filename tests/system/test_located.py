@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rbench.errors import JobError, ResourceError
-from rbench.system import digests, located
-from rbench.system.located import Located, Watch
+from rbench.system import digests
+from rbench.system.digests import Located, Watch
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 def place(tmp_path: Path) -> Located:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "weights").write_text("planned")
-    return located.folder(tmp_path / "model")
+    return digests.located(tmp_path / "model")
 
 
 def exchange(place: Located, content: str = "another") -> str:
@@ -30,7 +30,7 @@ def exchange(place: Located, content: str = "another") -> str:
     file = Path(place.where) / "weights"
     file.unlink()
     file.write_text(content)
-    return located.folder(Path(place.where)).fingerprint
+    return digests.located(Path(place.where)).fingerprint
 
 
 def test_a_place_that_changed_is_named_with_both_fingerprints(place: Located) -> None:

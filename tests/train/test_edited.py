@@ -14,7 +14,7 @@ from rbench.config import load_resources
 from rbench.config.registry import Registry
 from rbench.errors import JobError, ResourceError
 from rbench.schema import ResourceProfile, Source
-from rbench.system import located
+from rbench.system import digests
 from rbench.train import edits as editing
 from rbench.train.edits import Counts, Edit, EditOptions, Edits, LexiconSource
 from rbench.words.resources import Resources
@@ -150,7 +150,7 @@ def test_a_list_of_synonyms_is_refused_before_anything_is_read(tmp_path: Path) -
 
 def test_edits_of_words_that_changed_meanwhile_are_not_kept(tmp_path: Path) -> None:
     (tmp_path / "words").mkdir()
-    lexicon = dataclasses.replace(LEXICON_SOURCE, places=(located.folder(tmp_path / "words"),))
+    lexicon = dataclasses.replace(LEXICON_SOURCE, places=(digests.located(tmp_path / "words"),))
 
     def exchange(done: int, total: int, text: str) -> None:
         (tmp_path / "words" / "more.txt").write_text("another word")

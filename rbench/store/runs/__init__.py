@@ -20,8 +20,7 @@ The store does not run, score or print anything. It does not handle weights, whi
 
 from __future__ import annotations
 
-from rbench.store.runs.parts import Parts
 from rbench.store.runs.reader import Found, Read, Reader, folder_name, read_fields
-from rbench.store.runs.store import Store
+from rbench.store.runs.store import Parts, Store
 
 __all__ = ["Found", "Parts", "Read", "Reader", "Store", "folder_name", "read_fields"]

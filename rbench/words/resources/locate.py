@@ -20,7 +20,7 @@ from rbench.errors import ResourceError, SuiteError
 from rbench.mini import lexical as mini
 from rbench.schema import EncoderSpec, ResourceKind, ResourceProfile, Source
 from rbench.system import digests
-from rbench.system.located import Located
+from rbench.system.digests import Located
 from rbench.words.resources.lexical import nltk_package
 
 USE = "https://tfhub.dev/google/universal-sentence-encoder/3"

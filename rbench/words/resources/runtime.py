@@ -14,7 +14,7 @@ from rbench.encoders.vectors import WordVectors, read_counterfitted, read_vector
 from rbench.errors import ResourceError
 from rbench.mini import lexical as mini
 from rbench.schema import ResourceKind, ResourceProfile, Source
-from rbench.system.located import Located, Watch, folder
+from rbench.system.digests import Located, Watch, located
 from rbench.words.resources import lexical
 from rbench.words.resources.locate import loader, locate
 
@@ -54,7 +54,7 @@ class Resources:
         self._planned, self._places = places is not None, dict(places or {})
         lm = profile.masked_lm
         if lm is not None and lm.kind == "encoder" and lm.name is not None and lm.name in (trained := trained or {}):
-            self._places["masked_lm"] = folder(trained[lm.name])
+            self._places["masked_lm"] = located(trained[lm.name])
         self._watch = Watch()
         self._tag: Memo[tuple[int | str, ...], str] = Memo(64 << 20, lambda words, tag: 300 + 60 * len(words))
         self._tags: Memo[tuple[str, ...], lexical.Tags] = Memo(64 << 20, lambda words, tags: 200 + 200 * len(words))

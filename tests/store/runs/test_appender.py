@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rbench.errors import StoreError
-from rbench.store.runs import parts as module
-from rbench.store.runs.parts import Appender
+from rbench.store.runs import store as module
+from rbench.store.runs.store import Appender
 from rbench.system.below import Below
 
 

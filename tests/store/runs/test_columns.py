@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from rbench.store.runs.columns import from_columns, to_columns
 from rbench.store.runs.files import write_line
+from rbench.store.runs.packed import from_columns, to_columns
 from tests.store.runs.test_store import JOB, make_outcome
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
