@@ -33,6 +33,7 @@ from rbench.schema.common import Positive
 
 if TYPE_CHECKING:
     from textattack import Attack
+    from textattack.search_methods import SearchMethod
 
     from rbench.schema import TaskSpec
 
@@ -96,23 +97,42 @@ def changed(word: str, way: Way, at: dict[int, float]) -> str:
     return made + word[end:]
 
 
+def text_of(original: Any, places: Sequence[tuple[int, int]], vector: Any, way: Way) -> Any:
+    """Return the text of a vector: for each place an index, below 0 for none, and a number in 0..1."""
+    at: dict[int, dict[int, float]] = defaultdict(dict)
+    for place, choice in vector.reshape(-1, 2):
+        if place >= 0:
+            word, i = places[min(int(place), len(places) - 1)]
+            at[word][i] = min(float(choice), 1 - 1e-9)
+    if not at:
+        return original
+    new = [changed(original.words[word], way, own) for word, own in at.items()]
+    return original.replace_words_at_indices(list(at), new)
+
+
 def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
     """The attack on a victim of `rbench.attack`; it is the same for every task."""
-    import numpy as np
-    from scipy.optimize import differential_evolution
     from textattack import Attack
-    from textattack.goal_function_results import GoalFunctionResultStatus
     from textattack.goal_functions import UntargetedClassification
-    from textattack.search_methods import SearchMethod
     from textattack.transformations import WordSwap
-
-    way = WAYS[options.way]
 
     class Anywhere(WordSwap):  # type: ignore[misc]
         """Says which words may be changed. The search makes the texts."""
 
         def _get_transformations(self, current_text: Any, indices_to_modify: Any) -> list[Any]:
             return []
+
+    return Attack(UntargetedClassification(victim), [], Anywhere(), evolution(options))
+
+
+def evolution(options: Options) -> SearchMethod:
+    """Return the search. Nothing of TextAttack is imported before an attack is built."""
+    import numpy as np
+    from scipy.optimize import differential_evolution
+    from textattack.goal_function_results import GoalFunctionResultStatus
+    from textattack.search_methods import SearchMethod
+
+    way = WAYS[options.way]
 
     class EndedError(Exception):
         """Ends the search: a text flipped, or the query budget is spent."""
@@ -131,7 +151,7 @@ def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Atta
             bounds = [(-1.0, float(len(places))), (0.0, 1.0)] * options.budget
 
             def scores(vectors: Any) -> Any:
-                return self._asked(original, [self._text(original, places, vector) for vector in vectors.T])
+                return self._asked(original, [text_of(original, places, vector, way) for vector in vectors.T])
 
             members = max(math.ceil(options.population / len(bounds)), 1)
             # Scores of refused texts are infinite, and scipy takes their differences.
@@ -148,18 +168,6 @@ def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Atta
                 )
             return self.best
 
-        def _text(self, original: Any, places: Sequence[tuple[int, int]], vector: Any) -> Any:
-            """Return the text of a vector: for each place an index, below 0 for none, and a number in 0..1."""
-            at: dict[int, dict[int, float]] = defaultdict(dict)
-            for place, choice in vector.reshape(-1, 2):
-                if place >= 0:
-                    word, i = places[min(int(place), len(places) - 1)]
-                    at[word][i] = min(float(choice), 1 - 1e-9)
-            if not at:
-                return original
-            new = [changed(original.words[word], way, own) for word, own in at.items()]
-            return original.replace_words_at_indices(list(at), new)
-
         def _asked(self, original: Any, texts: Sequence[Any]) -> Any:
             """Return what is to be small, (len(texts),). Each distinct text is asked once; infinite where refused."""
             distinct = {text.text: text for text in texts if text.text != original.text}
@@ -174,4 +182,4 @@ def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Atta
     def _flipped(result: Any) -> bool:
         return bool(result.goal_status == GoalFunctionResultStatus.SUCCEEDED)
 
-    return Attack(UntargetedClassification(victim), [], Anywhere(), Evolution())
+    return Evolution()

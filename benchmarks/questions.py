@@ -44,7 +44,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.inference import Row, backends, rows_of
 from rbench.encoders.inference.network import Network, batches, tensors
 from rbench.recipes.cached import GreedyWordSwapWIR
-from rbench.schema import Choice, ResourceChoice
+from rbench.schema import Choice, Outcome, ResourceChoice
 from rbench.system.capacity import cores
 from rbench.tasks import open_task
 from rbench.words.resources import Resources
@@ -124,35 +124,40 @@ class Calls:
         }
 
 
-def main() -> None:
-    args = parse()
-    torch.set_num_threads(1)
-    registry = Registry()
-    task = config.load_task(args.task, registry)
-    profile = config.load_resources(ResourceChoice(profile=args.resources), registry)
-    rows = open_task(task, args.data).split("test")
-    order = np.random.Generator(np.random.PCG64(args.seed)).permutation(len(rows))
-    examples = [rows[i] for i in order[: args.n]]
-    classifier, meta = EncoderClassifier.load(args.victim, "cpu")
-    resources = Resources(profile, args.models, backend=args.backend)
-    victim = recipes.Victim(classifier, "victim", max_length=meta.get("max_length"), backend=args.backend)
-    before: set[Row] = set()
-    steps: dict[str, list[Step]] = {}
-    found: dict[str, Any] = {}
-    for name in RECIPES:
-        spec = config.load_attack(Choice(name=name), registry)
-        recorder = Recorder(victim)
-        victim.forget()
-        resources.forget()
+class Bench:
+    """The victim, the texts and the resources that all recipes share."""
 
-        def build(spec: Any = spec) -> Any:
-            return recipes.build(spec, victim, resources, task)
+    def __init__(self, args: argparse.Namespace) -> None:
+        registry = Registry()
+        self.args = args
+        self.task = config.load_task(args.task, registry)
+        self.specs = {name: config.load_attack(Choice(name=name), registry) for name in RECIPES}
+        profile = config.load_resources(ResourceChoice(profile=args.resources), registry)
+        rows = open_task(self.task, args.data).split("test")
+        order = np.random.Generator(np.random.PCG64(args.seed)).permutation(len(rows))
+        self.examples = [rows[i] for i in order[: args.n]]
+        self.classifier, meta = EncoderClassifier.load(args.victim, "cpu")
+        self.resources = Resources(profile, args.models, backend=args.backend)
+        self.victim = recipes.Victim(self.classifier, "victim", max_length=meta.get("max_length"), backend=args.backend)
 
+    def outcomes(self, name: str, n: int, **options: Any) -> list[Outcome]:
+        """Attack the first n texts with a recipe, all caches empty."""
+        self.victim.forget()
+        self.resources.forget()
+        spec = self.specs[name]
+
+        def build() -> Any:
+            return recipes.build(spec, self.victim, self.resources, self.task)
+
+        return list(recipes.run(build, self.examples[:n], spec=spec, task=self.task, seed=self.args.seed, **options))
+
+    def asked(self, name: str, before: set[Row]) -> tuple[dict[str, Any], list[Step]]:
+        """Return what a recipe asked, and its steps. `before` holds what earlier recipes asked; its rows are added."""
+        recorder = Recorder(self.victim)
         with recorder.listening():
-            outcomes = list(recipes.run(build, examples, spec=spec, task=task, seed=args.seed))
-        steps[name] = recorder.steps
-        asked = {row for step in recorder.steps for row in ids(victim, step.texts)}
-        found[name] = {
+            outcomes = self.outcomes(name, self.args.n)
+        asked = {row for step in recorder.steps for row in ids(self.victim, step.texts)}
+        found = {
             "attacked": sum(one.status in ("succeeded", "failed") for one in outcomes),
             "queries": sum(one.num_queries or 0 for one in outcomes),
             "distinct": len(asked),
@@ -160,14 +165,24 @@ def main() -> None:
             "share_asked_before": round(len(asked & before) / len(asked), 4),
         }
         before |= asked
+        return found, recorder.steps
+
+
+def main() -> None:
+    args = parse()
+    torch.set_num_threads(1)
+    bench = Bench(args)
+    before: set[Row] = set()
+    steps: dict[str, list[Step]] = {}
+    found: dict[str, Any] = {}
+    for name in RECIPES:
+        found[name], steps[name] = bench.asked(name, before)
         found[name]["share_repeated_so_far"] = round(
             1 - len(before) / sum(one["distinct"] for one in found.values()), 4
         )
         for pooled in (4, 16):
             with (calls := Calls()).counting():
-                victim.forget()
-                resources.forget()
-                list(recipes.run(build, examples[: args.few], spec=spec, task=task, seed=args.seed, pooled=pooled))
+                bench.outcomes(name, args.few, pooled=pooled)
             found[name][f"networks_{pooled}_texts_at_once"] = calls.shown()
         print(name, json.dumps(found[name]), flush=True)
     report = {
@@ -176,15 +191,15 @@ def main() -> None:
             "processor": processor(),
             "cores": cores(),
             "torch": torch.__version__,
-            "backend": victim.network.backend,
+            "backend": bench.victim.network.backend,
         },
-        "task": task.name,
+        "task": bench.task.name,
         "n": args.n,
         "n_of_calls": args.few,
         "seed": args.seed,
         "victim": args.called,
         "recipes": found,
-        "certified": certified(victim, classifier, steps, args.widen),
+        "certified": certified(bench.victim, bench.classifier, steps, args.widen),
     }
     args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(report["certified"], indent=1))

@@ -7,6 +7,7 @@ adapt a test here to a change: make the change leave old keys alone (`Strict.wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import pytest
@@ -68,55 +69,68 @@ def test_every_record_has_the_key_that_is_stored() -> None:
 # ------------------------------------------------------------------------------------------------- planned once more
 
 
-def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
-    """What was known of data, weights and resources when `jobs` were planned, read off the jobs."""
-    weights: dict[str, str] = {}
-    data: dict[str, str] = {}
-    splits: dict[tuple[str, str], str] = {}
-    resources: dict[str, str] = {}
-    training: dict[str, tuple[Any, Mapping[str, str]]] = {}
-    sources: dict[str, str] = {}
-    contrast: dict[str, str] = {}
-    for job in jobs:
+@dataclass
+class Read:
+    """What jobs say of the data, weights and resources that they were planned with."""
+
+    loaded: loading.Loaded
+    weights: dict[str, str] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)
+    splits: dict[tuple[str, str], str] = field(default_factory=dict)
+    resources: dict[str, str] = field(default_factory=dict)
+    training: dict[str, tuple[Any, Mapping[str, str]]] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    contrast: dict[str, str] = field(default_factory=dict)
+
+    def add(self, job: Job) -> None:
         spec = job.spec
         if isinstance(spec, PretrainJob):
             train = spec.encoder.train
             assert train is not None
-            weights |= known(job.parts[0], spec.base_fingerprint)
+            self.weights |= known(job.parts[0], spec.base_fingerprint)
             for option, found in spec.model_fingerprints.items():
-                weights[loaded.models[job.parts[0]][option]] = found
-            data[train.data] = spec.data_fingerprint
-            splits[train.data, "train"] = spec.data_fingerprint  # of a task, on whose texts it is trained
-            splits |= {(task, train.scored_split(task)): spec.selection_fingerprint or "" for task in train.selecting}
+                self.weights[self.loaded.models[job.parts[0]][option]] = found
+            self.data[train.data] = spec.data_fingerprint
+            self.splits[train.data, "train"] = spec.data_fingerprint  # of a task, on whose texts it is trained
+            self.splits |= {
+                (task, train.scored_split(task)): spec.selection_fingerprint or "" for task in train.selecting
+            }
             if spec.resources is not None:
-                training[job.parts[0]] = spec.resources, spec.resource_fingerprints
+                self.training[job.parts[0]] = spec.resources, spec.resource_fingerprints
         elif isinstance(spec, MeasureJob) and spec.split is not None:
-            weights |= known(job.parts[0], spec.encoder_fingerprint)
-            splits[spec.task.name, spec.split] = spec.data_fingerprint
+            self.weights |= known(job.parts[0], spec.encoder_fingerprint)
+            self.splits[spec.task.name, spec.split] = spec.data_fingerprint
         elif isinstance(spec, FinetuneJob) or job.untuned:
-            weights |= known(job.parts[0], spec.encoder_fingerprint)
-            data[spec.task.name] = spec.data_fingerprint
-            resources |= spec.resource_fingerprints
+            self.weights |= known(job.parts[0], spec.encoder_fingerprint)
+            self.data[spec.task.name] = spec.data_fingerprint
+            self.resources |= spec.resource_fingerprints
         elif isinstance(spec, AttackJob):
-            resources |= spec.resource_fingerprints
-            sources[job.parts[3]] = spec.attack.source
+            self.resources |= spec.resource_fingerprints
+            self.sources[job.parts[3]] = spec.attack.source
         elif job.what == "contrast" and isinstance(spec, MeasureJob) and spec.set is not None:
-            contrast[spec.set.name] = spec.data_fingerprint
+            self.contrast[spec.set.name] = spec.data_fingerprint
+
+
+def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
+    """What was known of data, weights and resources when `jobs` were planned, read off the jobs."""
+    read = Read(loaded)
+    for job in jobs:
+        read.add(job)
     return PlanInputs(
         encoders=loaded.encoders,
         tasks=loaded.tasks,
         attacks={
-            label: spec.model_copy(update={"source": sources[label]}) if label in sources else spec
+            label: spec.model_copy(update={"source": read.sources[label]}) if label in read.sources else spec
             for label, spec in loaded.attacks.items()
         },
         resources=loaded.resources,
-        data=data,
+        data=read.data,
         sizes=dict.fromkeys(loaded.tasks, MANY),
-        weights=weights,
+        weights=read.weights,
         models=loaded.models,
-        splits=splits,
-        resource_weights=resources,
-        training=training,
+        splits=read.splits,
+        resource_weights=read.resources,
+        training=read.training,
         strategies=loaded.strategies,
         tuning=loaded.tuning,
         building=loaded.building,
@@ -124,9 +138,9 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
         draws=loaded.draws,
         sets={
             task: tuple(
-                one if one.made else one.with_rows(contrast[one.set.name])
+                one if one.made else one.with_rows(read.contrast[one.set.name])
                 for one in sets
-                if one.made or one.set.name in contrast
+                if one.made or one.set.name in read.contrast
             )
             for task, sets in loaded.sets.items()
         },

@@ -33,7 +33,8 @@ from rbench.verdicts.cells import Cells
 from rbench.verdicts.claims import JudgedClaim, judge_claims
 from rbench.verdicts.compare import Comparison
 from rbench.verdicts.fail_if import Condition, Conditions
-from rbench.verdicts.gate import ANY_ATTACK, Checked, judged
+from rbench.verdicts.gate import Checked, judged
+from rbench.verdicts.gate_rows import ANY_ATTACK
 from rbench.verdicts.papers import claims as on_printed
 from rbench.verdicts.papers import tables as printed
 from rbench.verdicts.papers.claims import Judged, judge

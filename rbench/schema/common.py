@@ -102,12 +102,7 @@ class Checked(Strict):
         return self
 
 
-Flag = Literal[
-    "saturated",
-    "no adversary",
-    "head did not learn",
-    "perturbation dead",
-    "starved of candidates",
+OfSearches = Literal[
     "weak search",
     "budget hit",
     "few candidates",
@@ -115,6 +110,15 @@ Flag = Literal[
     "gradient masking",
     "transfer beats direct",
     "not deterministic",
+]
+"""What a RUN shows of its attacks' searches (`tables.weak`)."""
+Flag = Literal[
+    "saturated",
+    "no adversary",
+    "head did not learn",
+    "perturbation dead",
+    "starved of candidates",
+    OfSearches,
     "near chance",
     "labels exchanged",
 ]

@@ -11,22 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from rbench.errors import StoreError
 from rbench.schema import STRONGEST_BUDGET, Flag, Job, Plan, Raised, Record
+from rbench.schema.common import OfSearches
 from rbench.score import Share
 from rbench.store.runs import Reader, read_fields
 
-OF_SEARCHES: tuple[Flag, ...] = (
-    "weak search",
-    "budget hit",
-    "few candidates",
-    "no better than random",
-    "gradient masking",
-    "transfer beats direct",
-    "not deterministic",
-)
+OF_SEARCHES: tuple[Flag, ...] = get_args(OfSearches)
 GAP = 0.05
 """What the flags call a difference: this share of the attacked texts."""
 LEAST = 50
