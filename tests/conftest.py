@@ -35,6 +35,10 @@ sys.dont_write_bytecode = False
 # Before its first draw Hypothesis reads the constants in all local modules, for a minute. No test needs these.
 providers._get_local_constants = lambda: providers._local_constants
 
+# Plans, records and networks are many objects that live on. Python would look for cycles among them after each 700 new
+# ones; what a test leaves is small.
+gc.set_threshold(20_000, 20, 20)
+
 # Machines are busy, and speed is measured in benchmarks/. So no test has a deadline.
 settings.register_profile("ci", deadline=None, max_examples=40)
 settings.register_profile("nightly", deadline=None, max_examples=120)

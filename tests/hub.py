@@ -27,6 +27,8 @@ from urllib.parse import parse_qs, unquote, urlparse
 
 import pytest
 
+from tests import forked
+
 Kind = Literal["model", "dataset"]
 
 
@@ -71,16 +73,17 @@ class Hub:
         return kept | ours | {"no_proxy": "127.0.0.1", "HF_HUB_DISABLE_TELEMETRY": "1"} | more
 
 
-def python(code: str, env: Mapping[str, str], *arguments: str) -> Any:
-    """Run `code` in a fresh interpreter; what its last line of output says, as JSON. Its errors fail the test."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env=dict(env),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def python(code: str, env: Mapping[str, str], *arguments: str, fresh: bool = False) -> Any:
+    """Run `code` in a process of its own; what its last line of output says, as JSON. Its errors fail the test.
+
+    With `fresh` that is a new interpreter, so that the code may ask which libraries were imported.
+    """
+    if fresh:
+        command = [sys.executable, "-c", code, *arguments]
+        ended = subprocess.run(command, env=dict(env), capture_output=True, text=True, timeout=120, check=False)
+        done = forked.Ended(ended.returncode, ended.stdout, ended.stderr)
+    else:
+        done = forked.run(code, env, *arguments)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.strip().splitlines()[-1])
 

@@ -8,11 +8,11 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import chdir, suppress
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,14 @@ import pytest
 from typer.testing import CliRunner
 
 from rbench import api
-from rbench.cli import app
+from rbench.cli import app, main
 from rbench.execution import attacks
 from rbench.execution import weights as stages
 from rbench.execution.cluster import scheduler as board
 from rbench.schema import AttackJob, Job, Outcome
 from rbench.store.runs import Parts, Store
 from rbench.store.weights.inventory import items
+from rbench.train.finetune import _tuning as tuning
 
 SUITE = """\
 name: small
@@ -58,25 +59,31 @@ def words(suite: str, out: str, *more: str) -> list[str]:
     return ["run", suite, "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch", *more]
 
 
+FORK = multiprocessing.get_context("forkserver")
+"""Starts processes that have imported PyTorch and TextAttack."""
+
+
+def command(place: Path, words: list[str], cache: str, at_once: bool) -> None:
+    """The command `rbench`, unheard; with `at_once` the first checkpoint of a fine-tuning is complete."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    os.environ["RBENCH_CACHE"] = str(place / cache)
+    os.chdir(place)
+    if at_once:
+        tuning.AFTER = 0.0
+    sys.argv = ["rbench", *words]
+    main()
+
+
 def start(
-    place: Path,
-    out: str,
-    *,
-    cache: str = "cache",
-    workers: int = 1,
-    suite: str = "small.yaml",
-    before: str = "pass",
-) -> subprocess.Popen[str]:
-    """Start `rbench run` in a process, which can be killed; `before` is Python that it runs first."""
-    code = f"import sys; {before}; from rbench.cli import main; sys.exit(main())"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *words(suite, out, "--workers", str(workers))],
-        cwd=place,
-        env={**os.environ, "RBENCH_CACHE": str(place / cache)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    place: Path, out: str, *, cache: str, workers: int = 1, suite: str = "small.yaml", at_once: bool = False
+) -> ForkServerProcess:
+    """Start `rbench run` in a process, which can be killed."""
+    given = (place, words(suite, out, "--workers", str(workers)), cache, at_once)
+    process = FORK.Process(target=command, args=given)
+    process.start()
+    return process
 
 
 def run(place: Path, out: str, *more: str, cache: str = "cache", suite: str = "small.yaml") -> str:
@@ -129,14 +136,16 @@ def test_killed_runs_end_with_the_same_tables(kills: tuple[str, ...], place: Pat
     def attacking() -> bool:
         return outcome_lines(place / out) >= middle
 
+    if "training" not in kills:  # the victims are those of the whole run, as when another run made them first
+        shutil.copytree(place / "cache", place / cache)
     for kill in kills:
         workers, reached = {"training": (1, training), "attacking": (2, attacking)}[kill]
         process = start(place, out, cache=cache, workers=workers)
         deadline = time.monotonic() + 300
-        while not reached() and process.poll() is None and time.monotonic() < deadline:
+        while not reached() and process.is_alive() and time.monotonic() < deadline:
             time.sleep(0.1)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
         assert reached()
     before = {file: file.read_bytes() for file in (place / out).rglob("outcomes*.jsonl")}
     assert sum(map(len, before.values())), "there is something to keep"
@@ -196,8 +205,8 @@ def one_of_three(place: Path, log: Path, killed_after: int | None) -> None:
 def test_three_processes_do_nothing_twice_and_lose_nothing_of_one_that_is_killed(place: Path) -> None:
     (place / "few.yaml").write_text(FEW)
     run(place, "one", suite="few.yaml")
-    log, fork = place / "log", multiprocessing.get_context("forkserver")
-    processes = [fork.Process(target=one_of_three, args=(place, log, 30 if i == 1 else None)) for i in range(3)]
+    log = place / "log"
+    processes = [FORK.Process(target=one_of_three, args=(place, log, 30 if i == 1 else None)) for i in range(3)]
     for process in processes:
         process.start()
     for process in processes:
@@ -221,10 +230,9 @@ evaluate: [contrast]
 resources: mini
 training: {max_train: 120, max_validation: 20, epochs: 4, batch_size: 4, learning_rate: 1.0e-3}
 """
-AT_ONCE = "import rbench.train.finetune._tuning as c; c.AFTER = 0"
 
 
-def tuning(kept: Path) -> bool:
+def begun(kept: Path) -> bool:
     """Whether a fine-tuning has a checkpoint there."""
     with suppress(FileNotFoundError):
         return any(
@@ -240,14 +248,14 @@ def test_a_killed_fine_tuning_goes_on_and_ends_with_the_same_weights(place: Path
     (record,) = (record for record in Store(place / "tuned-whole").records() if record.job.stage == "pretrain")
     trained = Path("weights", record.job.key[:2], record.job.key)
     shutil.copytree(place / "cache" / trained, place / "third-cache" / trained)
-    process = start(place, "tuned", cache="third-cache", suite="tuned.yaml", before=AT_ONCE)
+    process = start(place, "tuned", cache="third-cache", suite="tuned.yaml", at_once=True)
     kept = place / "third-cache" / "checkpoints"
     deadline = time.monotonic() + 300
-    while not tuning(kept) and time.monotonic() < deadline:
-        assert process.poll() is None, "it ended before it could be killed"
+    while not begun(kept) and time.monotonic() < deadline:
+        assert process.is_alive(), "it ended before it could be killed"
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     (listed,) = (item for item in items(place / "third-cache") if item.kind == "checkpoints")
     assert listed.name == TUNED_JOB
     run(place, "tuned", cache="third-cache", suite="tuned.yaml")

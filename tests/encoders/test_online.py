@@ -20,13 +20,22 @@ def answer(spec):
     spec = EncoderSpec(**spec)
     try:
         found = encoders.locate(spec)
-        heavy = "torch" in sys.modules
         vectors = encoders.load(spec, found.where).encode(["the film was good"])
     except ResourceError as error:
         return {"error": str(error)}
-    return {"where": found.where, "fingerprint": found.fingerprint, "vector": vectors[0].tolist(), "heavy": heavy}
+    return {"where": found.where, "fingerprint": found.fingerprint, "vector": vectors[0].tolist()}
 
 print(json.dumps([answer(spec) for spec in json.loads(sys.argv[1])]))
+"""
+
+
+LOCATE = """
+import json, sys
+from rbench import encoders
+from rbench.schema import EncoderSpec
+
+found = encoders.locate(EncoderSpec(**json.loads(sys.argv[1])))
+print(json.dumps([found.where, found.fingerprint, "torch" in sys.modules]))
 """
 
 
@@ -41,8 +50,10 @@ def test_an_encoder_is_resolved_downloaded_and_loaded_again_offline(hub: Hub, be
     hub.repositories["model", "someone/toy"].commits[commit] |= {"onnx/model.onnx": b"x", "flax_model.msgpack": b"x"}
     spec = {"name": "toy", "base": "someone/toy", "pooling": "mean"}
     missing = {"name": "none", "base": "someone/none"}
+    where = f"someone/toy@{commit}"
+    assert python(LOCATE, hub.env(tmp_path), json.dumps(spec), fresh=True) == [where, commit, False]
     first, none, again = loaded(hub.env(tmp_path), spec, missing, spec | {"revision": commit})
-    assert (first["where"], first["fingerprint"], first["heavy"]) == (f"someone/toy@{commit}", commit, False)
+    assert (first["where"], first["fingerprint"]) == (where, commit)
     assert "has no model someone/none, or it is private" in none["error"] and "hf download" in none["error"]
     fetched = {request.rsplit("/", 1)[1] for request in hub.requests if request.startswith("GET /someone/toy/resolve/")}
     assert fetched >= {"config.json", "model.safetensors", "tokenizer.json"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -92,7 +93,9 @@ def published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preparing, "complete", lambda loaded, *_: (loaded, []))  # reads the models' own files
 
 
+@lru_cache(maxsize=8)
 def prepared(suite: str, profile: str | None = None, *changes: str) -> Prepared:
+    """What planning makes of a suite, which several tests here ask; a test that patches more has changes of its own."""
     return prepared_for(suite, Options(profile=profile, overrides=changes))
 
 

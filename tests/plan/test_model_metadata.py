@@ -259,16 +259,17 @@ def answer(suite):
     return {"found": found, "keys": sorted(job.key for job in plan.jobs), "notes": plan.notes}
 
 answers = [answer(suite) for suite in sys.argv[1:]]
-print(json.dumps([*answers, "torch" in sys.modules]))
+print(json.dumps(answers))
 """
+NO_TORCH = "assert 'torch' not in sys.modules\n"
 
 
-def on_hub(here: Path, env: dict[str, str], *encoders: str) -> list[Any]:
-    """What planning says of a suite for each, all in one process, and at last whether it has imported torch."""
+def on_hub(here: Path, env: dict[str, str], *encoders: str, fresh: bool = False) -> list[Any]:
+    """What planning says of a suite for each, all in one process; a `fresh` one has not imported PyTorch by then."""
     suites = [here / f"suite{i}.yaml" for i in range(len(encoders))]
     for suite, written in zip(suites, encoders, strict=True):
         suite.write_text(SUITE.format(encoders=written))
-    answers: list[Any] = python(PLAN, env, *map(str, suites))
+    answers: list[Any] = python(PLAN + NO_TORCH * fresh, env, *map(str, suites), fresh=fresh)
     return answers
 
 
@@ -291,8 +292,8 @@ def test_a_hub_id_is_planned_by_its_small_files_and_again_offline(hub: Hub, here
     cached(here, "half", "a" * 40)
     cached(here, "whole", "b" * 40, ".gitattributes")
     env, written = hub.env(here / "home"), "[someone/toy, someone/plain]"
-    first, wrong, torch = on_hub(here, env, written, "[someone/toi]")
-    assert first["found"] == {"toy": ["mean", commit], "plain": ["mean", transformers]} and torch is False
+    first, wrong = on_hub(here, env, written, "[someone/toi]", fresh=True)
+    assert first["found"] == {"toy": ["mean", commit], "plain": ["mean", transformers]}
     assert [note for note in first["notes"] if note.startswith(f"toy: someone/toy@{commit} (pooling mean")]
     fetched = {request.partition("/resolve/")[2].partition("/")[2] for request in hub.requests}
     assert {"config.json", "modules.json", "1_Pooling/config.json"} <= fetched
@@ -300,7 +301,7 @@ def test_a_hub_id_is_planned_by_its_small_files_and_again_offline(hub: Hub, here
     assert "has no model someone/toi, or it is private" in wrong["error"] and "Check the id" in wrong["error"]
     hub.requests.clear()
     offline = env | {"HF_HUB_OFFLINE": "1"}
-    again, wrong, half, whole, _ = on_hub(here, offline, written, "[someone/toi]", "[someone/half]", "[someone/whole]")
+    again, wrong, half, whole = on_hub(here, offline, written, "[someone/toi]", "[someone/half]", "[someone/whole]")
     assert again == first and hub.requests == []
     assert "`hf download someone/toi`" in wrong["error"] and "--local-dir DIR" in wrong["error"]
     assert "lacks the files that say how someone/half encodes. Get them with `hf download someone/half" in half["error"]

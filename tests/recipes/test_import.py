@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import marshal
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +16,7 @@ import pytest
 
 from rbench.recipes import _textattack
 from rbench.store.weights import inventory
+from tests import forked
 
 SCRIPT = """
 import logging, os, socket, sys
@@ -115,7 +115,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     environment |= {"HOME": str(place), "XDG_CACHE_HOME": str(place / ".cache"), "TMPDIR": str(place / "shared")}
     environment["RBENCH_CACHE"] = str(place / "cache")
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False)
+    done = forked.run(SCRIPT, environment)
     return Imported(done.returncode, done.stdout.splitlines(), done.stderr, place / "cache")
 
 

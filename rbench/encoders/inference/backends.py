@@ -20,6 +20,7 @@ import platform
 import sys
 import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -138,6 +139,11 @@ def _with_linear(linear: type[_Linear], module: nn.Module) -> nn.Module:
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     tokenizers = (getattr(part, "tokenizer", None) for part in module.modules())
     shared |= {id(tokenizer): tokenizer for tokenizer in tokenizers if tokenizer is not None}
+    for part in module.modules():
+        # Each part has about ten empty dicts of hooks. deepcopy would spend most of its time on them, at every step of
+        # a training that attacks its texts.
+        containers = (one for one in vars(part).values() if type(one) in (dict, OrderedDict, set) and not one)
+        shared |= {id(one): type(one)() for one in containers}
     twin = copy.deepcopy(module, shared)
     for name, layer in list(twin.named_modules()):
         if type(layer) is nn.Linear:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 
 from rbench.encoders.inference import backends
 from rbench.errors import ResourceError, StoreError
+from tests import forked
 from tests.encoders.inference.test_network import BERT, read, threads
 
 CPU = torch.device("cpu")
@@ -38,6 +37,24 @@ def test_answers_are_those_of_the_network(name: str) -> None:
     torch.testing.assert_close(call(INPUTS), expected, atol=1e-5, rtol=1e-4)
 
 
+def test_a_twin_shares_weights_and_nothing_that_may_be_changed() -> None:
+    twin = backends.steady(BERT)
+    assert [id(weight) for weight in twin.parameters()] == [id(weight) for weight in BERT.parameters()]
+    pairs = list(zip(BERT.modules(), twin.modules(), strict=True))
+    assert len(pairs) > 10
+    for own, other in pairs:
+        assert own is not other
+        for name, value in vars(other).items():
+            assert not isinstance(value, dict | set) or value is not vars(own).get(name), name
+    calls: list[str] = []
+    twin.register_forward_hook(lambda *_: calls.append("twin"))
+    with torch.no_grad():
+        read(BERT, **INPUTS)
+        assert calls == []
+        read(twin, **INPUTS)
+    assert calls == ["twin"]
+
+
 def test_openvino_tells_nobody_what_it_converts(tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     code = (
@@ -48,7 +65,8 @@ def test_openvino_tells_nobody_what_it_converts(tmp_path: Path) -> None:
         "print(type(telemetry_utils.tm.Telemetry()).__module__)"
     )
     environment = {**os.environ, "HOME": str(tmp_path)}
-    told = subprocess.run([sys.executable, "-c", code], env=environment, text=True, capture_output=True, check=True)
+    told = forked.run(code, environment)
+    assert told.returncode == 0, told.stderr
     assert told.stdout.split()[-1] == "openvino.tools.ovc.telemetry_stub"
     assert not (tmp_path / "intel").exists(), "where it keeps who told it what"
 

@@ -2,60 +2,58 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import signal
-import subprocess
-import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
 
-from rbench.store.weights import WeightCache
+from rbench.schema import Training
+from rbench.store.weights import WeightCache, default_cache
 from rbench.store.weights.cache import left, sweep
 from rbench.system import scratch
+from rbench.train.finetune import clean
+from tests import tiny
 from tests.store.weights.entries import JOB, fill
 
-FINETUNE = """\
-import sys, time
-from pathlib import Path
-from rbench.store.weights import WeightCache, default_cache
-from rbench.train.finetune import clean
-from rbench.schema import Training
-from tests import tiny
-from tests.store.weights.entries import JOB
+FORK = multiprocessing.get_context("forkserver")
 
-def progress(step, total, note):
-    if step == 4:  # one epoch is over, and its checkpoint written
-        print("at work", flush=True)
-        time.sleep(600)
 
-encoder = tiny.encoder(tiny.write_bert(Path(sys.argv[1])))
-with WeightCache(default_cache()).making(JOB) as entry:
-    training = Training(epochs=3, batch_size=32)
-    clean.run(clean.Options(), tiny.context(encoder, tiny.data(64, 20), training, progress=progress))
-"""
-ROOT = Path(__file__).resolve().parents[3]
+def finetune(place: Path, system: Path, told: Connection) -> None:
+    """Fine-tune until the first epoch is over and its checkpoint is written; then say so and wait."""
+
+    def progress(step: int, total: int, note: str) -> None:
+        if step == 4:
+            told.send("at work")
+            time.sleep(600)
+
+    os.environ["RBENCH_CACHE"], tempfile.tempdir = str(place / "cache"), str(system)
+    encoder = tiny.encoder(tiny.write_bert(place / "bert"))
+    with WeightCache(default_cache()).making(JOB):
+        training = Training(epochs=3, batch_size=32)
+        clean.run(clean.Options(), tiny.context(encoder, tiny.data(64, 20), training, progress=progress))
 
 
 @contextmanager
-def finetuning(place: Path, system: Path) -> Iterator[subprocess.Popen[str]]:
+def finetuning(place: Path, system: Path) -> Iterator[ForkServerProcess]:
     """A process in the middle of a fine-tuning."""
-    surroundings = {"RBENCH_CACHE": str(place / "cache"), "TMPDIR": str(system), "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", FINETUNE, place / "bert"],
-        env={**os.environ, **surroundings, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
+    here, there = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=finetune, args=(place, system, there))
+    process.start()
+    there.close()
     try:
-        assert process.stdout.readline() == "at work\n"
+        assert here.recv() == "at work"
         yield process
     finally:
         process.kill()
-        process.wait()
+        process.join()
+        here.close()
 
 
 def checkpoints(place: Path) -> list[Path]:
@@ -70,8 +68,8 @@ def test_a_killed_fine_tuning_is_swept_and_a_living_one_is_not(tmp_path: Path) -
         assert len(checkpoints(tmp_path)) == 1
         assert cache.sweep() == left(cache.root) == []
         assert sorted((cache.root / "tmp").iterdir()) == at_work
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
     assert sorted((cache.root / "tmp").iterdir()) == at_work  # it could not clean up behind itself
     assert not list(system.glob("*rbench*"))
     found = left(cache.root)
