@@ -45,6 +45,11 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
         {"variant": "released", "generator": None, "lambda1": 1.0, "lambda2": 0.1},
     ),
     "mlm": ({}, {"mask": 0.4}),
+    "declutr": (
+        {"min_span": 2},
+        {"min_span": 1, "anchors": 1, "positives": 3, "sampling": "adjacent", "temperature": 0.5},
+        {"min_span": 1, "anchors": 1, "sampling": "subsumed", "mlm": False, "temperature": 0.5},
+    ),
     "cline": (
         {},
         {"anchor": "masked", "detection": "sum", "synonym_share": 0.8},

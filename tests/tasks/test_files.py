@@ -18,7 +18,7 @@ from rbench.system.hub import COMMIT, is_repo_id
 from rbench.tasks import local, split
 
 FOLDER = Path(rbench.tasks.__file__).parent
-CORPORA = sorted(FOLDER / f"{name}.yaml" for name in ("corpus", "wiki1m"))
+CORPORA = sorted(FOLDER / f"{name}.yaml" for name in ("corpus", "documents", "wiki1m"))
 RANKINGS = sorted(FOLDER / f"{name}.yaml" for name in (
     *("scifact", "nfcorpus", "arguana", "fiqa", "scidocs", "quora", "boolq_ranking", "perspectrum_ranking"),
     *(path.stem for path in FOLDER.glob("nano_*.yaml")),
@@ -171,7 +171,7 @@ def test_there_are_thirteen_small_sets_of_beir() -> None:
 def test_a_corpus_has_texts_and_nothing_else(path: Path) -> None:
     spec = read(path)
     assert (spec.name, spec.kind, spec.columns, spec.labels) == (path.stem, "unlabelled", ("text",), ())
-    assert spec.title and spec.licence and (spec.reference or path.stem == "corpus")
+    assert spec.title and spec.licence and (spec.reference or path.stem in ("corpus", "documents"))
     assert spec.local is not None and set(spec.local.splits) == {"train"}
     assert all(local.SOURCE.fullmatch(source) for layout in local.layouts(spec) for source in layout.sources)
 

@@ -13,7 +13,7 @@ from rbench.train import objectives
 from rbench.train.contrastive import Batch, ContrastiveObjective
 from tests.train import bases
 
-OTHER = ("mlm", "cline", "whitening", "flow", "forget", "retrofit", "distillation", *bases.MOMENTUM)
+OTHER = ("mlm", "cline", "declutr", "whitening", "flow", "forget", "retrofit", "distillation", *bases.MOMENTUM)
 CONTRASTIVE = [name for name in Registry().names("objectives") if name not in OTHER]
 SENTENCES = ["the film was good", "a plot", "awful story and a dull film", "lovely the was"]
 

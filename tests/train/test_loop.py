@@ -28,7 +28,9 @@ from tests import tiny
 from tests.train import bases
 from tests.train.bases import TEXTS
 
-ENCODERS = [name for name in Registry().names("objectives") if name not in ("mlm", "cline", "flow", *bases.STEPLESS)]
+ENCODERS = [
+    name for name in Registry().names("objectives") if name not in ("mlm", "cline", "declutr", "flow", *bases.STEPLESS)
+]
 CONTRASTIVE = [name for name in ENCODERS if name not in ("distillation", *bases.MOMENTUM)]
 QUERIES = ["the film was good and the plot seemed dull", "a story", "awful"]
 
