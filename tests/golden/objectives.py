@@ -24,6 +24,7 @@ QUEUE = {"queue": 6}
 SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "simcse": ({}, {"temperature": 0.5}),
     "ct": ({}, {"negatives": 2}),
+    "sgopt": ({"width": 6}, {"width": 6, "temperature": 0.5, "lam": 0.0}),
     "atcl": ({}, {"temperature": 0.5, "norm": "linf", "epsilon": 0.1, "weight": 0.5}),
     "uscal": ({}, {"temperature": 0.5, "norm": "l1", "epsilon": 2.0, "weight": 0.5}),
     "consert": ({}, {"views": ["token-cutoff", "dropout"]}, {"views": ["adversarial", "shuffle"]}),
@@ -70,7 +71,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "flow": ({}, {"levels": 2, "depth": 1, "hidden": 8}),
 }
-NEW = ("head.", "flow.", "parts.detection.original", "replaced.", "pooler.", "weights.")
+NEW = ("head.", "flow.", "parts.detection.original", "replaced.", "pooler.", "weights.", "parts.projection.")
 """Parameters that do not come from the base: transformers draws them, and another version might draw otherwise."""
 
 

@@ -290,7 +290,7 @@ def test_too_little_to_train_on(base: Path, tmp_path: Path) -> None:
     assert pretrain(bases.spec("mlm", base), base, TEXTS[:5], tmp_path / "o", seed=0)["loss"] > 0
 
 
-@pytest.mark.parametrize("name", [name for name in CONTRASTIVE if name not in ("consert", "ct")])
+@pytest.mark.parametrize("name", [name for name in CONTRASTIVE if name not in ("consert", "ct", "sgopt")])
 def test_a_base_without_dropout_for_a_dropout_objective(name: str, tmp_path: Path) -> None:
     dry = bases.masked_bert(tmp_path / "dry", dropout=0.0)
     with pytest.raises(JobError, match=f"{name} makes its positive pairs by dropout.*set train.options.dropout"):
