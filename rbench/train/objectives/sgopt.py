@@ -60,12 +60,11 @@ def _parts(options: Options, encoder: SentenceEncoder) -> dict[str, nn.Module]:
 
     network: Any = encoder.model
     getattr(network, "embeddings", network.get_input_embeddings()).requires_grad_(False)
-    head = nn.Sequential(
-        nn.Linear(encoder.dim, options.width), nn.GELU(), nn.Linear(options.width, options.width), nn.GELU()
-    )
-    for layer in (head[0], head[2]):
+    first, second = nn.Linear(encoder.dim, options.width), nn.Linear(options.width, options.width)
+    for layer in (first, second):
         nn.init.normal_(layer.weight, std=getattr(network.config, "initializer_range", 0.02))
         nn.init.zeros_(layer.bias)
+    head = nn.Sequential(first, nn.GELU(), second, nn.GELU())
     return {"original": copy.deepcopy(encoder).requires_grad_(False), "projection": head}
 
 
