@@ -18,8 +18,8 @@ from rbench.api.runs import for_people, made, results_of
 from rbench.cli import app
 from rbench.schema import TableSpec
 from rbench.tables.table import Number
+from rbench.verdicts.bold import reading
 from rbench.verdicts.claims import summary
-from rbench.verdicts.reading import reading
 from tests import reference
 
 ROOT = Path(__file__).parents[1]

@@ -17,9 +17,8 @@ from pydantic import ValidationError
 from rbench import config as loading
 from rbench.api.call_options import options_of, plain
 from rbench.api.results import AttackResult, run_prepared
-from rbench.config.entries import ChosenAttack, chosen_attack
+from rbench.config.entries import FUNCTION, ChosenAttack, chosen_attack, named_by_file
 from rbench.config.registry import Registry, search_path
-from rbench.config.victims import FUNCTION, named_by_file
 from rbench.errors import JobError, PlanError, RbenchError, StoreError, SuiteError
 from rbench.execution.forecast import ahead
 from rbench.execution.given import GivenVictim, How, read, unreadable, victim_of

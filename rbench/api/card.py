@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rbench.schema import Outcome
-from rbench.schema.claimed import CellOf
+from rbench.schema.claims import CellOf
 from rbench.score import Share
 from rbench.score.paired import Difference, holm
 from rbench.store.runs import Store

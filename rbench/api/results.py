@@ -34,7 +34,7 @@ from rbench.tables import Results, results_frame
 from rbench.tables.aggregate import grid
 from rbench.tables.flags import Flags
 from rbench.tables.frame import for_people, frame_of, markdown, measures, outcomes_frame, summary_frame
-from rbench.verdicts import reading
+from rbench.verdicts.bold import MOST, reading
 from rbench.verdicts.claims import summary
 
 if TYPE_CHECKING:
@@ -230,8 +230,8 @@ def _write_tables(prepared: Prepared, store: Store, results: Results, progress: 
             if fmt == "markdown":
                 shown.append(text)
         attacked = wanted.metric in results.metrics and results.metrics[wanted.metric].of != "victims"
-        if attacked and wanted.bold in (None, "significant") and len(table.rows) <= reading.MOST:
-            said = reading.reading(for_readers(table, results))
+        if attacked and wanted.bold in (None, "significant") and len(table.rows) <= MOST:
+            said = reading(for_readers(table, results))
             shown[-1] += f"\nIn short: {said}\n" if said is not None else ""
     return shown
 

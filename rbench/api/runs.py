@@ -18,7 +18,7 @@ from rbench.schema import Aggregation, Bold, FontSize, IntervalStyle, Notes, Pic
 from rbench.store import judged
 from rbench.store.runs import Reader, Store
 from rbench.store.runs.store import folder_path
-from rbench.tables import Results, Table, build, latex, results_frame
+from rbench.tables import Results, Table, build, results_frame
 from rbench.tables.for_people import briefed, titled
 from rbench.tables.formats import render, unknown
 from rbench.tables.results import plan_of
@@ -184,7 +184,11 @@ def rendered(table: Table, results: Results, wanted: TableSpec, fmt: str, look: 
         return render(table, fmt)
     shown = for_people(table, results, wanted.bold, names=look.names)
     parts = (results.plan.suite.name, wanted.metric, *([wanted.layout] if wanted.layout != "paper" else []))
-    how = latex.Look(look.wide, look.size, look.width, "-".join(parts))
+    how = None
+    if fmt == "latex":
+        from rbench.tables.latex import Look
+
+        how = Look(look.wide, look.size, look.width, "-".join(parts))
     return render(shown, fmt, look.interval_style or look.intervals, look.notes or "short", how)
 
 

@@ -19,11 +19,11 @@ from rbench import config as loading
 from rbench.api.call_options import options_of
 from rbench.api.results import run_prepared
 from rbench.config.code import find
+from rbench.config.encoders import absolute, is_model, problem
 from rbench.config.files import Files
 from rbench.config.positions import Positioned, Problems
 from rbench.config.registry import NAME, Registry, nearest, unknown
 from rbench.config.suite import setting
-from rbench.config.unlisted import absolute, is_model, problem
 from rbench.encoders.locate import locate
 from rbench.encoders.model_metadata import stated
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError

@@ -1,32 +1,60 @@
 """Defines the command line, with one short function per verb that parses options and prints results.
 
 `rbench.api` does the work, and `rbench.api.housekeeping` that of `rbench cache`. Heavy libraries are imported only when
-a verb needs them, so that `rbench --help` answers at once.
+a verb needs them, so that `rbench --help` answers at once. Of the modules of verbs, a command imports its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import sys
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich.console import Console
+from typer.models import CommandInfo
 
-from rbench.cli import (  # noqa: F401 - importing these adds their verbs, in the order of the help
-    basic_verbs,
-    judging_verbs,
-    keeping_verbs,
-    showing_verbs,
-    training_verbs,
-)
+from rbench.cli import verbs
 from rbench.cli.console import silence, tell
-from rbench.cli.verbs import BAD_INPUT, FAILED, app
+from rbench.cli.verbs import BAD_INPUT, FAILED
 from rbench.errors import RbenchError
 from rbench.system.deferred import deferred
 
 __all__ = ["app", "main"]
+
+VERBS = {
+    "basic_verbs": ("run", "eval", "attack", "list", "doctor", "cases"),
+    "judging_verbs": ("claims", "compare", "figure", "best", "baseline", "check", "judge"),
+    "keeping_verbs": ("verify", "strip", "pack", "unpack", "merge", "build", "cache"),
+    "showing_verbs": ("plan", "report", "site", "status", "table"),
+    "training_verbs": ("train", "export"),
+}
+"""The modules that add verbs, in the order of the help, each with its verbs."""
+
+
+def _import_verbs(verb: str | None = None) -> None:
+    """Import the module of a verb, which adds it. Help, completion and misspelt verbs need all modules."""
+    for module in [module for module, names in VERBS.items() if verb in names] or VERBS:
+        importlib.import_module(f"rbench.cli.{module}")
+
+
+def __getattr__(name: str) -> Any:
+    """Return `app` with all verbs, which are imported when it is first asked for."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _import_verbs()
+    order = [verb for names in VERBS.values() for verb in names]
+    # A module that was imported before the others added its verbs first.
+    verbs.app.registered_commands.sort(key=lambda one: order.index(_name(one)))
+    verbs.app.registered_groups.sort(key=lambda one: order.index(str(one.name)))
+    return verbs.app
+
+
+def _name(command: CommandInfo) -> str:
+    """Return the verb of a command: its name, or else that of its function."""
+    return command.name or (command.callback.__name__ if command.callback is not None else "")
 
 
 def _end_quietly(console: Console | None = None) -> NoReturn:
@@ -45,7 +73,8 @@ def main() -> None:
     Console.on_broken_pipe = _end_quietly  # type: ignore[method-assign, assignment]
     try:
         with deferred():
-            app()
+            _import_verbs(*sys.argv[1:2])
+            verbs.app()
     except BrokenPipeError:
         _end_quietly()
     except (OSError, RbenchError) as error:  # help that cannot be printed; verbs handle their own errors

@@ -25,7 +25,7 @@ from rbench.schema import (
     TrainSpec,
     bases,
 )
-from rbench.schema.claimed import CellOf, Ground, Trained, tested
+from rbench.schema.claims import CellOf, Ground, Trained, tested
 
 Cells = Sequence[CellOf]
 

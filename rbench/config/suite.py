@@ -12,7 +12,7 @@ from typing import Any
 
 from rbench.config.available_cells import of_suite
 from rbench.config.check import check
-from rbench.config.claims import claims_here
+from rbench.config.claims import claims_here, with_quoted
 from rbench.config.code import Module
 from rbench.config.consistency import (
     MOST_PROFILES,
@@ -24,15 +24,12 @@ from rbench.config.consistency import (
     check_victims,
     match,
 )
-from rbench.config.encoders import Encoders
-from rbench.config.entries import Entries
+from rbench.config.encoders import Encoders, Unlisted
+from rbench.config.entries import Entries, load_victims
 from rbench.config.measures import asked_sets, building, check_tables, evaluations, name_measured, of_encoders
 from rbench.config.overrides import Chosen, choices, names, profiles_of
 from rbench.config.positions import Positioned, Problems, describe, parse, read, shown
-from rbench.config.printed import with_quoted
 from rbench.config.registry import Kind, Registry, nearest, unknown
-from rbench.config.unlisted import Unlisted
-from rbench.config.victims import load_victims
 from rbench.errors import SuiteError
 from rbench.schema import (
     IN_DOMAIN,

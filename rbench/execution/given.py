@@ -13,9 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rbench.config.entries import chosen_victim
+from rbench.config.entries import FUNCTION, chosen_victim, named_by_file
 from rbench.config.registry import Registry, unknown
-from rbench.config.victims import FUNCTION, named_by_file
 from rbench.encoders.locate import PACKAGED
 from rbench.encoders.model_metadata import HEADED
 from rbench.errors import PlanError, RbenchError, ResourceError, SuiteError

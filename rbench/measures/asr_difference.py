@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rbench.errors import StoreError
 from rbench.measures._context import Plain
 from rbench.schema import Flag
-from rbench.schema.claimed import CellOf, Comparison, Group
+from rbench.schema.claims import CellOf, Comparison, Group
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.cells import in_order

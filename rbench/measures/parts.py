@@ -13,7 +13,7 @@ from typing import Any
 from rbench.errors import StoreError
 from rbench.measures._context import Plain
 from rbench.schema import PART_ACCURACY, PART_ROWS, Score, TaskSpec
-from rbench.schema.claimed import tested
+from rbench.schema.claims import tested
 from rbench.score import mean_score
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Measured, Reading, gathered

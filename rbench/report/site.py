@@ -17,7 +17,7 @@ from rbench.report.board import Board, Readings, Row
 from rbench.report.data import Fact
 from rbench.report.data import RunPage as RunPage
 from rbench.schema import EncoderSpec, Meaning, Suite, VictimSpec
-from rbench.schema.claimed import Ground
+from rbench.schema.claims import Ground
 from rbench.tables import Results, Table, attack_table, build
 from rbench.tables.table import Number
 from rbench.verdicts.claims import JudgedClaim, sentence

@@ -1,13 +1,19 @@
-"""Claims: what a suite expects of its results, in words that a reader can check."""
+"""Claims: what a suite expects of its results, in words that a reader can check.
+
+`comparisons` says which cells a claim compares. Both the check of a suite and the verdicts on a RUN ask it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import ConfigDict, Field, model_validator
 
 from rbench.schema.common import Checked, Positive
+from rbench.schema.entries import TaskSpec
 
 Axis = Literal["encoder", "task", "attack", "finetune"]
 """What tells the cells of a table apart."""
@@ -178,3 +184,250 @@ class Claim(Checked):
             yield "ordering needs at least two"
         if monotone and self.option is None:
             yield f"{kind} needs `in`, the option"
+
+
+AXES: tuple[Axis, ...] = get_args(Axis)
+
+
+class CellOf(NamedTuple):
+    """Names a cell of a table. An axis that the table does not have is None."""
+
+    encoder: str
+    task: str | None = None
+    attack: str | None = None
+    finetune: str | None = None
+
+    def __str__(self) -> str:
+        return "/".join(name for name in self if name is not None)
+
+
+def tested(task: TaskSpec | None) -> list[str]:
+    """Return the parts of a task's test split, such as the rounds of ANLI; none for a task of one source."""
+    return list(dict.fromkeys(part.name for part in task.parts if part.split == "test")) if task else []
+
+
+class Trained(NamedTuple):
+    """How an encoder was trained."""
+
+    objective: str
+    options: Mapping[str, Any]
+    """All options of its objective and of its training, defaults included."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What the claims of a suite or a RUN may speak of."""
+
+    cells: Mapping[str, tuple[CellOf, ...]]
+    """The cells that have a number of each metric; a metric that the suite does not produce has no entry."""
+    trained: Mapping[str, Trained] = field(default_factory=dict)
+    """By encoder; encoders that rbench does not train are not in it."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """Names of all metrics that there are, each with what a suite needs to have it."""
+    measured: Mapping[str, str] = field(default_factory=dict)
+    """Names of all numbers of measures that there are, each with its measure."""
+    objectives: tuple[str, ...] = ()
+    """Names of all objectives that there are."""
+
+    @property
+    def known(self) -> frozenset[str]:
+        """All that a claim may have as its metric, whether or not the suite has it."""
+        return frozenset((*self.metrics, *self.measured))
+
+    def knows(self, metric: str) -> bool:
+        """Return whether a claim may have this metric: one of `known`, or a number of a measure with a label."""
+        return metric in self.known or metric.partition(".")[0] in self.measured
+
+    def names(self, axis: Axis, metric: str) -> tuple[str, ...]:
+        """Return the names on an axis among the cells of a metric, in their order."""
+        found = (getattr(cell, axis) for cell in self.cells.get(metric, ()))
+        return tuple(dict.fromkeys(name for name in found if name is not None))
+
+    def named(self, axis: Axis, name: str, metric: str) -> str | None:
+        """Return the label that a name means: the same label, or the only one that is the name with options."""
+        there = self.names(axis, metric)
+        if name in there:
+            return name
+        labels = [label for label in there if label.partition("[")[0] == name]
+        return labels[0] if len(labels) == 1 else None
+
+    def with_objective(self, objective: str, metric: str) -> tuple[str, ...]:
+        """Return the encoders that were trained with an objective and have cells of a metric."""
+        there = self.names("encoder", metric)
+        return tuple(name for name in there if name in self.trained and self.trained[name].objective == objective)
+
+
+Side = Mapping[Axis, str]
+"""The names that one side of a comparison fixes, by axis."""
+
+
+class Group(NamedTuple):
+    """Cells of both sides that have the same names on the axes over which is averaged."""
+
+    one: tuple[CellOf, ...]
+    other: tuple[CellOf, ...] = ()
+
+
+class Comparison(NamedTuple):
+    """One sentence to judge: that `one` is lower (or higher) than `other`, or than a number."""
+
+    combination: tuple[tuple[Axis, str], ...]
+    """The names on the axes of `for_each`."""
+    one: str
+    other: str
+    """What it is compared with; empty for a number."""
+    direction: Literal["lower", "higher"]
+    groups: tuple[Group, ...]
+    left_out: int = 0
+    """Cells of either side that have no partner on the other."""
+    beyond: tuple[Group, ...] = ()
+    """The groups whose difference is taken off that of `groups`."""
+
+    @property
+    def cells(self) -> tuple[CellOf, ...]:
+        """All of its cells, each once."""
+        return tuple(dict.fromkeys(cell for group in (*self.groups, *self.beyond) for side in group for cell in side))
+
+
+def comparisons(claim: Claim, ground: Ground) -> list[Comparison]:
+    """Return all that a claim says, one comparison each: none where nothing matches.
+
+    Names that the ground does not have match nothing.
+    """
+    cells = [cell for cell in ground.cells.get(claim.metric, ()) if _meant(cell, claim, ground)]
+    combinations = list(dict.fromkeys(tuple(getattr(cell, axis) for axis in claim.for_each) for cell in cells))
+    found: list[Comparison] = []
+    for one, other, direction in _sides(claim, ground):
+        for names in combinations if one != other else ():
+            combination = tuple(zip(claim.for_each, names, strict=True))
+            here = [cell for cell in cells if _fits(cell, dict(combination))]
+            groups, left = _groups(here, one, other)
+            first, second = (_said(side, claim.for_each) for side in (one, other))
+            if groups and claim.beyond is not None and other is not None:
+                found += _beyond(Comparison(combination, first, second, direction, groups, left), claim, ground, here)
+            elif groups:
+                found.append(Comparison(combination, first, second, direction, groups, left))
+    return found
+
+
+def _beyond(given: Comparison, claim: Claim, ground: Ground, here: Sequence[CellOf]) -> Iterator[Comparison]:
+    """Yield a comparison with the groups whose difference is taken off; nothing where there are none.
+
+    These are the same cells but for the names of `claim.beyond`.
+    """
+    assert claim.beyond is not None
+    for names in expand(claim.beyond, claim.metric, ground):
+        there, said = set(here), {str(axis): name for axis, name in names.items()}
+        one, other = f"{given.one} less {given.other}", f"the same with {claim.beyond}"
+        groups = (Group(*(tuple(cell._replace(**said) for cell in side) for side in group)) for group in given.groups)
+        found = given._replace(one=one, other=other, beyond=tuple(groups))
+        if there.issuperset(found.cells):
+            yield found
+
+
+def _meant(cell: CellOf, claim: Claim, ground: Ground) -> bool:
+    wanted = {axis: {ground.named(axis, name, claim.metric) for name in names} for axis, names in claim.where.items()}
+    return all(getattr(cell, axis) in names - {None} for axis, names in wanted.items())
+
+
+def _sides(claim: Claim, ground: Ground) -> Iterator[tuple[Side, Side | None, Literal["lower", "higher"]]]:
+    """Yield both sides of each comparison, objectives taken apart into encoders."""
+
+    def each(subject: Subject) -> list[Side]:
+        return expand(subject, claim.metric, ground)
+
+    if claim.kind == "of":
+        assert claim.of is not None
+        for side in each(claim.of):
+            yield side, None, "lower" if claim.at_most is not None else "higher"
+    elif claim.kind in ("lower", "higher"):
+        first = claim.lower or claim.higher
+        assert first is not None
+        for one, than in product(each(first), claim.than):
+            for other in each(than):
+                yield one, other, "lower" if claim.lower is not None else "higher"
+    elif claim.kind == "ordering":
+        for low, high in pairwise(claim.ordering):
+            for one, other in product(each(low), each(high)):
+                yield one, other, "lower"
+    else:
+        for chain in chains(claim, ground):
+            for one, other in pairwise(chain):
+                yield one, other, "lower" if claim.rising is not None else "higher"
+
+
+def expand(subject: Subject, metric: str, ground: Ground) -> list[Side]:
+    """Return what a subject fixes, once for each encoder with its objective; nothing where a name is unknown."""
+    fixed: dict[Axis, str] = {}
+    for axis in AXES:
+        if (name := getattr(subject, axis)) is not None:
+            label = ground.named(axis, name, metric)
+            if label is None:
+                return []
+            fixed[axis] = label
+    if subject.objective is None:
+        return [fixed]
+    return [{"encoder": encoder, **fixed} for encoder in ground.with_objective(subject.objective, metric)]
+
+
+def chains(claim: Claim, ground: Ground) -> list[list[Side]]:
+    """Return the encoders of a claim on an option, in the option's order, once for each choice of other options.
+
+    Encoders are in one chain if they have the same name and differ in this option alone. A chain has at least two.
+    """
+    subject = claim.rising or claim.falling
+    assert subject is not None and claim.option is not None
+    there = ground.names("encoder", claim.metric)
+    if subject.objective is not None:
+        wanted = ground.with_objective(subject.objective, claim.metric)
+    else:
+        wanted = tuple(name for name in there if name.partition("[")[0] == (subject.encoder or "").partition("[")[0])
+    rest: Side = {axis: name for axis, name in subject.said.items() if axis in AXES and axis != "encoder"}
+    found: dict[str, list[tuple[float, Side]]] = {}
+    for name in wanted:
+        value = ground.trained[name].options.get(claim.option) if name in ground.trained else None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _within(value, claim):
+            continue
+        others = {key: one for key, one in ground.trained[name].options.items() if key != claim.option}
+        key = f"{name.partition('[')[0]} {others}"
+        found.setdefault(key, []).append((value, {"encoder": name, **rest}))
+    if subject.encoder is not None and "[" in subject.encoder:
+        found = {key: chain for key, chain in found.items() if any(s["encoder"] == subject.encoder for _, s in chain)}
+    ordered = (sorted(chain, key=lambda of: of[0]) for chain in found.values())
+    return [[side for _, side in chain] for chain in ordered if len(chain) > 1]
+
+
+def _within(value: float, claim: Claim) -> bool:
+    return (claim.start is None or value >= claim.start) and (claim.end is None or value <= claim.end)
+
+
+def _groups(cells: Sequence[CellOf], one: Side, other: Side | None) -> tuple[tuple[Group, ...], int]:
+    """Return the cells of both sides by their names on the axes that neither fixes, and how many have no partner."""
+    free = [axis for axis in AXES if axis not in one and axis not in (other or {})]
+
+    def by_free(side: Side) -> dict[tuple[str | None, ...], tuple[CellOf, ...]]:
+        found: dict[tuple[str | None, ...], tuple[CellOf, ...]] = {}
+        for cell in cells:
+            if _fits(cell, side):
+                key = tuple(getattr(cell, axis) for axis in free)
+                found[key] = (*found.get(key, ()), cell)
+        return found
+
+    first = by_free(one)
+    if other is None:
+        return tuple(Group((cell,)) for own in first.values() for cell in own), 0
+    second = by_free(other)
+    groups = tuple(Group(own, second[key]) for key, own in first.items() if key in second)
+    alone = [own for side, rest in ((first, second), (second, first)) for key, own in side.items() if key not in rest]
+    return groups, sum(len(own) for own in alone)
+
+
+def _fits(cell: CellOf, names: Mapping[Axis, str]) -> bool:
+    return all(getattr(cell, axis) == name for axis, name in names.items())
+
+
+def _said(side: Side | None, for_each: Sequence[Axis]) -> str:
+    """Name a side: its encoder alone, or what else it fixes."""
+    if side is None:
+        return ""
+    return ", ".join(name for axis, name in side.items() if axis not in for_each)

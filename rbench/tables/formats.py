@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from tabulate import tabulate
 
@@ -21,9 +21,11 @@ from rbench.errors import StoreError
 from rbench.schema import IntervalStyle, Notes
 from rbench.system.console import cell as escaped
 from rbench.system.console import harmless
-from rbench.tables import latex
 from rbench.tables.fitting import Cell, Grid
 from rbench.tables.table import Beside, Draws, Entry, Marked, Number, Side, Table
+
+if TYPE_CHECKING:
+    from rbench.tables.latex import Look
 
 Format = Literal["markdown", "latex", "csv", "json"]
 NAMED = 8
@@ -38,7 +40,7 @@ Intervals = bool | IntervalStyle
 
 
 def render(
-    table: Table, fmt: str, intervals: Intervals = False, notes: Notes = "full", look: latex.Look | None = None
+    table: Table, fmt: str, intervals: Intervals = False, notes: Notes = "full", look: Look | None = None
 ) -> str:
     """Render the table in one of the four formats, without a final newline.
 
@@ -54,7 +56,7 @@ def render(
     if fmt == "markdown":
         return _markdown(table, intervals, notes)
     if fmt == "latex":
-        return _latex(table, "subscript" if intervals is True else intervals, notes, look or latex.Look())
+        return _latex(table, "subscript" if intervals is True else intervals, notes, look)
     if fmt == "csv":
         return _csv(table)
     if fmt == "json":
@@ -329,7 +331,9 @@ def _markdown(table: Table, intervals: Intervals, notes: Notes) -> str:
     return "\n\n".join([text, *(["\n".join(f"{bullet}{note}" for note in below)] if below else [])])
 
 
-def _latex(table: Table, intervals: Intervals, notes: Notes, look: latex.Look) -> str:
+def _latex(table: Table, intervals: Intervals, notes: Notes, look: Look | None) -> str:
+    from rbench.tables import latex
+
     sides = _aligned(table)
     grid = Grid(
         header=table.header,
@@ -342,7 +346,7 @@ def _latex(table: Table, intervals: Intervals, notes: Notes, look: latex.Look) -
     rest = covered(table.interval)[1]
     below = replace(table, interval=rest, basis=() if notes == "short" else table.basis)
     said = _footnotes(below, bool(intervals) and intervals != "spread", notes)
-    return latex.layout(latex.Body(_sentences(table, intervals), grid, for_readers(said)), look)
+    return latex.layout(latex.Body(_sentences(table, intervals), grid, for_readers(said)), look or latex.Look())
 
 
 def _cell(entry: Entry, intervals: Intervals) -> Cell:

@@ -12,7 +12,7 @@ from rbench.config.available_cells import ground_of, trained_by
 from rbench.config.metrics import HEADLINE
 from rbench.errors import StoreError
 from rbench.metrics import AnyMetric, Condition, Measured
-from rbench.schema.claimed import CellOf, Ground
+from rbench.schema.claims import CellOf, Ground
 from rbench.score.paired import Stated
 from rbench.tables import Results
 from rbench.tables import cells as tabled

@@ -1,6 +1,6 @@
 """Judge the claims of a suite on its RUN: supported, contradicted or undecided.
 
-A claim is taken apart into comparisons (`schema.claimed`). Each is judged by its two-sided p value against what the
+A claim is taken apart into comparisons (`schema.claims`). Each is judged by its two-sided p value against what the
 claim says, corrected by Holm for all comparisons of the claim: below 0.05 it is supported or contradicted, by the side
 on which the value lies, and otherwise undecided. A claim is contradicted if one of its comparisons is, and supported if
 all are. So a claim that is true is called contradicted in at most 5% of RUNs, however many comparisons it has. The
@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 from rbench.errors import RbenchError
 from rbench.schema import Claim
-from rbench.schema.claimed import CellOf, Comparison, Ground, Group, comparisons
+from rbench.schema.claims import CellOf, Comparison, Ground, Group, comparisons
 from rbench.score.combined import Part, combine
 from rbench.score.paired import Difference, combine_stated, compare, holm
 from rbench.tables import Results, Table

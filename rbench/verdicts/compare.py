@@ -17,7 +17,7 @@ from rbench.config.registry import nearest
 from rbench.errors import StoreError
 from rbench.metrics import AnyMetric
 from rbench.schema import Job, Outcome, TaskSpec
-from rbench.schema.claimed import CellOf
+from rbench.schema.claims import CellOf
 from rbench.score.paired import Difference, compare, holm
 from rbench.tables import Results, Table
 from rbench.tables import cells as tabled

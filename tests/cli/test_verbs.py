@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.main import get_command
 
 import rbench
-from rbench import api
+from rbench import api, cli
 from rbench.cli import console as show
 from rbench.cli import main
 from rbench.config.registry import KINDS, Registry
@@ -67,6 +68,22 @@ def test_the_shell_completes_verbs_and_options() -> None:
 def test_help_shows_no_value_beside_a_flag(verb: str, shell: Shell) -> None:
     assert "--help" in (text := shell(verb, "--help").stdout)
     assert "bool" not in text.lower(), "typer 0.29 shows <bool>, as if a flag took one"
+
+
+def test_a_command_imports_the_module_of_its_verb_alone_and_help_all() -> None:
+    commands = get_command(cli.app).commands  # type: ignore[attr-defined]
+    assert sorted(commands) == sorted(verb for verbs in cli.VERBS.values() for verb in verbs)
+    for command, modules in (("verify", {"keeping_verbs"}), ("judge", {"judging_verbs"}), ("verfiy", set(cli.VERBS))):
+        code = (
+            f"import sys; sys.argv = ['rbench', '{command}', '--help']\n"
+            "from rbench.cli import main\n"
+            "try: main()\n"
+            "except SystemExit: pass\n"
+            "print(*(name for name in sys.modules if name.endswith('_verbs')), sep='\\n')"
+        )
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert {f"rbench.cli.{module}" for module in modules} <= {*ended.stdout.splitlines()}
+        assert sum(line.startswith("rbench.cli.") for line in ended.stdout.splitlines()) == len(modules)
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -13,7 +13,7 @@ from rbench.config.metrics import Metrics
 from rbench.errors import SuiteError
 from rbench.plan.prepare import Options
 from rbench.schema import Plan, Suite
-from rbench.schema.claimed import Ground
+from rbench.schema.claims import Ground
 from rbench.tables import Results
 from rbench.verdicts.cells import Cells
 from tests.config.conftest import SUITE, World

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rbench.config import load
+from rbench.config.claims import with_quoted
 from rbench.config.positions import Positioned, Problems
-from rbench.config.printed import with_quoted
 from rbench.config.registry import Registry
 from rbench.config.suite import Loaded
 from rbench.verdicts.papers import tables as printed

@@ -7,8 +7,7 @@ from itertools import product
 import pytest
 from pydantic import ValidationError
 
-from rbench.schema.claimed import CellOf, Comparison, Ground, Trained, comparisons
-from rbench.schema.claims import Claim
+from rbench.schema.claims import CellOf, Claim, Comparison, Ground, Trained, comparisons
 
 TASKS, ATTACKS = ("mr", "snli"), ("pwws", "bae")
 

@@ -12,7 +12,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from rbench.measures.sts import SCORE, evaluated
 from rbench.schema import Job, Outcome
-from rbench.schema.claimed import CellOf, Comparison, Group
+from rbench.schema.claims import CellOf, Comparison, Group
 from rbench.score.paired import Difference, PairedSample, compare
 from rbench.store.runs import Store
 from rbench.tables import Results, attack_table, build, nested_means

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rbench.schema import Claim, Flag, Health, Job, Outcome, Plan, Provenance, Raised, Record
-from rbench.schema.claimed import CellOf, Ground
+from rbench.schema.claims import CellOf, Ground
 from rbench.score import attack_counts, attack_scores
 from rbench.score.paired import mcnemar
 from rbench.store.runs import Store

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import pytest
 
-from rbench.schema.claimed import CellOf, Comparison, Group
+from rbench.schema.claims import CellOf, Comparison, Group
 from rbench.score.combined import Difference
 from rbench.verdicts.cells import Observed
 from rbench.verdicts.claims import Bound, _by_examples, _parts

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from rbench.tables import build
-from rbench.verdicts.bold import marked
-from rbench.verdicts.reading import reading
+from rbench.verdicts.bold import marked, reading
 from tests.verdicts.test_bold import TWO, N, store_of
 
 
@@ -38,7 +37,7 @@ def test_attacks_are_joined_and_the_better_entry_is_named_once(tmp_path: Path) -
 
 def test_three_entries_or_many_rows_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(tmp_path / "three", {name: first(12) for name in "abc"}) is None
-    monkeypatch.setattr("rbench.verdicts.reading.MOST", 1)
+    monkeypatch.setattr("rbench.verdicts.bold.MOST", 1)
     assert said(tmp_path / "two", {"a": first(1), "b": first(40)}) is None
 
 

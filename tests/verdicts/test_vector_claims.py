@@ -14,7 +14,7 @@ from rbench.measures.hits import PARTS, WAYS
 from rbench.measures.hits import Options as HitsOptions
 from rbench.measures.senteval import Options
 from rbench.schema import Choice, Draw, EncoderSpec, Job, MeasuredRow, MeasureJob, TaskSpec
-from rbench.schema.claimed import CellOf, Comparison, Group
+from rbench.schema.claims import CellOf, Comparison, Group
 from rbench.score.packed import packed
 from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.claims import Bound, judge

@@ -19,7 +19,7 @@ from rbench.errors import StoreError
 from rbench.metrics import AnyMetric
 from rbench.report.figures import style
 from rbench.schema import Job, TrainSpec
-from rbench.schema.claimed import CellOf
+from rbench.schema.claims import CellOf
 from rbench.schema.common import Strict
 from rbench.tables import Results
 from rbench.tables.notes import spanned

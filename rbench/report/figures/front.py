@@ -15,7 +15,7 @@ from rbench.config.metrics import HEADLINE
 from rbench.errors import StoreError
 from rbench.measures.sts import similarity
 from rbench.report.figures import style
-from rbench.schema.claimed import CellOf
+from rbench.schema.claims import CellOf
 from rbench.schema.common import Strict
 from rbench.tables import Results
 from rbench.tables.notes import spanned

@@ -1,6 +1,6 @@
 """Judge claims on the papers' own printed tables.
 
-As on a RUN, `schema.claimed` splits a claim into comparisons: `for_each` gives the combinations of tasks, attacks and
+As on a RUN, `schema.claims` splits a claim into comparisons: `for_each` gives the combinations of tasks, attacks and
 so on that are judged separately. On axes that a claim neither fixes nor lists in `for_each`, values are averaged,
 unweighted, over what both sides have. The averages that a paper prints are not used; they are computed again from its
 other numbers. Differences that it prints are kept, as numbers of a metric of their own. Arithmetic is exact, on the
@@ -19,8 +19,7 @@ from rbench.config.overrides import of_label
 from rbench.config.registry import Registry, unknown
 from rbench.errors import SuiteError
 from rbench.schema import Choice
-from rbench.schema.claimed import AXES, CellOf, Comparison, Ground, Group, Trained, comparisons
-from rbench.schema.claims import Axis, Claim, Subject
+from rbench.schema.claims import AXES, Axis, CellOf, Claim, Comparison, Ground, Group, Subject, Trained, comparisons
 from rbench.tables import Results
 from rbench.tables.formats import number
 from rbench.tables.table import Entry, Meaning, Number, Table, groups_of

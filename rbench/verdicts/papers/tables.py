@@ -21,8 +21,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, field_validator, model_validator
 
 from rbench.config.check import check
+from rbench.config.claims import claims_folder, papers_folder
 from rbench.config.positions import Problems, read
-from rbench.config.printed import claims_folder, folder
 from rbench.config.registry import unknown
 from rbench.errors import SuiteError
 from rbench.schema.claims import Claim
@@ -240,7 +240,7 @@ def _once(what: str, names: list[str]) -> None:
 
 def names(root: Path | None = None) -> list[str]:
     """Return the names of all printed tables, sorted: `adcl-table1` ..."""
-    return sorted(path.stem for path in (root or folder()).glob("*-table*.json"))
+    return sorted(path.stem for path in (root or papers_folder()).glob("*-table*.json"))
 
 
 def load(name: str, root: Path | None = None) -> PrintedTable:
@@ -252,7 +252,7 @@ def load(name: str, root: Path | None = None) -> PrintedTable:
     known = names(root)
     if name not in known:
         raise SuiteError(unknown("printed table", name, known))
-    return read_table((root or folder()) / f"{name}.json")
+    return read_table((root or papers_folder()) / f"{name}.json")
 
 
 def read_table(path: Path) -> PrintedTable:

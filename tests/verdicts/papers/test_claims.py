@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from rbench.errors import SuiteError
-from rbench.schema.claimed import CellOf
-from rbench.schema.claims import Claim
+from rbench.schema.claims import CellOf, Claim
 from rbench.tables.formats import render
 from rbench.verdicts.papers import tables as printed
 from rbench.verdicts.papers.claims import Judged, gap, judge, kind, numbers, sentences, table

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from rbench.errors import SuiteError
-from rbench.schema.claimed import CellOf
-from rbench.schema.claims import Claim
+from rbench.schema.claims import CellOf, Claim
 from rbench.verdicts.papers.claims import Judged, judge_on_paper
 from rbench.verdicts.papers.tables import PrintedTable
 
