@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import rbench
+from tests import forked
 
 ROOT = Path(rbench.__file__).parents[1]
 HEAVY = ("torch", "pandas", "numpy", "transformers", "textattack", "IPython")
@@ -55,4 +57,5 @@ try:
 except rbench.errors.RbenchError as error:
     print(error)
 """
-    assert fresh(code) == "there are no texts to attack"
+    done = forked.run(code, os.environ)
+    assert (done.returncode, done.stdout) == (0, "there are no texts to attack\n"), done.stderr
