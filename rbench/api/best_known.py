@@ -17,7 +17,7 @@ from rbench.api.reopened import reopened
 from rbench.errors import ResourceError, StoreError, SuiteError
 from rbench.plan.prepare import Options
 from rbench.schema import AttackJob, Job, Outcome, Space
-from rbench.schema.best import Key, Known, hash_of, place_of
+from rbench.schema.space import Key, Known, hash_of, place_of
 from rbench.store import best as kept
 from rbench.store.judged import classes_of
 from rbench.store.runs import Reader, Store

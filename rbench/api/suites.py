@@ -10,10 +10,10 @@ from rbench.api import call_options
 from rbench.api.results import RunResult, result_of, run_prepared
 from rbench.errors import PlanError
 from rbench.execution.cluster.executor import Executor, executor_of
-from rbench.plan.occupied import check_same_suite
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.schema import Suite
 from rbench.store.runs import Store
+from rbench.store.runs.store import check_same_suite
 from rbench.system.progress import Progress, shown
 
 if TYPE_CHECKING:

@@ -20,10 +20,9 @@ from rbench.score import adversarial_scores, adversarial_values, judged
 from rbench.score.contrast import SET_SCORES
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured as Cell
-from rbench.tables.columns import mark_best
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
-from rbench.tables.table import Entry, Meaning, groups_of
+from rbench.tables.table import Entry, Meaning, groups_of, mark_best
 
 if TYPE_CHECKING:
     from rbench.tasks.adversarial import AdversarialRow

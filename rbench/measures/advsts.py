@@ -22,13 +22,12 @@ from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.cells import PLAIN
 from rbench.tables.cells import Grid as Tabled
-from rbench.tables.columns import best_of
 from rbench.tables.draws import COVERED, training_seed
 from rbench.tables.layouts import described as described_as
 from rbench.tables.nested_means import Values
 from rbench.tables.notes import notes, sizes
 from rbench.tables.results import Run
-from rbench.tables.table import Contest, Entry, Layout, Meaning, Number, groups_of
+from rbench.tables.table import Contest, Entry, Layout, Meaning, Number, best_of, groups_of
 
 TITLE = "Adversarial STS: errors and correlations of scorers, before and after an attack (RobustSentEmbed, Table 2)"
 ABOUT = Meaning(

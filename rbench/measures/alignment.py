@@ -21,8 +21,7 @@ from rbench.measures._stored import MeasuredJob
 from rbench.schema import Score, Split, Strict, TaskSpec
 from rbench.score.statistics import Sample
 from rbench.tables import Results, Table
-from rbench.tables.columns import best_of
-from rbench.tables.table import Entry, Meaning
+from rbench.tables.table import Entry, Meaning, best_of
 
 TITLE = "Alignment and uniformity of sentence vectors (RobustSentEmbed, Figure 3)"
 VERSION = 1

@@ -20,10 +20,9 @@ from rbench.schema.common import Strict
 from rbench.score.budget import START, By, Curve, Spent, shared_top
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
-from rbench.tables.columns import mark_best
 from rbench.tables.formats import unknown
 from rbench.tables.notes import counted, notes
-from rbench.tables.table import Entry, Meaning, Number, groups_of
+from rbench.tables.table import Entry, Meaning, Number, groups_of, mark_best
 
 TITLE = "Attack success rate by queries or words allowed, and the area under the curve"
 

@@ -35,13 +35,12 @@ from rbench.score import SCORES, Judged, contrast_scores, contrast_values, judge
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Reading, by_place, gathered, score_of
 from rbench.tables.cells import Measured as Cell
-from rbench.tables.columns import mark_best
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.nested_means import Values
 from rbench.tables.notes import missing, named, seeds, selected_steps, spanned, variants
 from rbench.tables.results import Run
-from rbench.tables.table import Entry, Meaning, Number, groups_of
+from rbench.tables.table import Entry, Meaning, Number, groups_of, mark_best
 
 if TYPE_CHECKING:
     from rbench.encoders.classify import Classified

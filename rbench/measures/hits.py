@@ -17,8 +17,7 @@ from rbench.schema import Count, Positive, ResourceKind, Score, Strict, TaskSpec
 from rbench.score import wilson
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured
-from rbench.tables.columns import best_of
-from rbench.tables.table import Entry, Meaning
+from rbench.tables.table import Entry, Meaning, best_of
 
 TITLE = "Semantic sensitivity: synonyms nearer than antonyms, by layer (CLINE, Table 7)"
 VERSION = 1

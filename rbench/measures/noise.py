@@ -35,12 +35,11 @@ from rbench.store.verify import unequal
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Reading, by_place, gathered, mean_of
 from rbench.tables.cells import Measured as Cell
-from rbench.tables.columns import best_of
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.nested_means import Values
 from rbench.tables.notes import missing, seeds, spanned
 from rbench.tables.results import Run
-from rbench.tables.table import Entry, Layout, Number
+from rbench.tables.table import Entry, Layout, Number, best_of
 
 if TYPE_CHECKING:
     from rbench.tasks import Example

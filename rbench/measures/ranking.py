@@ -22,8 +22,7 @@ from rbench.score.statistics import Sample
 from rbench.system.progress import counting
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured
-from rbench.tables.columns import best_of
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import Entry, Meaning, Number, best_of
 
 if TYPE_CHECKING:
     from rbench.encoders.index import Top

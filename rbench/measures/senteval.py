@@ -31,8 +31,7 @@ from rbench.schema import Positive, Score, Strict, TaskSpec
 from rbench.score import wilson
 from rbench.tables import Results, Table
 from rbench.tables.cells import PLAIN
-from rbench.tables.columns import MARK, average, best_of
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import MARK, Entry, Meaning, Number, average, best_of
 
 if TYPE_CHECKING:
     from rbench.tasks import Example

@@ -55,13 +55,12 @@ from rbench.system.progress import counting
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Reading, by_place, gathered, levelled, score_of
 from rbench.tables.cells import Measured as Cell
-from rbench.tables.columns import MARK, average, mark_best
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.nested_means import Values, limits
 from rbench.tables.notes import missing, selected_steps, variants
 from rbench.tables.results import Run
-from rbench.tables.table import Entry, Meaning, Number, groups_of
+from rbench.tables.table import MARK, Entry, Meaning, Number, average, groups_of, mark_best
 
 TITLE = "Similarity: correlation of cosines with human scores of sentence pairs"
 VERSION = 1

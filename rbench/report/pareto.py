@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from rbench.report.board import Board, Column, Row
+from rbench.report.figures.front import front
 from rbench.tables.table import Number
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 340, 46, 40, 12, 14
@@ -83,10 +84,10 @@ def plane(board: Board, called: Callable[[Row], str]) -> Plane | None:
     values = [(x.value or 0.0, y.value or 0.0) for x, y in pairs]
     across = _Scale.of([x for x, _ in pairs], LEFT, WIDTH - RIGHT)
     up = _Scale.of([y for _, y in pairs], HEIGHT - BOTTOM, TOP)
-    beaten = [any(_better(other, own) for other in values) for own in values]
+    best = front(values)
     points = [
-        Point(row, across.at(x), up.at(y), across.reach(one), up.reach(other), not (row.control or lost), "", False)
-        for row, (x, y), (one, other), lost in zip(rows, values, pairs, beaten, strict=True)
+        Point(row, across.at(x), up.at(y), across.reach(one), up.reach(other), i in best and not row.control, "", False)
+        for i, (row, (x, y), (one, other)) in enumerate(zip(rows, values, pairs, strict=True))
     ]
     return Plane(quality, lead, tuple(_named(points, called)), across.ticks(pairs[0][0]), up.ticks(pairs[0][1]))
 
@@ -112,7 +113,3 @@ def _named(points: Sequence[Point], called: Callable[[Row], str]) -> Iterator[Po
 
 def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
-
-
-def _better(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one[0] >= other[0] and one[1] >= other[1] and one != other

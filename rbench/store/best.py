@@ -13,7 +13,7 @@ from typing import NamedTuple
 import filelock
 
 from rbench.errors import StoreError
-from rbench.schema.best import Key, Known
+from rbench.schema.space import Key, Known
 from rbench.store.runs import files
 from rbench.system.below import MEGABYTE
 

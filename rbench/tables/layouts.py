@@ -23,12 +23,11 @@ from rbench.score import scored
 from rbench.tables.aggregate import AXES, Cell, Grid
 from rbench.tables.any_attack import NONE, AnyAttack
 from rbench.tables.cells import PLAIN
-from rbench.tables.columns import average, mark_best
 from rbench.tables.draws import training_seed
 from rbench.tables.formats import LOST
 from rbench.tables.notes import interval_note, notes, sizes
 from rbench.tables.results import Run
-from rbench.tables.table import CellKey, Contest, Entry, Number, Table, groups_of
+from rbench.tables.table import CellKey, Contest, Entry, Number, Table, average, groups_of, mark_best
 
 SHOWN = ("clean", "asr", "perturbed")
 """The metrics of the layout by-task."""

@@ -16,7 +16,7 @@ from rbench.api.best_known import Best
 from rbench.cli import app
 from rbench.errors import RbenchError, StoreError
 from rbench.schema import Job, Outcome, Space
-from rbench.schema.best import Known, hash_of
+from rbench.schema.space import Known, hash_of
 from rbench.store import best as kept
 from rbench.store.runs import Store
 from rbench.words.resources import Resources, locate

@@ -13,8 +13,7 @@ from rbench.measures._by_encoder import by_encoder
 from rbench.measures.senteval import Options
 from rbench.schema import Choice, Draw, Meaning, Score
 from rbench.store.job_status import Standing
-from rbench.tables.columns import average
-from rbench.tables.table import Number
+from rbench.tables.table import Number, average
 from tests.measures.conftest import results
 from tests.measures.test_senteval import stored, suite
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rbench.metrics import Metrics
-from rbench.tables.columns import average, best_of, mark_best
-from rbench.tables.table import Draws, Number
+from rbench.tables.table import Draws, Number, average, best_of, mark_best
 
 ASR = Metrics()["asr"].about
 

@@ -281,7 +281,7 @@ def test_a_flagged_cell_is_a_dash_with_its_flag_and_neither_bold_nor_in_averages
 
 def test_an_average_with_a_withheld_entry_is_withheld() -> None:
     from rbench.metrics import Metrics
-    from rbench.tables.columns import average, mark_best
+    from rbench.tables.table import average, mark_best
 
     numbers = [Number(0.2, True), Number(0.4, True).hidden(("near chance",)), Number(0.6, True).hidden(("saturated",))]
     mean = average(numbers, Metrics()["asr"].about)

@@ -16,9 +16,8 @@ from rbench.schema.common import Strict
 from rbench.score.statistics import wilson
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, Grid, grid
-from rbench.tables.columns import average
 from rbench.tables.notes import spanned
-from rbench.tables.table import Meaning, Number
+from rbench.tables.table import Meaning, Number, average
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -11,6 +11,8 @@ counts. An example that two processes attacked has two outcomes, of which one is
 Each line is written at once, and lines are synced to the disk in groups. A process that is killed loses no line. If the
 machine fails, at most the last group is lost; its examples are attacked again. A sync for each line would cost 8% of
 the time of an attack on a GPU, and more on network disks.
+
+A folder that holds a RUN of another suite is refused before its plan is replaced (`check_same_suite`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -26,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, get_args
 
-from rbench.errors import StoreError
+from rbench.errors import PlanError, StoreError
 from rbench.schema import Digest, Job, MeasuredRow, Outcome, Plan, Prediction, Record, Stage, Strict
 from rbench.store.runs import files
 from rbench.store.runs.files import digest, seal, write_line
@@ -377,3 +380,22 @@ class Appender:
             except OSError as error:
                 self._failed = error
                 return
+
+
+_NAMED = re.compile(rb'\{\s*"suite"\s*:\s*\{\s*"name"\s*:\s*"([^"\\]*)"')
+
+
+def check_same_suite(run: Path, name: str) -> None:
+    """Raise PlanError where the folder holds a RUN of another suite than the one of this name.
+
+    Reads the first bytes of the plan, since the whole of one may be large. A damaged plan is replaced as ever.
+    """
+    try:
+        found = _NAMED.match(Below(run).read_start(run / "plan.json", 1000))
+    except OSError:
+        return
+    if found is not None and (other := found[1].decode("utf-8", "replace")) != name:
+        raise PlanError(
+            f"{run} holds a RUN of the suite {other}, and this suite is {name}. Choose another --out; or --fresh, "
+            "which sets the old results aside"
+        )
