@@ -37,3 +37,7 @@ class StoreError(RbenchError):
 
 class LeaseLost(RbenchError):
     """Another process took over what this one did, because this one seemed dead. It must write nothing more."""
+
+
+class AnswerError(Exception):
+    """What a function or a server answered cannot be used. A victim's example that asked for it is errored."""

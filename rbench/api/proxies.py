@@ -225,8 +225,8 @@ def _opened(question: Question, task: TaskSpec, options: Options) -> Probabiliti
         config = EngineConfig(device, options.backend, backends_file=backends)
         victim = open_victim(question, locate(question, task, options.models).where, task, question.name, config)
         return lambda texts: _softmaxed(victim, texts, logits=True)
+    from rbench.errors import AnswerError
     from rbench.victims.remote_classifier import MOST_ERRORED, open_answers
-    from rbench.victims.scores import AnswerError
 
     if question.endpoint is not None:
         body = _filled(question.endpoint.body, ", ".join(task.labels))

@@ -32,6 +32,7 @@ def load(
     spec: EncoderSpec, where: str | Path, *, device: str = "cpu", seed: int = 0, kind: TaskKind | None = None
 ) -> SentenceEncoder:
     """Load the encoder `spec` with the weights at `where`: a folder, `id@commit` (or `id`) on the hub, or word vectors.
+    One behind an endpoint has no weights; it is asked.
 
     An encoder that keeps random weights has them drawn with `seed`, and reads with the tokenizer at `where`. Any other
     encoder has the same weights for each seed.
@@ -51,6 +52,10 @@ def load(
     from rbench.encoders.sentence import SentenceEncoder
 
     settings = Settings.of(spec, kind)
+    if spec.endpoint is not None:
+        from rbench.encoders.remote import RemoteEncoder
+
+        return RemoteEncoder.of(spec, settings).to(device)
     if spec.random_weights:
         from rbench.encoders.random_weights import draw
 

@@ -16,11 +16,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from rbench.encoders.locate import ENDPOINT
 from rbench.encoders.reading import Settings, prompt_tokens
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError
 
 VERSION = 1
+USES = ("encoders.reading", "encoders.sentence")
+"""An encoder behind an endpoint is not listed, because only victims that have one use it."""
 
 FORMAT = 1
 ABOUT, HEAD = "rbench.json", "head.safetensors"
@@ -82,13 +85,7 @@ class OnEncoder(nn.Module):
             about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
             if (found := (about.get("kind", "classifier"), about["format"])) != (cls.KIND, FORMAT):
                 raise ValueError(f"kind {found[0]}, format {found[1]}; this rbench reads {cls.KIND}, {FORMAT}")
-            encoder = SentenceEncoder.open(
-                folder,
-                pooling=about["pooling"],
-                max_length=about["encoder_max_length"],
-                name=folder.name,
-                settings=Settings(**about.get("settings", {})),
-            )
+            encoder = _encoder(folder, about)
             victim, meta = cls.restored(encoder, about, load_file(folder / HEAD)), about["meta"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
             raise ResourceError(
@@ -112,6 +109,18 @@ class OnEncoder(nn.Module):
         (folder / ABOUT).write_text(
             json.dumps(said, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
         )
+
+
+def _encoder(folder: Path, about: dict[str, Any]) -> SentenceEncoder:
+    settings = Settings(**about.get("settings", {}))
+    if (folder / ENDPOINT).is_file():
+        from rbench.encoders.remote import RemoteEncoder
+
+        return RemoteEncoder.restored(folder, settings)
+    length = about["encoder_max_length"]
+    return SentenceEncoder.open(
+        folder, pooling=about["pooling"], max_length=length, name=folder.name, settings=settings
+    )
 
 
 class EncoderClassifier(OnEncoder):

@@ -72,7 +72,8 @@ def classify(
     victim.eval()
     # PyTorch always: what an evaluation says must not depend on which back-end a measurement finds fastest.
     network = network_of(victim, device=str(victim.device), backend="torch")
-    network.max_rows = min(network.max_rows, batch_size)
+    if network.backend != "remote":
+        network.max_rows = min(network.max_rows, batch_size)
     place = {row: i for i, row in enumerate(dict.fromkeys(encoded))}  # many noisy texts have the same tokens
     distinct = torch.stack(network(list(place), progress))
     if progress is not None and len(place) < len(rows):

@@ -35,6 +35,8 @@ TOKENIZER_FILES = (
     "generation_config.json",
 )
 
+ENDPOINT = "endpoint.json"
+"""The file of a saved victim that names an encoder which is asked (`rbench.encoders.remote`)."""
 TRANSFORM, TRANSFORM_ABOUT = "transform", "rbench.json"
 """The folder beside a network that has its transform (`rbench.encoders.transform`), and the file that describes it."""
 ENCODER_HALVES = ("t5", "mt5", "umt5")
@@ -56,6 +58,8 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
     are looked for as a file or folder `<name>` on the search path, then `<word_vectors>` there, then as the path
     `<word_vectors>`; never on the hub.
 
+    An encoder behind an endpoint is asked for fixed texts.
+
     An encoder that keeps random weights has the place of its tokenizer: a folder `<tokenizer>` or the hub id
     `<tokenizer>`, found as a base is, or `EMBEDDED_TOKENIZER` where it names none.
 
@@ -67,6 +71,10 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
         ResourceError: found nowhere; says where it looked and how to get it.
     """
     assert spec.train is None, "a pretrain job makes its weights"
+    if spec.endpoint is not None:
+        from rbench.encoders import asked_vectors
+
+        return asked_vectors.locate(spec)
     if spec.word_vectors is not None:
         return _locate_vectors(spec, spec.word_vectors, models_path)
     if spec.random_weights and (wrong := architecture.problem(spec)):

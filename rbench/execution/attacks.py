@@ -14,7 +14,7 @@ from rbench import score
 from rbench.errors import JobError
 from rbench.execution.cluster.membership import Lease
 from rbench.execution.cluster.scheduler import CHUNK, chunks
-from rbench.execution.inputs import Context, Inputs, Source, victim_hash
+from rbench.execution.inputs import Context, Inputs, Source, endpoint_of, victim_hash
 from rbench.schema import AttackJob, Digest, Job, Outcome, Record, Score, error_kind
 from rbench.store.runs import Parts
 from rbench.tasks import Example
@@ -137,6 +137,7 @@ def _attack_task(job: Job, spec: AttackJob, context: Context, inputs: Inputs) ->
         places=tuple(sorted(places.items())),
         digest=module.digest if module is not None else None,
         foreign=module is not None and not module.bundled,
+        remote=endpoint_of(job, context) is not None,
     )
 
 

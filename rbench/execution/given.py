@@ -114,7 +114,8 @@ class GivenVictim:
         ) from raised
 
     def _labels_of(self, text: Any, rows: Any) -> tuple[str, ...]:
-        from rbench.victims.scores import AnswerError, plain, unpacked
+        from rbench.errors import AnswerError
+        from rbench.victims.scores import plain, unpacked
 
         rows = plain(list(rows) if isinstance(rows, Iterator) else rows)
         if not isinstance(rows, list) or len(rows) != 1:

@@ -21,7 +21,9 @@ from rbench.plan.rows import Rows
 from rbench.schema import (
     AskedSet,
     EncoderSpec,
+    FinetuneJob,
     Job,
+    MeasureJob,
     Plan,
     PretrainJob,
     Provenance,
@@ -32,6 +34,7 @@ from rbench.schema import (
     TaskSpec,
     VictimSpec,
 )
+from rbench.schema.served import Embeddings
 from rbench.store.job_status import SHORT, standing_on
 from rbench.store.runs import Store
 from rbench.store.weights import WeightCache, weights_hash
@@ -238,6 +241,16 @@ class Inputs:
             for kind, place in self.places(profile, encoder).items()
             if kind in kinds
         }
+
+
+def endpoint_of(job: Job, context: Context) -> Embeddings | None:
+    """Return the endpoint behind which the encoder of a job is, or that of the victim that it needs; None of others."""
+    spec = job.spec
+    if isinstance(spec, FinetuneJob | MeasureJob) and spec.encoder is not None:
+        name = job.parts[0]
+        return context.encoders[name].endpoint if name in context.encoders else None
+    key = job.needs.get("victim")
+    return endpoint_of(context.plan.job(key), context) if key is not None else None
 
 
 def victim_of(inputs: Inputs, task: TaskSpec, context: Context, role: str = "victim") -> Any:

@@ -11,14 +11,15 @@ import logging
 import platform
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import rbench
 from rbench import score
-from rbench.errors import LeaseLost, RbenchError
+from rbench.errors import AnswerError, LeaseLost, RbenchError
 from rbench.execution import attacks, weights
 from rbench.execution.attacks import sample
-from rbench.execution.inputs import Context, Inputs, Source, opened
+from rbench.execution.inputs import Context, Inputs, Source, endpoint_of, opened
 from rbench.masking import masked
 from rbench.schema import (
     AttackJob,
@@ -56,8 +57,11 @@ def run_job(job: Job, context: Context) -> Record | None:
             inputs=_inputs(job, context),
             started=started,
             seconds=round(time.perf_counter() - clock, 3),
+            **told(),
             **more,
         )
+
+    told = _asking(job, context)
 
     if job.opening is None and (job.measuring is None or job.measuring.of == "trainings"):
         context.network.clear()  # free the memory for trainings and attacks
@@ -80,7 +84,7 @@ def run_job(job: Job, context: Context) -> Record | None:
     except (KeyboardInterrupt, LeaseLost):
         raise
     except BaseException as error:  # a user's module may call sys.exit
-        text = masked(str(error) if isinstance(error, RbenchError) else traceback.format_exc())
+        text = masked(str(error) if isinstance(error, RbenchError | AnswerError) else traceback.format_exc())
         log.error("%s failed: %s", job.name, masked(str(error)) or type(error).__name__)
         record = Record(job=job, status="failed", provenance=source(), error=text)
     if record is None or (record.status == "failed" and _stands(job, context)):
@@ -90,6 +94,17 @@ def run_job(job: Job, context: Context) -> Record | None:
     for raised in record.health.flags if record.health is not None else ():
         context.progress.note(f"{job.name} is flagged `{raised.flag}`: {raised.because}")
     return record
+
+
+def _asking(job: Job, context: Context) -> Callable[[], dict[str, Any]]:
+    """Return what gives, at the end of a job, the fields of its provenance about an encoder behind an endpoint."""
+    endpoint = endpoint_of(job, context)
+    if endpoint is None:
+        return dict
+    from rbench.encoders import asked_vectors as asked
+
+    before = asked.usage(endpoint)
+    return lambda: {"asked": dict(asked.usage(endpoint) - before), "signature": asked.signature(endpoint)}
 
 
 def _inputs(job: Job, context: Context) -> dict[str, str]:

@@ -341,9 +341,9 @@ def _known_answers(prepared: Prepared, store: Store, name: str, task: TaskSpec) 
 
 def _differing_answers(spec: VictimSpec, task: TaskSpec, known: dict[Text, int]) -> str | None:
     # These ask functions and endpoints; a run of encoders has none.
+    from rbench.errors import AnswerError
     from rbench.victims.answers import shown
     from rbench.victims.remote_classifier import open_answers
-    from rbench.victims.scores import AnswerError
 
     try:
         rows = open_answers(spec, task).each([*known])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from rbench.errors import PlanError
 from rbench.masking import bare
 from rbench.schema import IN_DOMAIN, EncoderSpec, VictimSpec, base_of, bases, is_text_file
+from rbench.schema.served import Served
 from rbench.schema.unlisted import short_name
+
+S = TypeVar("S", bound=Served)
 
 
 def chain(name: str, encoders: Mapping[str, EncoderSpec]) -> list[EncoderSpec]:
@@ -59,6 +62,8 @@ def portable(spec: EncoderSpec, models: Collection[str] = ()) -> EncoderSpec:
             because nothing says what lies behind them.
     """
     changes: dict[str, Any] = {name: _portable(getattr(spec, name)) for name in ("base", "word_vectors", "tokenizer")}
+    if spec.endpoint is not None:
+        changes["endpoint"] = _bare(spec.endpoint)
     if spec.unlisted and spec.base is not None:
         changes["name"] = "".join((short_name(spec.base), *spec.name.partition("[")[1:]))
     if (train := spec.train) is not None:
@@ -76,8 +81,12 @@ def portable_victim(spec: VictimSpec) -> VictimSpec:
     """
     changes: dict[str, Any] = {"model": _portable(spec.model)}
     if spec.endpoint is not None:
-        changes["endpoint"] = spec.endpoint.model_copy(update={"headers": {}, "url": bare(spec.endpoint.url)})
+        changes["endpoint"] = _bare(spec.endpoint)
     return spec.model_copy(update=changes)
+
+
+def _bare(served: S) -> S:
+    return served.model_copy(update={"headers": {}, "url": bare(served.url)})
 
 
 def _portable(value: Any) -> Any:

@@ -437,11 +437,13 @@ class _Planner:
         return encoder if encoder in self.inputs.victims else portable(self.inputs.encoders[encoder]).name
 
     def _opened(self, encoder: str) -> str | None:
-        """Return the name in `versions.PARTS` of the code that makes the encoder's weights: a table of word vectors, or
-        random numbers. Return None for weights that are read."""
+        """Return the name in `versions.PARTS` of the code that makes the encoder's weights: a table of word vectors,
+        random numbers, or an endpoint that is asked. Return None for weights that are read."""
         source = weights_source(encoder, self.inputs.encoders)
         if source is None:
             return None
+        if source.endpoint is not None:
+            return "remote encoder"
         return "random encoder" if source.random_weights else "static encoder" if source.word_vectors else None
 
     def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from rbench.encoders.index import Vectors, unit
 from rbench.encoders.inference import Batched, Memo, Remote
-from rbench.errors import JobError
+from rbench.errors import AnswerError, JobError
 from rbench.schema import TaskSpec
 from rbench.schema.victims import VictimSpec
 from rbench.tasks.ranking import Collection
 from rbench.victims.answers import Answers
 from rbench.victims.remote_classifier import open_answers
-from rbench.victims.scores import AnswerError, Row
+from rbench.victims.scores import Row
 
 VERSION = 1
 

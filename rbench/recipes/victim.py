@@ -88,15 +88,14 @@ class NetworkVictim(ModelWrapper):  # type: ignore[misc]
         backend: what computes it, one of `rbench.encoders.inference.BACKENDS` or "auto".
     """
 
-    pooled = None
-    """Examples that keep it busy at once; None: as many as the device needs."""
-
     def __init__(
         self, module: Any, name: str, *, max_length: int | None = None, device: str = "cpu", backend: str = "auto"
     ) -> None:
         self.name, self.device = name, device
         self.model, self.tokenizer = module.eval(), module.tokenizer  # the names that TextAttack uses
         self.max_length = int(max_length or module.max_length)
+        self.pooled: int | None = getattr(module.encoder, "pooled", None) if hasattr(module, "encoder") else None
+        """Examples that keep it busy at once; None: as many as the device needs."""
         self.by_text: Memo[Any, Tensor] = Memo(CACHE_BYTES // 2, lambda text, row: 300 + 2 * len(str(text)))
         self.by_ids: Batched[Row, Tensor] = Batched(
             self._forward, Memo(CACHE_BYTES // 2, lambda ids, row: 400 + 16 * len(ids[0]) + 4 * len(row))

@@ -115,10 +115,13 @@ class AttackTask:
     given: VictimSpec | None = None
     """The classifier that exists at `victim`; None: a job fine-tuned the victim."""
 
+    remote: bool = False
+    """Whether the encoder of a victim that a job made is behind an endpoint."""
+
     @property
     def asked(self) -> bool:
-        """Whether the victim is a function or an endpoint, which only the main process asks."""
-        return self.given is not None and self.given.origin != "model"
+        """Whether the victim is a function or behind an endpoint, which only the main process asks."""
+        return self.remote or (self.given is not None and self.given.origin != "model")
 
 
 class Engine:

@@ -28,6 +28,7 @@ from rbench.schema.common import (
     TaskKind,
     is_number,
 )
+from rbench.schema.served import Embeddings
 from rbench.schema.space import Space
 from rbench.schema.training_spec import TrainSpec
 
@@ -346,18 +347,18 @@ class ContrastSpec(Named, Checked):
 
 
 class EncoderSpec(Named, Checked):
-    """An encoder, which turns a text into a vector. It has exactly one of three origins.
+    """An encoder, which turns a text into a vector. It has exactly one of four origins.
 
     `base` is the name of another encoder, the name of a folder on the model search path, or a hub id. `architecture`
     (keys of a transformers BertConfig) describes an encoder with random weights. With `train` it is trained from them.
     Without `train` it keeps them: a control, whose weights are drawn anew for each seed of a suite. `word_vectors`
-    makes an encoder that averages static word vectors.
+    makes an encoder that averages static word vectors. `endpoint` is a server that gives vectors.
     """
 
     COSMETIC = Named.COSMETIC | {"unlisted", "flags", "parameters"}
     OPTIONAL = frozenset(
         {
-            *("word_vectors", "tokenizer", "normalize", "truncate_dim"),
+            *("word_vectors", "endpoint", "tokenizer", "normalize", "truncate_dim"),
             *("prompt", "include_prompt", "lowercase", "dtype", "attention"),
         }
     )
@@ -370,6 +371,9 @@ class EncoderSpec(Named, Checked):
     registry, a folder on the model search path, or a hub id (at `revision`). None: the embedded world's."""
     word_vectors: str | None = None
     """A file or folder on the model search path (GloVe, word2vec, vectors.npy with words.txt), or `mini`: our own."""
+    endpoint: Embeddings | None = None
+    """Where vectors are asked for, as of OpenAI's `/v1/embeddings`. Such an encoder stays as it is: no training, no
+    gradients, no layers."""
     layers: Positive | None = None
     """Number of transformer layers to keep, counted from the first; None: all."""
     pooling: Pooling = "cls"
@@ -404,8 +408,15 @@ class EncoderSpec(Named, Checked):
     made of `base`, the model lies at `base` alone, and planning takes what is not set from the model's own files."""
 
     def wrong(self) -> Iterator[str]:
-        if sum(origin is not None for origin in (self.base, self.architecture, self.word_vectors)) != 1:
-            yield "an encoder must have exactly one of `base`, `architecture` and `word_vectors`"
+        origins = (self.base, self.architecture, self.word_vectors, self.endpoint)
+        if sum(origin is not None for origin in origins) != 1:
+            yield "an encoder must have exactly one of `base`, `architecture`, `word_vectors` and `endpoint`"
+        if self.endpoint is not None:
+            no_effect = ("pooling", "layers", "max_length", "train", "head", "revision", "include_prompt")
+            if said := [
+                name for name in no_effect if name in self.model_fields_set and getattr(self, name) is not None
+            ]:
+                yield f"of an encoder behind an `endpoint` the server decides this; leave out `{said[0]}`"
         if self.tokenizer is not None and not self.random_weights:
             yield (
                 "`tokenizer` goes with an `architecture` without `train`. Any other encoder reads with its base's "

@@ -182,6 +182,11 @@ class Provenance(Strict):
     inputs: dict[str, str] = {}
     """Hashes of the weights behind what the jobs in `Job.needs` made, by their keys: those of a training, or those that
     an attack attacked."""
+    asked: dict[str, int] = {}
+    """Of an encoder behind an endpoint, what the job asked of it: `requests`, `texts`, and `tokens` as the server
+    counts. Vectors that were kept before are not asked for."""
+    signature: tuple[float, ...] = ()
+    """Of such an encoder: lengths and cosines of the vectors of fixed texts, which tell its weights from others."""
     max_seconds: float | None = None
     """The limit of --max-seconds of the process that ended an attack; None: it had none."""
     started: str = ""

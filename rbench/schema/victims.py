@@ -9,19 +9,18 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from rbench.schema.common import Checked, Positive, Strict
+from rbench.schema.common import Checked, Positive
 from rbench.schema.entries import Named
+from rbench.schema.served import Served
 
 Origin = Literal["model", "function", "endpoint"]
 AS_IS = "as-is"
 """Stands where the name of a fine-tuning strategy stands for the victims that encoders become."""
 
 
-class Endpoint(Strict):
+class Endpoint(Served):
     """A classifier behind HTTP. `body` and `path` decide what is asked and read; the rest says how."""
 
-    url: str
-    """Where requests are posted. `${NAME}` stands for an environment variable."""
     body: Any = Field(default_factory=lambda: {"inputs": "{texts}"})
     """JSON that is sent. In its strings `{text}` stands for a text (of a task with two, for the list of its columns),
     and a column of the task in braces for that column's text. A list with one entry in which they stand is repeated
@@ -34,28 +33,10 @@ class Endpoint(Strict):
     are a list of numbers in the order of the classifier's labels (say in `labels` which they are), a mapping from label
     to number, a list of mappings with a label and a number (`{label: ..., score: ...}`), or a mapping with a list of
     labels and a list of numbers."""
-    headers: dict[str, str] = {}
-    """Sent with each request. `${NAME}` stands for an environment variable, so that no secret is in a suite."""
     batch_size: Positive = 1
     """Most texts of one request."""
-    concurrency: Positive = 1
-    """Most requests under way at once."""
-    timeout: Annotated[float, Field(gt=0)] = 30.0
-    """Seconds that a request may take."""
-    retries: Annotated[int, Field(ge=0)] = 3
-    """How often a request is sent again that failed by the connection, by time, or with status 408, 425, 429 or 5xx."""
-    rate: Annotated[float, Field(gt=0)] | None = None
-    """Most requests a second; None: no limit."""
 
-    COSMETIC = frozenset({"url", "headers", "batch_size", "concurrency", "timeout", "retries", "rate"})
-    # Where the classifier runs and how fast it may be asked does not decide what it answers.
-
-    @field_validator("url")
-    @classmethod
-    def _is_a_url(cls, url: str) -> str:
-        if not url.startswith(("http://", "https://", "${")):
-            raise ValueError("a URL starts with http:// or https://, or is that of an environment variable, ${NAME}")
-        return url
+    COSMETIC = frozenset(Served.COSMETIC | {"batch_size"})
 
 
 class VictimSpec(Named, Checked):

@@ -127,6 +127,11 @@ class Below:
         with self._folder(path.parent) as folder, os.fdopen(self._open(folder, path, os.O_RDONLY), "rb") as file:
             return file.read(size)
 
+    def descriptor(self, path: Path) -> int:
+        """Return a descriptor that reads a file."""
+        with self._folder(path.parent) as folder:
+            return self._open(folder, path, os.O_RDONLY)
+
     def read_lined(self, path: Path) -> bytes:
         """Return the content of a file of lines, each of which has at most LINE bytes."""
         with self._folder(path.parent) as folder, os.fdopen(self._open(folder, path, os.O_RDONLY), "rb") as file:

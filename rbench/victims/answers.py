@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.errors import JobError, ResourceError
+from rbench.errors import AnswerError, JobError, ResourceError
 from rbench.masking import masked
 from rbench.schema.victims import Origin, VictimSpec
-from rbench.victims.scores import AnswerError, Row
+from rbench.victims.scores import Row
 
 Text = tuple[str, ...]
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rbench.errors import JobError, ResourceError
+from rbench.errors import AnswerError, JobError, ResourceError
 from rbench.schema import TaskSpec
 from rbench.schema.victims import VictimSpec
 from rbench.system.own_code import told
 from rbench.victims.answers import Answers, Text
-from rbench.victims.scores import AnswerError, Reader, Row, plain
+from rbench.victims.scores import Reader, Row, plain
 
 VERSION = 1
 

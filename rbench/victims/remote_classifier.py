@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbench.errors import JobError, SuiteError
+from rbench.errors import AnswerError, JobError, SuiteError
 from rbench.schema import TaskSpec, VictimSpec
 from rbench.victims.answers import Answers
-from rbench.victims.scores import AnswerError
 
 if TYPE_CHECKING:
     from rbench.encoders.classify import Classified

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.errors import ResourceError
+from rbench.errors import AnswerError, ResourceError
 from rbench.masking import masked
 from rbench.victims.config import match
 
@@ -29,10 +29,6 @@ SUM_TOLERANCE = 0.01
 EXACT = 5e-7
 """A row whose sum is as near to 1 as this is taken as it is, so that equal numbers stay equal. TextAttack takes numbers
 for logits if they miss 1 by 1e-6."""
-
-
-class AnswerError(Exception):
-    """The answer to one text cannot be used. The example that asked for it is recorded as errored."""
 
 
 class Reader:

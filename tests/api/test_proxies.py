@@ -34,7 +34,7 @@ KEY = "sk-not-a-key-0123456789"
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     started: list[Server] = []
-    monkeypatch.setattr("rbench.victims.endpoint.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("rbench.system.asking.FIRST_WAIT", 0.01)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
 

@@ -15,13 +15,12 @@ from textattack.goal_functions import UntargetedClassification
 from textattack.shared import AttackedText
 
 from rbench import recipes
-from rbench.errors import JobError, ResourceError, SuiteError
+from rbench.errors import AnswerError, JobError, ResourceError, SuiteError
 from rbench.recipes.answering import AnsweringVictim, open_answering
 from rbench.schema import Outcome, TaskSpec
 from rbench.schema.victims import VictimSpec
 from rbench.victims.answers import Answers
 from rbench.victims.remote_classifier import open_answers
-from rbench.victims.scores import AnswerError
 from rbench.words.resources import Resources
 from tests.recipes import world
 from tests.victims.server import Server

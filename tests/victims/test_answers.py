@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rbench.errors import JobError, ResourceError
+from rbench.errors import AnswerError, JobError, ResourceError
 from rbench.schema.victims import VictimSpec
 from rbench.victims.answers import EVERY, KEPT, Answers, probe_texts
-from rbench.victims.scores import AnswerError
 
 
 class Behind:

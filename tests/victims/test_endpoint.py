@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rbench.errors import JobError, ResourceError, SuiteError
+from rbench.errors import AnswerError, JobError, ResourceError, SuiteError
 from rbench.plan.lineage import portable_victim
 from rbench.schema import TaskSpec
 from rbench.schema.victims import Endpoint, VictimSpec
+from rbench.system.asking import pause
 from rbench.victims.answers import Answers
-from rbench.victims.endpoint import open_endpoint, pause
-from rbench.victims.scores import AnswerError
+from rbench.victims.endpoint import open_endpoint
 from tests.victims.server import Reply, Server
 
 TASK = TaskSpec(name="films", kind="single", columns=("text",), labels=("negative", "positive"))
@@ -34,7 +34,7 @@ Serve = Callable[[Callable[[Any], Any]], Server]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rbench.victims.endpoint.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("rbench.system.asking.FIRST_WAIT", 0.01)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -250,7 +250,7 @@ def test_a_failure_does_not_wait_for_requests_that_are_asked_again(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = serve(lambda body: Reply("no", 301, {"Location": "x"}) if "bad" in body["inputs"] else Reply("busy", 503))
-    monkeypatch.setattr("rbench.victims.endpoint.FIRST_WAIT", 30.0)
+    monkeypatch.setattr("rbench.system.asking.FIRST_WAIT", 30.0)
     start = time.monotonic()
     with pytest.raises(JobError, match="sends requests on"):
         opened(server.url, concurrency=2)([("good",), ("bad",)])

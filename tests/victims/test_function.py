@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rbench.errors import JobError, ResourceError
+from rbench.errors import AnswerError, JobError, ResourceError
 from rbench.schema import TaskSpec
 from rbench.schema.victims import VictimSpec
 from rbench.victims.answers import Answers
 from rbench.victims.function import open_function
 from rbench.victims.place import probed, source_of
 from rbench.victims.remote_classifier import Asked
-from rbench.victims.scores import AnswerError
 
 TASK = TaskSpec(name="films", kind="single", columns=("text",), labels=("negative", "positive"))
 PAIR = TaskSpec(name="pairs", kind="nli", columns=("premise", "hypothesis"), labels=("no", "maybe", "yes"))

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rbench.victims.scores import AnswerError, Reader
+from rbench.errors import AnswerError
+from rbench.victims.scores import Reader
 
 LABELS = ("negative", "neutral", "positive")
 GIVEN = {"0": "negative", "1": "neutral", "2": "positive"}

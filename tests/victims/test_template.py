@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.errors import SuiteError
+from rbench.errors import AnswerError, SuiteError
 from rbench.victims.endpoint import Template, rows_at
-from rbench.victims.scores import AnswerError
 
 ONE, TWO = ("text",), ("premise", "hypothesis")
 

@@ -68,9 +68,13 @@ def ready(
 
     `sample` gives inputs of the network to measure with; None: random token ids.
 
+    An encoder that is asked over HTTP has the back-end `remote`, and nothing is measured.
+
     Raises:
         ResourceError: the back-end is unknown, is not installed, or cannot compute this network.
     """
+    if remote(module) is not None:
+        return "remote", partial(_asked, module, read)
     if wanted not in ("auto", "fastest", *BACKENDS):
         raise ResourceError(f"there is no back-end {wanted}; there are auto, {', '.join(BACKENDS)}")
     sample = sample or partial(_sample, module)
@@ -80,6 +84,16 @@ def ready(
         remedy = "; `pip install openvino` installs it" if wanted == "openvino" else ""
         raise ResourceError(f"the back-end {wanted} cannot be used on {device.type} here{remedy}")
     return wanted, _build(wanted, module, read, sample)
+
+
+def remote(module: nn.Module) -> Any:
+    """Return the part of a network that asks for its vectors over HTTP; None where there is none."""
+    return next((part for part in module.modules() if getattr(part, "REMOTE", False)), None)
+
+
+def _asked(module: nn.Module, read: Read, inputs: Inputs) -> Tensor:
+    with torch.inference_mode():
+        return read(module, **inputs)
 
 
 def usable(device: torch.device) -> list[str]:

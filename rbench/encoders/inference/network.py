@@ -84,6 +84,8 @@ class Network:
         self.name, self.shown, self.device = name, shown, torch.device(device)
         self.pad = pad or ((0, 0) if tokenizer is None else padding_of(tokenizer))
         kind = self.device.type
+        asked = backends.remote(module)  # as many texts as its requests under way hold
+        most = most or (None if asked is None else asked.most)
         self.max_rows, self.max_tokens, self.step = most or MAX_ROWS[kind], MAX_TOKENS[kind], step or STEP[kind]
         self.rows_read = 0
         """Number of rows computed so far."""

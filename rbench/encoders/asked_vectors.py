@@ -1,0 +1,428 @@
+"""Asks for vectors an endpoint that answers as OpenAI's `/v1/embeddings` does, and keeps them.
+
+    CACHE/endpoints/<digits>/about.json    what was asked, how long vectors are, and those of the probe
+    CACHE/endpoints/<digits>/*.keys        hashes of texts, each with a checksum of its vector
+    CACHE/endpoints/<digits>/*.vectors     their vectors, float32, in the same order
+
+No text is asked for twice: each process appends what it was answered to files of its own, and reads those of all. The
+digits are a hash of the URL and of what decides vectors. Whether the same weights still stand behind the name is seen
+from the probe, fixed texts that are asked for again whenever a job opens the encoder.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import secrets
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rbench.errors import AnswerError, JobError, ResourceError
+from rbench.masking import bare
+from rbench.schema import EncoderSpec, content_key
+from rbench.schema.served import Embeddings
+from rbench.system.asking import Broken, Parallel, Unavailable, connected, remedy
+from rbench.system.below import WHOLE, Below
+from rbench.system.located import Located
+from rbench.system.scratch import default_cache, writing
+
+VERSION = 1
+
+Vectors = NDArray[np.float32]
+PROBE = (
+    "The story is warm and the actors carry it, although the last half hour drags.",
+    "Nothing here works: the jokes are stale and the sound is worse.",
+    "The bank raised its rates again, and the shares fell within the hour.",
+    "How many moons does the largest planet have?",
+    "The soup was not bad, but I would not order it twice.",
+    "Ministers met in the capital and agreed on nothing.",
+    "She plays the villain with obvious joy.",
+    "Rain",
+)
+"""Texts whose vectors tell the weights behind one name from others."""
+ROUNDS = 4
+"""Requests for each connection of a round. What a round was answered is kept before the next begins."""
+LONGEST = 1 << 16
+"""Most numbers of a vector."""
+BYTES_EACH = 1 << 18
+"""Bytes of an answer for each of its texts: some 12,000 numbers in JSON."""
+_KEY = 36
+"""Bytes of a text in a `.keys` file: its hash and the checksum of its vector."""
+
+named: dict[str, tuple[str, Embeddings]] = {}
+"""The endpoints that this process's user named, with the encoder's name, by their digits."""
+_usage: dict[str, Counter[str]] = {}
+_servers: WeakValueDictionary[str, VectorServer] = WeakValueDictionary()
+
+
+def digits(endpoint: Embeddings) -> str:
+    """Return the hash of what decides the vectors of an endpoint, as far as rbench can see: 64 hex digits."""
+    return content_key(endpoint.model_copy(update={"url": bare(endpoint.url)}))
+
+
+def locate(spec: EncoderSpec) -> Located:
+    """Ask for the probe, and return the place of an encoder behind an endpoint. Its fingerprint is `digits`.
+
+    Raises:
+        ResourceError: it cannot be asked, or its vectors of the probe are no longer those that are kept.
+    """
+    assert spec.endpoint is not None
+    mark = partial(_marked, name=spec.name, endpoint=spec.endpoint)
+    where = f"the endpoint of encoder {spec.name}"
+    return Located(where, mark(where), mark)
+
+
+def _marked(where: str, *, name: str, endpoint: Embeddings) -> str:
+    try:
+        server = server_of(name, endpoint)
+        server.check()
+    except (JobError, AnswerError) as error:
+        raise ResourceError(str(error)) from None
+    return server.digits
+
+
+def server_of(name: str, endpoint: Embeddings) -> VectorServer:
+    """Return what asks an endpoint: one object for all of this process, so that its limits hold for all."""
+    of = digits(endpoint)
+    named[of] = name, endpoint
+    found = _servers.get(of)
+    if found is None or found.endpoint != endpoint:
+        found = _servers[of] = VectorServer(name, endpoint)
+    return found
+
+
+def usage(endpoint: Embeddings) -> Counter[str]:
+    """Return what this process asked of an endpoint so far: `requests`, `texts`, and `tokens` as the server counts."""
+    return Counter(_usage.get(digits(endpoint), {}))
+
+
+def signature(endpoint: Embeddings) -> tuple[float, ...]:
+    """Return the signature of the vectors that are kept of an endpoint; empty where this process did not ask it."""
+    found = _servers.get(digits(endpoint))
+    return () if found is None else found.signature
+
+
+class VectorServer:
+    """Asks an endpoint for vectors, and keeps them.
+
+    Args:
+        name: the encoder's, for messages.
+        endpoint: where and how it is asked.
+
+    Raises:
+        ResourceError: an environment variable is not set, or the cache cannot be written.
+        JobError, AnswerError: it is not there, or its answer to the probe cannot be used.
+    """
+
+    def __init__(self, name: str, endpoint: Embeddings) -> None:
+        self.name, self.endpoint, self.digits = name, endpoint, digits(endpoint)
+        key = {} if endpoint.key is None else {"Authorization": f"Bearer ${{{endpoint.key}}}"}
+        most = max(1 << 24, endpoint.batch_size * BYTES_EACH)
+        self._poster = connected(endpoint, f"encoder `{name}`", key, most)
+        self._parallel = Parallel(endpoint.concurrency)
+        self._count = threading.Lock()
+        self.dim: int | None = None
+        root = default_cache()
+        self._below, self._folder = Below(root), root / "endpoints" / self.digits
+        with writing(root):
+            self.probed = self._first_probe()
+            self.dim = self.probed.shape[1]
+            self._kept = Kept(self._below, self._folder, self.dim)
+
+    def check(self) -> None:
+        """Ask for the probe again.
+
+        Raises JobError where a vector is no longer the one that is kept.
+        """
+        now = self._asked(PROBE, threading.Event())
+        worst = max(_gaps(self.probed, np.stack(now)))
+        if worst > self.endpoint.tolerance:
+            raise JobError(
+                f"encoder `{self.name}`: {bare(self.endpoint.url)} gives other vectors for {self.endpoint.model} than "
+                f"before: of fixed texts, a cosine or a ratio of lengths is {worst:.2g} from 1. The provider seems to "
+                "have put other weights behind the name. Give the encoder's endpoint another `version` to measure "
+                "them; results of the old ones stay. If its rounding is this coarse, write a larger `tolerance` (now "
+                f"{self.endpoint.tolerance:g})."
+            )
+
+    @property
+    def signature(self) -> tuple[float, ...]:
+        """The lengths of the probe's vectors, then the cosines of all pairs of them: 36 numbers that tell weights from
+        others."""
+        lengths = np.linalg.norm(self.probed.astype(np.float64), axis=1)
+        unit = self.probed / np.maximum(lengths, 1e-12)[:, None]
+        cosines = (unit @ unit.T)[np.triu_indices(len(unit), 1)]
+        return tuple(round(float(one), 4) for one in (*lengths, *cosines))
+
+    def vectors(self, texts: Sequence[str], progress: Callable[[int], object] | None = None) -> Vectors:
+        """Return vectors (len(texts), dim) as the server gives them. Only texts that nobody asked for are sent.
+
+        Raises:
+            JobError: it is not available; what was answered so far is kept.
+            AnswerError: it refuses a text, or its answer cannot be used.
+        """
+        assert self.dim is not None
+        keys = list(map(_hash, texts))
+        found = self._kept.get(keys)
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        if progress is not None and len(new) < len(texts):
+            progress(len(texts) - len(new))
+        left, size = [*new], self.endpoint.batch_size
+        step = size * self.endpoint.concurrency * ROUNDS
+        for start in range(0, len(left), step):
+            part = left[start : start + step]
+            asked = [[new[key] for key in part[i : i + size]] for i in range(0, len(part), size)]
+            with writing(self._below.root):
+                made = dict(zip(part, self._parallel(asked, self._kept_part), strict=True))
+            found |= made
+            if progress is not None:
+                progress(len(part))
+        return np.array([found[key] for key in keys], np.float32).reshape(len(texts), self.dim)
+
+    def _kept_part(self, texts: Sequence[str], stop: threading.Event) -> list[Vectors]:
+        made = self._asked(texts, stop)
+        self._kept.put(
+            {sha256(t.encode("utf-8", "surrogatepass")).digest(): v for t, v in zip(texts, made, strict=True)}
+        )
+        return made
+
+    def _asked(self, texts: Sequence[str], stop: threading.Event) -> list[Vectors]:
+        """Return the vectors of the texts of one request. Where it is refused, ask for each half, to find the one."""
+        if stop.is_set():
+            raise JobError(f"encoder `{self.name}`: its endpoint was no longer asked")
+        where = f"encoder `{self.name}`: {bare(self.endpoint.url)}"
+        try:
+            answer = self._poster.post(self._body(texts), stop)
+            self._tally(answer, len(texts))
+            return self._read(answer, len(texts))
+        except Unavailable as error:
+            if error.status == 429 or not error.may_pass or not self._alive():
+                raise JobError(
+                    f"{where} {error}. {remedy(error, self.endpoint)} Vectors that were answered are kept; run the "
+                    "same command again to go on."
+                ) from None
+            failed = AnswerError(f"{where} {error}, though it answers other texts")
+        except Broken as error:
+            raise JobError(f"{where} {error}") from None
+        except AnswerError as error:
+            failed = AnswerError(f"{where}: {error}")
+        if len(texts) == 1:
+            raise AnswerError(f"{failed}; asked for {texts[0][:200]!r}")
+        half = len(texts) // 2
+        return [*self._asked(texts[:half], stop), *self._asked(texts[half:], stop)]
+
+    def _body(self, texts: Sequence[str]) -> dict[str, Any]:
+        endpoint = self.endpoint
+        more = {} if endpoint.dimensions is None else {"dimensions": endpoint.dimensions}
+        return {"model": endpoint.model, "input": list(texts), "encoding_format": endpoint.encoding, **more}
+
+    def _alive(self) -> bool:
+        try:
+            self._poster.once(self._body(PROBE[:1]))
+        except (Unavailable, Broken, AnswerError):
+            return False
+        return True
+
+    def _tally(self, answer: Any, texts: int) -> None:
+        told = answer.get("usage") if isinstance(answer, Mapping) else None
+        tokens = told.get("total_tokens", told.get("prompt_tokens")) if isinstance(told, Mapping) else None
+        with self._count:
+            found = _usage.setdefault(self.digits, Counter())
+            found.update(requests=1, texts=texts)
+            if type(tokens) is int and 0 <= tokens < 1 << 40:
+                found["tokens"] += tokens
+
+    def _read(self, answer: Any, count: int) -> list[Vectors]:
+        """Return the vectors of an answer in the order of the texts. Raises AnswerError where they are not one each."""
+        data = answer.get("data") if isinstance(answer, Mapping) else None
+        if not isinstance(data, list) or len(data) != count or not all(isinstance(one, Mapping) for one in data):
+            many = f"a list of {len(data)}" if isinstance(data, list) else "no list"
+            raise AnswerError(f"it answered {many} as `data` to {count} texts, not a mapping with the vector of each")
+        places = [one.get("index", i) for i, one in enumerate(data)]
+        if sorted(place for place in places if type(place) is int) != list(range(count)):
+            raise AnswerError(f"its answer to {count} texts does not number them from 0 in `index`")
+        rows: list[Any] = [None] * count
+        for place, one in zip(places, data, strict=True):
+            rows[place] = _vector(one.get("embedding"))
+        wanted = self.dim or self.endpoint.dimensions or len(rows[0])
+        for row in rows:
+            if len(row) != wanted:
+                raise AnswerError(f"it answered a vector of {len(row)} numbers, where {wanted} are expected")
+        return rows
+
+    def _first_probe(self) -> Vectors:
+        """Return the probe's vectors as they were when the endpoint was first asked, here or by another process."""
+        about = self._folder / "about.json"
+        if (known := _probe_in(self._below.read_json(about))) is None:
+            made = np.stack(self._asked(PROBE, threading.Event()))
+            said = {**json.loads(self.endpoint.model_dump_json(include={"model", "dimensions", "version"}))}
+            said |= {"url": bare(self.endpoint.url), "dim": made.shape[1]}
+            said["probe"] = base64.b64encode(made.astype("<f4").tobytes()).decode()
+            content = json.dumps(said, indent=2).encode()
+            if not self._below.make(about, content):
+                known = _probe_in(self._below.read_json(about))
+                if known is None:  # it is damaged, and so is what lies beside it
+                    self._below.replace(about, content)
+            return made if known is None else known
+        return known
+
+
+def _hash(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _vector(value: Any) -> Vectors:
+    """Return a vector (dim,) that a server gave: a list of numbers, or the base64 of float32, little-endian."""
+    if isinstance(value, str):
+        try:
+            content = base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            content = b""
+        if not content or len(content) % 4:
+            raise AnswerError("a vector is neither a list of numbers nor the base64 of 32-bit ones")
+        row = np.frombuffer(content, "<f4").astype(np.float32)
+    elif isinstance(value, list) and value and all(type(one) in (int, float) for one in value):
+        with np.errstate(over="ignore"), suppress(OverflowError):
+            row = np.array(value, np.float64).astype(np.float32)
+            value = None
+        if value is not None:
+            raise AnswerError("a vector has a number that is too large")
+    else:
+        raise AnswerError("a vector is neither a list of numbers nor the base64 of 32-bit ones")
+    if not np.isfinite(row).all():
+        raise AnswerError("a vector has a number that is not finite")
+    if len(row) > LONGEST:
+        raise AnswerError(f"a vector has {len(row):,} numbers; at most {LONGEST:,} are read")
+    return row
+
+
+def _probe_in(about: Mapping[str, Any] | None) -> Vectors | None:
+    """Return the probe's vectors (texts, dim) that an about.json holds; None where it holds none."""
+    with suppress(TypeError, KeyError, ValueError):
+        if about is not None:
+            found = np.frombuffer(base64.b64decode(about["probe"], validate=True), "<f4").reshape(len(PROBE), -1)
+            if found.size and np.isfinite(found).all():
+                return found.astype(np.float32)
+    return None
+
+
+def _gaps(before: Vectors, now: Vectors) -> Iterator[float]:
+    """Yield for each text how far the cosine of two vectors, or the ratio of their lengths, is from 1."""
+    if before.shape != now.shape:
+        yield float("inf")
+        return
+    for u, v in zip(before.astype(np.float64), now.astype(np.float64), strict=True):
+        lengths = np.linalg.norm(u), np.linalg.norm(v)
+        if not min(lengths):
+            yield 0.0 if lengths[0] == lengths[1] else float("inf")
+        else:
+            yield float(max(1 - u @ v / (lengths[0] * lengths[1]), max(lengths) / min(lengths) - 1))
+
+
+def unlike(one: Sequence[float], other: Sequence[float], tolerance: float) -> bool:
+    """Return whether two signatures are of different weights. They are rounded to four decimals."""
+    if len(one) != len(other):
+        return True
+    n = len(PROBE)
+    lengths = any(abs(a - b) > tolerance * max(abs(a), abs(b)) + 1e-4 for a, b in zip(one[:n], other[:n], strict=True))
+    # A cosine of two vectors moves by up to twice the sine of the angle by which each of them turned.
+    turned = 2 * float(np.sqrt(2 * tolerance)) + 1e-4
+    return lengths or any(abs(a - b) > turned for a, b in zip(one[n:], other[n:], strict=True))
+
+
+class Kept:
+    """Vectors on disk by the hash of their text. A vector whose checksum is wrong counts as missing.
+
+    Args:
+        below: opens files of the cache.
+        folder: where they lie. It is made with the first vector.
+        dim: numbers of a vector.
+    """
+
+    def __init__(self, below: Below, folder: Path, dim: int) -> None:
+        self._below, self._folder, self._row = below, folder, 4 * dim
+        self._own = secrets.token_hex(8)
+        self._writing = threading.Lock()
+        self._index: dict[bytes, tuple[str, int, int]] = {}
+        self._read: dict[str, int] = {}
+        self._look()
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
+        """Return the vectors that are there, by key. Each is float32."""
+        if any(key not in self._index for key in keys):
+            self._look()
+        places: dict[str, list[tuple[int, int, bytes]]] = {}
+        for key in dict.fromkeys(keys):
+            if key in self._index:
+                stem, row, checksum = self._index[key]
+                places.setdefault(stem, []).append((row, checksum, key))
+        found: dict[bytes, Vectors] = {}
+        for stem, rows in places.items():
+            with suppress(OSError):
+                handle = self._below.descriptor(self._folder / f"{stem}.vectors")
+                try:
+                    for row, checksum, key in sorted(rows):
+                        content = os.pread(handle, self._row, row * self._row)
+                        if len(content) == self._row and zlib.crc32(content) == checksum:
+                            found[key] = np.frombuffer(content, "<f4").astype(np.float32)
+                finally:
+                    os.close(handle)
+        return found
+
+    def put(self, made: Mapping[bytes, Vectors]) -> None:
+        """Keep vectors. Their bytes are written before their keys, so that no key is without its vector."""
+        contents = {key: vector.astype("<f4").tobytes() for key, vector in made.items()}
+        with self._writing, self._another_name():
+            start = self._read.get(self._own, 0) // _KEY
+            self._append("vectors", b"".join(contents.values()))
+            entries = [key + zlib.crc32(content).to_bytes(4, "little") for key, content in contents.items()]
+            self._append("keys", b"".join(entries))
+            self._read[self._own] = (start + len(entries)) * _KEY
+            for row, (key, content) in enumerate(contents.items(), start):
+                self._index[key] = self._own, row, zlib.crc32(content)
+
+    @contextmanager
+    def _another_name(self) -> Iterator[None]:
+        """Begin new files after a failure, which may have left a part of a vector in those that there are."""
+        try:
+            yield
+        except BaseException:
+            self._own = secrets.token_hex(8)
+            raise
+
+    def _append(self, kind: str, content: bytes) -> None:
+        handle = self._below.append(self._folder / f"{self._own}.{kind}")
+        try:
+            while content:
+                content = content[os.write(handle, content) :]
+        finally:
+            os.close(handle)
+
+    def _look(self) -> None:
+        """Read the keys that other processes have written since."""
+        for path, kind in self._below.entries(self._folder):
+            stem, known = path.stem, self._read.get(path.stem, 0)
+            if kind != "file" or path.suffix != ".keys" or stem == self._own:
+                continue
+            if (size := self._below.stat(path).st_size) <= known or size > WHOLE:
+                continue
+            content = self._below.read(path)
+            whole = len(content) // _KEY * _KEY
+            for start in range(known, whole, _KEY):
+                entry = content[start : start + _KEY]
+                place = stem, start // _KEY, int.from_bytes(entry[32:], "little")
+                self._index.setdefault(entry[:32], place)
+            self._read[stem] = whole
