@@ -21,6 +21,7 @@ from rbench.api.card import Asked, Card, Part, card_of
 from rbench.api.results import RunResult
 from rbench.api.runs import results_of
 from rbench.api.suites import run
+from rbench.config.positions import Problems, read
 from rbench.config.registry import Registry
 from rbench.config.tasks import is_path
 from rbench.errors import ResourceError, SuiteError
@@ -166,6 +167,8 @@ def model_of(text: str, label_map: str | None, registry: Registry, models: Seque
 
     if text in registry.names("encoders"):
         return Model(text, "encoders", text, WORLD not in re.split(r"[-_]", text))
+    if (named := _encoder_file(text)) is not None:
+        return Model(named, "encoders", text, None)
     entry = classifier(text, label_map, registry)
     if not (isinstance(entry, Mapping) and "model" in entry):
         return Model(text, "victims", entry, None)
@@ -178,6 +181,21 @@ def model_of(text: str, label_map: str | None, registry: Registry, models: Seque
     return Model(text, "victims", entry, english) if has_head(config) else Model(text, "encoders", text, english)
 
 
+def _encoder_file(text: str) -> str | None:
+    """Return the name of the encoder that a YAML file describes; None for other texts, and for files of victims, whose
+    `endpoint` has no `model`."""
+    path = Path(text)
+    if path.suffix not in (".yaml", ".yml") or not path.is_file():
+        return None
+    said = read(path, Problems()).data
+    endpoint = said.get("endpoint")
+    if any(key in said for key in ("base", "architecture", "word_vectors")) or (
+        isinstance(endpoint, Mapping) and "model" in endpoint
+    ):
+        return str(said.get("name", path.stem))
+    return None
+
+
 def task_of(models: Sequence[Model], task: str | Mapping[str, Any] | None, registry: Registry) -> str | dict[str, Any]:
     """Return the task that is asked for, or the default one.
 
@@ -185,9 +203,9 @@ def task_of(models: Sequence[Model], task: str | Mapping[str, Any] | None, regis
     """
     known = [one for one in models if one.english is not None]
     if task is None:
-        if not known:
+        if not known and models[0].kind == "victims":
             raise SuiteError(f"nothing tells which labels {models[0].text} gives; name the task: --task NAME or FILE")
-        task = TASKS[not known[0].english]
+        task = TASKS[bool(known) and not known[0].english]
     name = task if isinstance(task, str) else next(iter(task))
     own = not is_path(name) and _of_the_world(name)
     for one in known:

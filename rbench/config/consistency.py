@@ -267,6 +267,48 @@ def _check_served(what: Serves, scored: Collection[str], entries: Entries) -> No
         entries.problems.add(choice.place, message)
 
 
+def check_remote(entries: Entries) -> None:
+    """Add a problem for each strategy, attack and measure that needs weights or gradients, and for each task of two
+    texts in one input, where encoders of the suite are behind endpoints."""
+    merged, problems, found = entries.merged, entries.problems, entries.encoders.found
+    remote = [c.label for c in choices(merged, "encoders") if c.label in found and found[c.label].endpoint is not None]
+    if not remote:
+        return
+    whose = f"{', '.join(remote)}, which {'is' if len(remote) == 1 else 'are'} behind an endpoint"
+    for place, task in entries.tasks.of(merged):
+        if task.kind not in _SERVED and len(task.columns) > 1:
+            message = f"{task.name} has two texts in one input, and an endpoint reads one: it cannot be for {whose}"
+            problems.add(place, f"{message}. Take a task of single texts, or one of similarity")
+    tunes = any(_kind(task) == "classification" for _, task in entries.tasks.of(merged))
+    if "finetune" not in merged.data and tunes:
+        problems.add(merged.at(), f"`finetune` is {CLEAN} where nothing is said, {_TRAINS.format(whose=whose)}")
+    for choice in choices(merged, "finetune"):
+        module = entries.modules.found.get(("finetune", choice.name))
+        if module is not None and not getattr(module.open(), "FROZEN", False):
+            problems.add(choice.place, f"{choice.name} {_TRAINS.format(whose=whose)}")
+    for choice in choices(merged, "attacks"):
+        spec = entries.attacks.found.get(choice.label)
+        if spec is not None and asks_for_gradients(spec, entries.modules.found.get(("attacks", choice.name))):
+            problems.add(
+                choice.place,
+                f"attack {choice.name} needs the gradients of a network, and there are none of {whose}. Take an attack "
+                "without gradients, such as textfooler",
+            )
+    for choice in choices(merged, "evaluate"):
+        module = entries.modules.found.get(("measures", choice.name))
+        if module is not None and getattr(module.open(), "NETWORK", False):
+            problems.add(
+                choice.place,
+                f"the measure {choice.name} looks into networks, and there is none of {whose}. Measure the other "
+                "encoders in a suite of their own",
+            )
+
+
+_TRAINS = (
+    "needs weights to train, and there are none of {whose}. Write `finetune: [probe]`, which keeps an encoder as it is"
+)
+
+
 def check_victims(entries: Entries) -> None:
     """Add a problem for each task, evaluation, build and attack that classifiers that exist cannot take."""
     merged, problems = entries.merged, entries.problems

@@ -16,9 +16,9 @@ from typing import Any
 from rbench.config.check import check
 from rbench.config.code import Modules
 from rbench.config.files import Files
-from rbench.config.overrides import Chosen
-from rbench.config.positions import Positioned, Problems, Where, shown
-from rbench.config.registry import Registry, unknown
+from rbench.config.overrides import Chosen, items
+from rbench.config.positions import Positioned, Problems, Where, listed, read, shown
+from rbench.config.registry import NAME, Registry, unknown
 from rbench.config.tasks import Tasks
 from rbench.errors import SuiteError
 from rbench.schema import (
@@ -33,12 +33,16 @@ from rbench.schema import (
     Variants,
     bases,
 )
+from rbench.schema.served import Embeddings
 from rbench.schema.unlisted import HUB_ID, is_path, labels
 
 _CHANGEABLE = ("pooling", "layers", "max_length", "head")
 """The fields that a suite may change of an encoder without `train`."""
 _FIXED = frozenset(
-    {"name", "base", "architecture", "tokenizer", "word_vectors", "train", "trust_remote_code", "unlisted"}
+    {
+        *("name", "base", "architecture", "tokenizer", "word_vectors", "endpoint", "train"),
+        *("trust_remote_code", "unlisted"),
+    }
 )
 """The fields of an encoder without a file that a suite may not set, besides those that change nothing."""
 _OTHERWISE = "A folder is written ./NAME or with its path, a model of the hub OWNER/NAME."
@@ -146,7 +150,8 @@ class Encoders:
         """Load the encoder `name` under `label`, with a suite's options in place of its own.
 
         For an encoder with `train`, options are those of its objective and the other keys of `train`. For any other
-        encoder, they are `pooling`, `layers`, `max_length` and `head`; for one without a file, whatever its file could
+        encoder, they are `pooling`, `layers`, `max_length` and `head`; for one behind an endpoint, how it is asked and
+        its `dimensions` and `version`; for one without a file, whatever its file could
         say.
         """
         own = self.found.get(name)
@@ -234,6 +239,8 @@ class Encoders:
         """Map each option of a variant to its place in an encoder's file; None where its objective cannot be opened."""
         if spec.unlisted:
             return {key: (key,) for key in EncoderSpec.model_fields if key not in _FIXED | EncoderSpec.COSMETIC}
+        if spec.endpoint is not None:
+            return {key: ("endpoint", key) for key in Embeddings.model_fields if key not in ("url", "headers", "key")}
         if spec.train is None:
             return {key: (key,) for key in _CHANGEABLE}
         known = self.modules.options_of("objectives", spec.train.objective)
@@ -248,6 +255,7 @@ class Encoders:
         # An encoder may have the name of the folder or hub id that it loads. Then its base is that, not itself.
         if spec.base is not None and spec.base != name and spec.base in self.files.registry.names("encoders"):
             self.load(spec.base, located.at(("base",)), (*above, name))
+            self._not_remote(spec.base, located.at(("base",)), "nothing can be made of it")
             if spec.train is not None and self._untrained(spec.base):
                 message = f"{spec.base} keeps random weights; to train from such, write its `architecture` here"
                 self.files.problems.add(located.at(("base",)), message)
@@ -295,6 +303,7 @@ class Encoders:
             if model in self.files.registry.names("encoders"):
                 place = located.at(("train", "options", option))
                 self.load(model, place, above)
+                self._not_remote(model, place, "no training can use it")
                 self._whole(model, place)
 
     def _by_task(self, spec: EncoderSpec, train: TrainSpec, located: Positioned) -> None:
@@ -314,6 +323,13 @@ class Encoders:
             if check(EncoderSpec, whole, self.files.problems) is not None:
                 place = located.at(("train", "objective"))
                 self.modules.check("objectives", train.objective, place, whole.sub("train", "options"))
+
+    def _not_remote(self, name: str, place: str, so: str) -> None:
+        """Add a problem where an encoder is behind an endpoint."""
+        if name in self.found and self.found[name].endpoint is not None:
+            self.files.problems.add(
+                place, f"{name} is behind an endpoint and has no weights here, so {so}; name a folder or a hub id"
+            )
 
     def _untrained(self, name: str) -> bool:
         """Return whether an encoder has the random weights of an architecture that no job trains."""
@@ -336,6 +352,7 @@ class Encoders:
                 return
 
 
+_FILES = (".yaml", ".yml")
 _WITH_ENCODERS = frozenset({"encoders", "evaluate", "claims", "tables", "figures", "profiles"})
 """The keys of a suite below which an encoder may be named."""
 
@@ -375,6 +392,7 @@ class Unlisted:
         `base` is the suite without profile and overrides, whose claims are compared with those of `merged`. Add a
         problem for each text that is neither a folder with a model nor the form of a hub id.
         """
+        merged = self._written_out(merged)
         places: dict[str, str] = {}
 
         def look(where: Where, text: str, is_key: bool) -> str:
@@ -398,9 +416,39 @@ class Unlisted:
 
         return merged.mapped(change), base.mapped(change)
 
+    def _written_out(self, merged: Positioned) -> Positioned:
+        """Return a suite with names in place of the encoders that it writes out: `{name: ..., endpoint: ...}`, or the
+        path of a YAML file. Their content is kept as that of encoders without a file."""
+        entries = []
+        for item in items(merged, "encoders"):
+            content = item
+            if isinstance(item.data, str) and item.data.endswith(_FILES):
+                try:
+                    content = read(Path(item.data), self.problems)
+                except SuiteError as error:
+                    self.problems.take(error)
+                    continue
+                named = Positioned(Path(item.data).stem, item.at())
+                content = content if "name" in content.data else content.put(("name",), named)
+            if content is not item or (isinstance(item.data, dict) and "endpoint" in item.data):
+                name = content.data.get("name")
+                if not isinstance(name, str) or not NAME.fullmatch(name):
+                    self.problems.add(content.at(), "an encoder that a suite writes out needs a `name`: NAME")
+                elif name in self.own or name in self.registry.names("encoders"):
+                    self.problems.add(content.at(), f"there is an encoder {name} already; give this one another `name`")
+                else:
+                    self.own[name] = content
+                    entries.append(Positioned(name, content.at(("name",))))
+                continue
+            entries.append(item)
+        there = merged.data.get("encoders")
+        return merged if not there else merged.put(("encoders",), listed(entries, merged.at(("encoders",)))
+
     def _place(self, text: str, beside: Path) -> str:
         """Return the place that a name means: the path of a folder, or a hub id. Any other name stays as it is."""
         path = absolute(text, beside)
+        if text.endswith(_FILES):
+            return str(path)
         if text in self.registry.names("encoders"):
             if is_model(path):
                 self._note(

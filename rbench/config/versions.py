@@ -33,7 +33,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "asked": ("encoders.classifier",),
     "static encoder": ("encoders.static",),
     "random encoder": ("encoders.random_weights",),
-    "remote encoder": ("encoders.remote",),
+    "remote encoder": ("encoders.remote", "encoders.asked_vectors"),
     "word_vectors": ("encoders.vectors",),
     "synonyms": ("resources.lexical",),
     "masked_lm": ("resources.masked_lm",),

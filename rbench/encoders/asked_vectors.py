@@ -110,9 +110,16 @@ def usage(endpoint: Embeddings) -> Counter[str]:
 
 
 def signature(endpoint: Embeddings) -> tuple[float, ...]:
-    """Return the signature of the vectors that are kept of an endpoint; empty where this process did not ask it."""
-    found = _servers.get(digits(endpoint))
-    return () if found is None else found.signature
+    """Return what tells the weights behind an endpoint from others: the lengths of the probe's vectors, then the
+    cosines of all pairs of them, rounded to four decimals; empty where it was not asked yet."""
+    root = default_cache()
+    probed = _probe_in(Below(root).read_json(root / "endpoints" / digits(endpoint) / "about.json"))
+    if probed is None:
+        return ()
+    lengths = np.linalg.norm(probed.astype(np.float64), axis=1)
+    unit = probed / np.maximum(lengths, 1e-12)[:, None]
+    cosines = (unit @ unit.T)[np.triu_indices(len(unit), 1)]
+    return tuple(round(float(one), 4) for one in (*lengths, *cosines))
 
 
 class VectorServer:
@@ -124,7 +131,7 @@ class VectorServer:
 
     Raises:
         ResourceError: an environment variable is not set, or the cache cannot be written.
-        JobError, AnswerError: it is not there, or its answer to the probe cannot be used.
+        JobError: it is not there, or its answer to the probe cannot be used.
     """
 
     def __init__(self, name: str, endpoint: Embeddings) -> None:
@@ -158,21 +165,12 @@ class VectorServer:
                 f"{self.endpoint.tolerance:g})."
             )
 
-    @property
-    def signature(self) -> tuple[float, ...]:
-        """The lengths of the probe's vectors, then the cosines of all pairs of them: 36 numbers that tell weights from
-        others."""
-        lengths = np.linalg.norm(self.probed.astype(np.float64), axis=1)
-        unit = self.probed / np.maximum(lengths, 1e-12)[:, None]
-        cosines = (unit @ unit.T)[np.triu_indices(len(unit), 1)]
-        return tuple(round(float(one), 4) for one in (*lengths, *cosines))
-
     def vectors(self, texts: Sequence[str], progress: Callable[[int], object] | None = None) -> Vectors:
         """Return vectors (len(texts), dim) as the server gives them. Only texts that nobody asked for are sent.
 
         Raises:
-            JobError: it is not available; what was answered so far is kept.
-            AnswerError: it refuses a text, or its answer cannot be used.
+            JobError: it is not available, or its answers cannot be used; what was answered so far is kept.
+            AnswerError: it refuses a text.
         """
         assert self.dim is not None
         keys = list(map(_hash, texts))
@@ -206,8 +204,6 @@ class VectorServer:
         where = f"encoder `{self.name}`: {bare(self.endpoint.url)}"
         try:
             answer = self._poster.post(self._body(texts), stop)
-            self._tally(answer, len(texts))
-            return self._read(answer, len(texts))
         except Unavailable as error:
             if error.status == 429 or not error.may_pass or not self._alive():
                 raise JobError(
@@ -219,6 +215,14 @@ class VectorServer:
             raise JobError(f"{where} {error}") from None
         except AnswerError as error:
             failed = AnswerError(f"{where}: {error}")
+            if not self._alive():  # then it refuses any text
+                raise JobError(str(failed)) from None
+        else:
+            self._tally(answer, len(texts))
+            try:
+                return self._read(answer, len(texts))
+            except AnswerError as error:
+                raise JobError(f"{where}: {error}. Is this the address of embeddings (`/v1/embeddings`)?") from None
         if len(texts) == 1:
             raise AnswerError(f"{failed}; asked for {texts[0][:200]!r}")
         half = len(texts) // 2
@@ -330,17 +334,6 @@ def _gaps(before: Vectors, now: Vectors) -> Iterator[float]:
             yield 0.0 if lengths[0] == lengths[1] else float("inf")
         else:
             yield float(max(1 - u @ v / (lengths[0] * lengths[1]), max(lengths) / min(lengths) - 1))
-
-
-def unlike(one: Sequence[float], other: Sequence[float], tolerance: float) -> bool:
-    """Return whether two signatures are of different weights. They are rounded to four decimals."""
-    if len(one) != len(other):
-        return True
-    n = len(PROBE)
-    lengths = any(abs(a - b) > tolerance * max(abs(a), abs(b)) + 1e-4 for a, b in zip(one[:n], other[:n], strict=True))
-    # A cosine of two vectors moves by up to twice the sine of the angle by which each of them turned.
-    turned = 2 * float(np.sqrt(2 * tolerance)) + 1e-4
-    return lengths or any(abs(a - b) > turned for a, b in zip(one[n:], other[n:], strict=True))
 
 
 class Kept:

@@ -109,6 +109,7 @@ def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator
         found = standing(store, prepared.plan)
         if found.mixed:
             raise StoreError("\n".join(found.problems[job.key] for job in prepared.plan.jobs if job.key in found.mixed))
+        _check_endpoints(prepared, found)
         for job in prepared.plan.jobs:
             if job.key in found.problems:
                 store.check_owner(job)
@@ -126,6 +127,24 @@ def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator
         for note in (*prepared.notes, *_notes(prepared, jobs, store, found)):
             progress.note(note)
         yield Joined(prepared, store, team, cache, jobs, todo)
+
+
+def _check_endpoints(prepared: Prepared, found: Standing) -> None:
+    """Raise StoreError where results of a RUN are of other weights than an encoder's endpoint has now."""
+    now: dict[str, tuple[float, ...]] = {}
+    for name, spec in prepared.loaded.encoders.items():
+        if spec.endpoint is not None:
+            from rbench.encoders.asked_vectors import signature
+
+            now[name] = signature(spec.endpoint)
+    for job in prepared.plan.jobs if now else ():
+        record, encoder = found.records.get(job.key), job.parts[0]
+        if record is not None and record.provenance.other_weights(now.get(encoder, ())):
+            raise StoreError(
+                f"{job.name} in this RUN is of other weights than those that the endpoint of {encoder} has now: fixed "
+                "texts have other vectors. Give the endpoint another `version` to measure what is there now, or name "
+                "another --out"
+            )
 
 
 def _notes(prepared: Prepared, jobs: tuple[Job, ...], store: Store, found: Standing) -> Iterator[str]:

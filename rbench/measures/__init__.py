@@ -38,7 +38,8 @@ class Measure(Protocol):
     attack made of their texts (`MeasureContext`; also for `tasks`, without victims), or `EncoderContext`,
     `VictimContext`, `TrainedContext`. `table` reads what the job stored (`measured`), and `STORES` says whether
     that is rows. `check(options, suite)` says in a sentence what is wrong with the options in this suite, or
-    returns None. `FILES` says which options list names of files, and of which kind: `{"kinds": "noise"}`. `VERSION` is
+    returns None. `NETWORK` says that it reads gradients or the inside of a network, which an encoder behind an endpoint
+    does not have. `FILES` says which options list names of files, and of which kind: `{"kinds": "noise"}`. `VERSION` is
     raised when results change. With the option `split` a measure reads that split alone.
 
     With `OF = "encoders"`, `tasks(options)` returns the names of the tasks that it reads, each with the options on this

@@ -22,6 +22,7 @@ from rbench.tables.table import Entry, Meaning, best_of
 TITLE = "Semantic sensitivity: synonyms nearer than antonyms, by layer (CLINE, Table 7)"
 VERSION = 1
 OF = "encoders"
+NETWORK = True
 USES = ("encoders.sentence", "resources.thesaurus")
 NEEDS: tuple[ResourceKind, ...] = ("synonyms", "pos_tagger")
 NAME = "hits"

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 TITLE = "Corpus poisoning: queries that find a passage written for them, beside random words and the queries' own"
 VERSION = 1
 OF = "encoders"
+NETWORK = True
 USES = ("encoders.sentence", "encoders.index", "encoders.hotflip")
 NEEDS: tuple[ResourceKind, ...] = ("word_vectors", "masked_lm")
 NAME = "poisoning"

@@ -412,11 +412,10 @@ class EncoderSpec(Named, Checked):
         if sum(origin is not None for origin in origins) != 1:
             yield "an encoder must have exactly one of `base`, `architecture`, `word_vectors` and `endpoint`"
         if self.endpoint is not None:
-            no_effect = ("pooling", "layers", "max_length", "train", "head", "revision", "include_prompt")
-            if said := [
-                name for name in no_effect if name in self.model_fields_set and getattr(self, name) is not None
-            ]:
-                yield f"of an encoder behind an `endpoint` the server decides this; leave out `{said[0]}`"
+            fields = type(self).model_fields
+            of_weights = ("pooling", "layers", "max_length", "train", "head", "revision", "include_prompt")
+            if said := [name for name in of_weights if getattr(self, name) != fields[name].default]:
+                yield f"an encoder behind an `endpoint` has no weights here; leave out `{said[0]}`"
         if self.tokenizer is not None and not self.random_weights:
             yield (
                 "`tokenizer` goes with an `architecture` without `train`. Any other encoder reads with its base's "

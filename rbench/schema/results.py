@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from typing import Literal, Self
 
 from rbench.schema.common import SCHEMA_VERSION, Count, Health, Share, Status, Strict
@@ -10,6 +12,8 @@ from rbench.schema.jobs import Job
 
 SkipReason = Literal["no words", "empty sentence", "gold outside the scale"]
 
+PROBED = 8
+"""Number of fixed texts whose vectors make the signature of an encoder behind an endpoint."""
 TIMED_OUT = "TimedOut"
 """The kind of error of an example that took longer than --max-seconds."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
@@ -191,6 +195,22 @@ class Provenance(Strict):
     """The limit of --max-seconds of the process that ended an attack; None: it had none."""
     started: str = ""
     seconds: float = 0.0
+
+    def other_weights(self, other: Sequence[float], tolerance: float = 0.001) -> bool:
+        """Return whether a signature is of other weights than that of this record, if both are known.
+
+        Args:
+            tolerance: how far from 1 the cosine of two vectors of a text may be, and the ratio of their lengths.
+        """
+        if not self.signature or not other:
+            return False
+        if len(self.signature) != len(other):
+            return True
+        # Where two vectors turn by an angle each, their cosine moves by at most the sum of both angles.
+        turned, pairs = 2 * math.sqrt(2 * tolerance) + 1e-4, list(zip(self.signature, other, strict=True))
+        return any(abs(a - b) > tolerance * max(abs(a), abs(b)) + 1e-4 for a, b in pairs[:PROBED]) or any(
+            abs(a - b) > turned for a, b in pairs[PROBED:]
+        )
 
 
 class Digest(Strict):

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rbench.errors import StoreError
-from rbench.schema import Job, Plan, Record
+from rbench.schema import Job, Plan, Provenance, Record, content_key
 from rbench.store.job_status import Standing, standing
 from rbench.store.runs import Reader, Store, files
 from rbench.store.runs.reader import FILES
@@ -69,6 +69,8 @@ class Joined(Reader):
                 "RUNs that share a victim share the cache (RBENCH_CACHE), or divide a suite by tasks and encoders, not "
                 "by attacks."
             )
+        if wrong := _unlike_endpoints(parts):
+            raise StoreError("these RUNs do not belong into one table:\n" + "\n".join(f"  {line}" for line in wrong))
         self._plan = plan
         self._folders, self._stores = {}, {}
         records, problems = {}, {}
@@ -136,6 +138,25 @@ def _unlike_weights(parts: Mapping[str, Part], plan: Plan, sources: Mapping[str,
             if not by_run[first] & by_run[other]
         ]
     return lines
+
+
+def _unlike_endpoints(parts: Mapping[str, Part]) -> list[str]:
+    """Return the encoders behind endpoints that were others in one RUN than in another: the provider had put other
+    weights behind the name."""
+    first: dict[tuple[str, str], tuple[str, Provenance]] = {}
+    lines = []
+    for run, part in parts.items():
+        for key, record in part.standing.records.items():
+            job, told = part.jobs[key], record.provenance
+            spec = job.tuning or job.measuring
+            encoder = spec.encoder if spec is not None else None
+            if encoder is None or encoder.endpoint is None or not told.signature:
+                continue
+            where, known = first.setdefault((job.parts[0], content_key(encoder.endpoint)), (run, told))
+            if told.other_weights(known.signature, encoder.endpoint.tolerance):
+                said = f"its endpoint gave other vectors of fixed texts in {where} and in {run}"
+                lines.append(f"encoder {job.parts[0]}: {said}")
+    return list(dict.fromkeys(lines))
 
 
 def _weights(training: Job, user: Job, records: Mapping[str, Record]) -> str | None:

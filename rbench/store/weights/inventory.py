@@ -22,7 +22,7 @@ from rbench.store.weights.cache import RECORD, WeightCache, last_written, left, 
 from rbench.system import scratch
 from rbench.system.below import SMALL, Below
 
-Prepared = Literal["edits", "translations", "rows", "vectors", "words", "merged", "back-ends"]
+Prepared = Literal["edits", "translations", "rows", "vectors", "words", "asked", "merged", "back-ends"]
 Kind = Literal["encoder", "victim", "damaged", "checkpoints", Prepared, "in work", "left"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -39,7 +39,7 @@ class Item:
     """encoder, victim: weights that a job made. damaged: weights whose record cannot be read. checkpoints: those of a
     running or killed training. edits, translations: prepared corpora. rows: data of the embedded world. vectors: those
     of the documents of rankings. words: by which
-    jieba divides Chinese texts. merged: an adapter (PEFT) in its base. back-ends: the fastest one on this machine, and
+    jieba divides Chinese texts. asked: vectors that an endpoint gave. merged: an adapter (PEFT) in its base. back-ends: the fastest one on this machine, and
     how fast that is. in work: the folder of a running process. left: the folder of a killed process."""
     name: str
     """The job that made it, or the training under way; else the name of the file or folder."""
@@ -118,6 +118,10 @@ def _prepared(root: Path, in_use: bool) -> Iterator[Item]:
                 yield _item(kind, file.name, file, in_use=in_use)
     for place in _folders(prepared / "translations"):
         yield _item("translations", place.name[:16], place, in_use=in_use)
+    for place in _folders(root / "endpoints"):
+        if _KEY.fullmatch(place.name):
+            about = Below(root).read_json(place / "about.json") or {}
+            yield _item("asked", str(about.get("model", place.name[:16]))[:100], place, in_use=in_use)
     for place in _folders(root / "merged"):
         if _KEY.fullmatch(place.name):
             yield _item("merged", place.name[:16], place, in_use=in_use)
@@ -167,7 +171,7 @@ class Wanted:
     runs: frozenset[str] | None = None
     """Keys of jobs: one of them made the item."""
     keep: frozenset[str] | None = None
-    """Keys of jobs: another job made the item. What no job made (edits, translations, rows, merged) stays."""
+    """Keys of jobs: another job made the item. What no job made (edits, translations, rows, asked, merged) stays."""
 
 
 def seconds(text: str) -> float:

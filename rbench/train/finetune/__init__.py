@@ -85,9 +85,11 @@ class Finetuned:
 class Strategy(Protocol):
     """What a strategy's module exports.
 
-    Four more exports are optional. `SERVES` says which tasks the strategy makes victims for: `classification`, as if it
-    were left out, `similarity` or `ranking`. `NEEDS` lists the kinds of resources that the strategy works with.
-    `COUNTED` maps the name of a score to the name of the score that holds its sample size; a score that is not listed
+    Five more exports are optional. `FROZEN` says that the strategy leaves the encoder as it is, so that it serves
+    encoders behind endpoints too, which have no weights. `SERVES` says which tasks the strategy makes victims for:
+    `classification`, as if it were left out, `similarity` or `ranking`. `NEEDS` lists the kinds of resources that the
+    strategy works with. `COUNTED` maps the name of a score to the name of the score that holds its sample size; a
+    score that is not listed
     is taken to be of the validation split. `VERSION` is raised when results change.
     """
 

@@ -19,6 +19,7 @@ from rbench.train.finetune._data import gold_scores, scale_of, validation_scores
 
 SHORT = "Cosine"
 VERSION = 1
+FROZEN = True
 
 SERVES = "similarity"
 

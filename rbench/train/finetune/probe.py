@@ -9,6 +9,7 @@ chosen among the option `c` by the accuracy on the validation split.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
     from torch import nn
 
+    from rbench.tasks import Example
+
 SHORT = "Linear probe"
 VERSION = 1
+FROZEN = True
+SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 
 
 class Options(Strict):
@@ -48,34 +53,46 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
 
     encoder, labels = context.encoder, context.data.spec.labels
     encoder.to(context.device).eval()
-    steps = 2 + len(options.c)
-    train, seen = _embed_split(context, "train")
-    context.progress(1, steps, f"train: {len(seen)} vectors")
-    validation, gold = _embed_split(context, "validation")
-    context.progress(2, steps, f"validation: {len(gold)} vectors")
+    rows = {split: context.sample(split) for split in SPLITS}
+    texts, done = sum(map(len, rows.values())), 0
+    steps = texts + len(options.c)  # fits are the last steps
+
+    def encoded(count: int) -> None:
+        nonlocal done
+        done += count
+        context.progress(done, steps, f"{done:,} of {texts:,} texts encoded")
+
+    (train, seen), (validation, gold) = (_embed(context, rows[split], encoded) for split in SPLITS)
     if len(found := set(seen.tolist())) < 2:
         raise JobError(f"all {len(seen)} training rows have one label ({labels[found.pop()]})")
     fits = []
-    for done, c in enumerate(options.c, start=3):
+    for fit, c in enumerate(options.c, start=1):
         regression = LogisticRegression(C=c, max_iter=options.max_iter, random_state=context.seed)
         regression.fit(train, seen)
         accuracy = float(regression.score(validation, gold))
         fits.append((accuracy, c, regression))
-        context.progress(done, steps, f"C {c}: validation accuracy {accuracy:.3f}")
+        context.progress(texts + fit, steps, f"C {c}: validation accuracy {accuracy:.3f}")
     accuracy, c, regression = max(fits, key=lambda fit: fit[0])  # of equal ones the first
     victim = EncoderClassifier(encoder, num_labels=len(labels), max_length=context.training.max_length)
     _copy_to_head(regression, victim.head)
     return Finetuned(victim.to(context.device).eval(), {"validation_accuracy": accuracy, "c": c})
 
 
-def _embed_split(context: FinetuneContext, split: Literal["train", "validation"]) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors (n, dim), float32, and label ids (n,) of the rows of a split, single texts or pairs.
+def _embed(
+    context: FinetuneContext, examples: Sequence[Example], encoded: Callable[[int], None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors (n, dim), float32, and label ids (n,) of examples, single texts or pairs.
 
     They are computed in batches of similar length, as the victim reads them, which knows the encoder's limit too.
+    `encoded` is called after each batch with its number of texts.
     """
     import torch
 
-    examples, encoder = context.sample(split), context.encoder
+    from rbench.encoders.inference.backends import remote
+
+    encoder, labels = context.encoder, np.array([gold(example) for example in examples])
+    if remote(encoder) is not None:  # it batches its requests itself
+        return encoder.encode([example.texts[0] for example in examples], progress=encoded), labels
     longest = min(context.training.max_length, encoder.max_length)
     rows = [encoder.tokenizer(*e.texts, truncation=True, max_length=longest) for e in examples]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
@@ -86,7 +103,8 @@ def _embed_split(context: FinetuneContext, split: Literal["train", "validation"]
             batch = order[start : start + 64]
             padded = encoder.tokenizer.pad([rows[i] for i in batch], return_tensors="pt").to(device)
             vectors[batch] = encoder(**padded).float().cpu().numpy()
-    return vectors, np.array([gold(example) for example in examples])
+            encoded(len(batch))
+    return vectors, labels
 
 
 def _copy_to_head(regression: LogisticRegression, head: nn.Linear) -> None:

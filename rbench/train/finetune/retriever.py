@@ -7,6 +7,7 @@ from rbench.train.finetune import FinetuneContext, Finetuned
 
 SHORT = "Retriever"
 VERSION = 1
+FROZEN = True
 
 SERVES = "ranking"
 K = 10
