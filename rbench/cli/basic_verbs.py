@@ -275,6 +275,7 @@ def list_(
     Prints names with titles, references or licences, and origins. With a NAME, prints the content of its file.
     """
     from rbench.config import catalogue, content, recipes
+    from rbench.config.entries import with_needs
     from rbench.config.registry import Registry
 
     registry = Registry(options.include)
@@ -286,7 +287,8 @@ def list_(
     elif kind == "objectives":
         printing.objectives(rbench.api.objectives(registry))
     elif registry.names(kind):
-        printing.listed(catalogue(kind, registry))
+        entries = catalogue(kind, registry)
+        printing.listed(with_needs(entries, registry) if kind == "attacks" else entries)
     if kind == "victims":
         say("A folder, a hub id or module:function may stand where a name may: docs/guide-measure-my-classifier.md")
     if kind == "encoders":

@@ -209,11 +209,20 @@ def trouble(run: RunResult) -> None:
 
 
 def listed(entries: Sequence[Listed]) -> None:
-    """Print names with titles, references, licences and origins."""
+    """Print names with titles, references, licences and origins; of attacks also with what they need."""
+    needs = any(entry.needs is not None for entry in entries)
     rows: list[list[str | Text]] = [
-        [Text(entry.name, style="bold"), entry.title, entry.reference, entry.licence, entry.origin] for entry in entries
+        [
+            Text(entry.name, style="bold"),
+            entry.title,
+            *([", ".join(entry.needs) if entry.needs is not None else ""] if needs else []),
+            entry.reference,
+            entry.licence,
+            entry.origin,
+        ]
+        for entry in entries
     ]
-    print_table(["name", "title", "reference", "licence", "from"], rows, tabs=True)
+    print_table(["name", "title", *(["needs"] if needs else []), "reference", "licence", "from"], rows, tabs=True)
 
 
 def recipes(found: Iterable[Recipe]) -> None:

@@ -442,7 +442,7 @@ class Unlisted:
                 continue
             entries.append(item)
         there = merged.data.get("encoders")
-        return merged if not there else merged.put(("encoders",), listed(entries, merged.at(("encoders",)))
+        return merged if not there else merged.put(("encoders",), listed(entries, merged.at(("encoders",))))
 
     def _place(self, text: str, beside: Path) -> str:
         """Return the place that a name means: the path of a folder, or a hub id. Any other name stays as it is."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from rbench.config.attacks import Attacks, asks_for_gradients
 from rbench.config.check import check
 from rbench.config.code import Module, Modules
 from rbench.config.encoders import Encoders
-from rbench.config.files import Files
+from rbench.config.files import Files, Listed
 from rbench.config.overrides import Chosen, choices, items, names
 from rbench.config.positions import Positioned, Problems, listed, read
 from rbench.config.registry import NAME, Registry, unknown
@@ -30,6 +30,8 @@ from rbench.errors import SuiteError
 from rbench.schema import (
     BY_TASK,
     CLEAN,
+    RESOURCE_KINDS,
+    RESOURCE_NAMES,
     AttackSpec,
     Choice,
     ContrastSpec,
@@ -203,6 +205,18 @@ def chosen_attack(choice: str | Mapping[str, Any], registry: Registry) -> Chosen
         entries.attacks.load(chosen)
     spec = entries.attacks.found[chosen.label]
     return ChosenAttack(chosen.label, spec, entries.modules.found.get(("attacks", chosen.name)))
+
+
+def with_needs(attacks: Iterable[Listed], registry: Registry) -> list[Listed]:
+    """Return the entries of attacks with what each needs as it is. Of a file that cannot be read nothing is told."""
+    found = []
+    for one in attacks:
+        with suppress(SuiteError):
+            attack = chosen_attack(one.name, registry)
+            kinds = (RESOURCE_NAMES[kind] for kind in RESOURCE_KINDS if kind in attack.spec.needs)
+            one = replace(one, needs=(*kinds, *(["gradients"] if attack.gradients else [])))
+        found.append(one)
+    return found
 
 
 def chosen_victim(entry: str | Mapping[str, Any], registry: Registry) -> VictimSpec:

@@ -154,6 +154,8 @@ class Listed:
     licence: str
     origin: str
     path: Path
+    needs: tuple[str, ...] | None = None
+    """Of an attack, the kinds of resources that it needs, and `gradients`; None: that is not told."""
 
 
 def catalogue(kind: Kind, registry: Registry) -> list[Listed]:

@@ -46,6 +46,7 @@ VERSION = 1
 USES = ("encoders.sentence",)
 NAME = "space"
 VECTORS = True
+LENGTHS = "distances and delta follow the lengths of vectors; the ratio d_pos / d_neg does not"
 NUMBERS = ("d_pos", "d_neg", "delta", "ratio", "less")
 ABOUT = Meaning(
     "Vector space",

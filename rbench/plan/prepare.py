@@ -282,6 +282,7 @@ def _notes(loaded: Loaded, data: Mapping[str, TaskData], sets: Mapping[str, tupl
                 f"victim {name}: the source of {spec.function} is in no Python file, so a change of it is not noticed; "
                 "write another `version` whenever it changes"
             )
+    yield from _lengths(loaded)
     for task in dict.fromkeys((*suite.tasks, *(evaluation.task for evaluation in suite.evaluations))):
         found = data[task]
         yield f"{task}: {found.origin} ({', '.join(f'{split} {rows}' for split, rows in found.sizes.items())})"
@@ -299,6 +300,22 @@ def _notes(loaded: Loaded, data: Mapping[str, TaskData], sets: Mapping[str, tupl
             "two seeds: the 95% interval of a difference reaches 12.7 standard errors to each side; with three seeds "
             "it reaches 4.3"
         )
+
+
+def _lengths(loaded: Loaded) -> Iterator[str]:
+    """Yield a note for each strategy and measure whose results depend on the lengths of vectors, where some encoders of
+    the suite have vectors of unit length and others have not. Nobody knows it of an endpoint that says nothing."""
+    own = [name for name in loaded.suite.encoders if name in loaded.encoders]
+    unit = [name for name in own if loaded.encoders[name].normalize]
+    others = [name for name in own if name not in unit and loaded.encoders[name].endpoint is None]
+    asked = [("finetune", one.name) for tuning in loaded.tuning.values() for one in tuning]
+    asked += [("measures", needs.what.name) for needs in loaded.measures.values()]
+    for of in dict.fromkeys(asked) if unit and others else ():
+        if of in loaded.modules and (how := getattr(loaded.modules[of].open(), "LENGTHS", "")):
+            yield (
+                f"{of[1]}: vectors of {', '.join(unit)} have unit length, and those of {', '.join(others)} have not; "
+                f"{how}. To compare the encoders alone, write the same `normalize` for all"
+            )
 
 
 def _locate_victims(loaded: Loaded, models_path: Sequence[Path], problems: list[str]) -> dict[tuple[str, str], Located]:

@@ -11,6 +11,7 @@ from rbench.schema.common import (
     FLAGS,
     IN_DOMAIN,
     RESOURCE_KINDS,
+    RESOURCE_NAMES,
     SCHEMA_VERSION,
     TEXT_FILES,
     Aggregation,

@@ -28,6 +28,15 @@ Attention = Literal["sdpa", "eager", "flash_attention_2"]
 Status = Literal["succeeded", "failed", "skipped", "errored"]
 ResourceKind = Literal["word_vectors", "synonyms", "masked_lm", "sentence_encoder", "pos_tagger", "stopwords"]
 RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
+RESOURCE_NAMES: dict[ResourceKind, str] = {
+    "word_vectors": "word vectors",
+    "synonyms": "synonyms",
+    "masked_lm": "masked LM",
+    "sentence_encoder": "sentence encoder",
+    "pos_tagger": "POS tagger",
+    "stopwords": "stop words",
+}
+"""What tables and lists call them."""
 Split = Literal["train", "validation", "test"]
 """Tables of rbench that are neither of a metric (`rbench.metrics`) nor of a measure (`rbench.measures`)."""
 Serves = Literal["classification", "similarity", "ranking"]

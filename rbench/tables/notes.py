@@ -8,20 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from rbench.schema import AttackJob, AttackSpec, EncoderSpec, Job, Plan, ResourceKind, Source, TaskSpec
+from rbench.schema import RESOURCE_NAMES, AttackJob, AttackSpec, EncoderSpec, Job, Plan, ResourceKind, Source, TaskSpec
 from rbench.store.job_status import Standing
 from rbench.tables import draws
 from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.formats import listed
-
-_KINDS: dict[ResourceKind, str] = {
-    "word_vectors": "word vectors",
-    "synonyms": "synonyms",
-    "masked_lm": "masked LM",
-    "sentence_encoder": "sentence encoder",
-    "pos_tagger": "POS tagger",
-    "stopwords": "stop words",
-}
 
 
 def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, ...]:
@@ -141,7 +132,7 @@ def _resources(grid: Grid) -> list[str]:
                 used[kind] = _source(source, run.spec.resource_fingerprints.get(kind, ""))
     return [
         f"Resources behind the attacks (profile {profile}): "
-        + ("; ".join(f"{_KINDS[kind]} {used[kind]}" for kind in _KINDS if kind in used) or "none")
+        + ("; ".join(f"{RESOURCE_NAMES[kind]} {used[kind]}" for kind in RESOURCE_NAMES if kind in used) or "none")
         + "."
         for profile, used in profiles.items()
     ]

@@ -38,9 +38,9 @@ class Item:
     kind: Kind
     """encoder, victim: weights that a job made. damaged: weights whose record cannot be read. checkpoints: those of a
     running or killed training. edits, translations: prepared corpora. rows: data of the embedded world. vectors: those
-    of the documents of rankings. words: by which
-    jieba divides Chinese texts. asked: vectors that an endpoint gave. merged: an adapter (PEFT) in its base. back-ends: the fastest one on this machine, and
-    how fast that is. in work: the folder of a running process. left: the folder of a killed process."""
+    of the documents of rankings. words: by which jieba divides Chinese texts. asked: vectors that an endpoint gave.
+    merged: an adapter (PEFT) in its base. back-ends: the fastest one on this machine, and how fast that is. in work:
+    the folder of a running process. left: the folder of a killed process."""
     name: str
     """The job that made it, or the training under way; else the name of the file or folder."""
     path: Path

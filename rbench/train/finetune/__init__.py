@@ -85,8 +85,9 @@ class Finetuned:
 class Strategy(Protocol):
     """What a strategy's module exports.
 
-    Five more exports are optional. `FROZEN` says that the strategy leaves the encoder as it is, so that it serves
-    encoders behind endpoints too, which have no weights. `SERVES` says which tasks the strategy makes victims for:
+    Six more exports are optional. `LENGTHS` says in words how results depend on the lengths of vectors, which encoders
+    with and without `normalize` differ in. `FROZEN` says that the strategy leaves the encoder as it is, so that it
+    serves encoders behind endpoints too, which have no weights. `SERVES` says which tasks it makes victims for:
     `classification`, as if it were left out, `similarity` or `ranking`. `NEEDS` lists the kinds of resources that the
     strategy works with. `COUNTED` maps the name of a score to the name of the score that holds its sample size; a
     score that is not listed

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SHORT = "Linear probe"
 VERSION = 1
 FROZEN = True
+LENGTHS = "its penalty C holds the head back more where vectors are short, so one C is not one penalty for all"
 SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 
 
