@@ -36,7 +36,7 @@ from rbench.schema import EncoderSpec, content_key
 from rbench.schema.served import Embeddings
 from rbench.system.asking import Broken, Parallel, Unavailable, connected, remedy
 from rbench.system.below import WHOLE, Below
-from rbench.system.located import Located
+from rbench.system.digests import Located
 from rbench.system.scratch import default_cache, writing
 
 VERSION = 1
