@@ -310,7 +310,9 @@ _TRAINS = (
 
 
 def check_victims(entries: Entries) -> None:
-    """Add a problem for each task, evaluation, build and attack that classifiers that exist cannot take."""
+    """Add a problem for each task, evaluation, build and attack that classifiers that exist cannot take, or encoders
+    behind endpoints."""
+    check_remote(entries)
     merged, problems = entries.merged, entries.problems
     if not (victims := entries.victims):
         return

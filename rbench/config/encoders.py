@@ -33,7 +33,7 @@ from rbench.schema import (
     Variants,
     bases,
 )
-from rbench.schema.served import Embeddings
+from rbench.schema.common import Embeddings
 from rbench.schema.unlisted import HUB_ID, is_path, labels
 
 _CHANGEABLE = ("pooling", "layers", "max_length", "head")

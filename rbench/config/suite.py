@@ -18,7 +18,6 @@ from rbench.config.consistency import (
     MOST_PROFILES,
     check_maps,
     check_purpose,
-    check_remote,
     check_repeats,
     check_suite,
     check_table,
@@ -158,7 +157,6 @@ def _load(
         entries.modules.check("figures", choice.name, choice.place, choice.options)
     resources = _resources(entries, {kind for needs in measures.values() for kind in needs.resources})
     check_victims(entries)
-    check_remote(entries)
     draws = _load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     check_tables(entries)
     check_purpose(merged, problems, of_encoders(merged, entries.modules))

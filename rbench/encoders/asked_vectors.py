@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from rbench.errors import AnswerError, JobError, ResourceError
 from rbench.masking import bare
 from rbench.schema import EncoderSpec, content_key
-from rbench.schema.served import Embeddings
+from rbench.schema.common import Embeddings
 from rbench.system.asking import Broken, Parallel, Unavailable, connected, remedy
 from rbench.system.below import WHOLE, Below
 from rbench.system.digests import Located

@@ -34,7 +34,7 @@ from rbench.schema import (
     TaskSpec,
     VictimSpec,
 )
-from rbench.schema.served import Embeddings
+from rbench.schema.common import Embeddings
 from rbench.store.job_status import SHORT, standing_on
 from rbench.store.runs import Store
 from rbench.store.weights import WeightCache, weights_hash

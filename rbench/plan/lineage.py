@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from rbench.errors import PlanError
 from rbench.masking import bare
 from rbench.schema import IN_DOMAIN, EncoderSpec, VictimSpec, base_of, bases, is_text_file
-from rbench.schema.served import Served
+from rbench.schema.common import Served
 from rbench.schema.unlisted import short_name
 
 S = TypeVar("S", bound=Served)

@@ -119,8 +119,7 @@ class AttackTask:
     """Whether the encoder of a victim that a job made is behind an endpoint."""
 
     @property
-    def asked(self) -> bool:
-        """Whether the victim is a function or behind an endpoint, which only the main process asks."""
+    def asked(self) -> bool:  # only by the main process
         return self.remote or (self.given is not None and self.given.origin != "model")
 
 

@@ -17,6 +17,7 @@ from rbench.schema.common import (
     Checked,
     Count,
     Dtype,
+    Embeddings,
     Flag,
     Pooling,
     Positive,
@@ -28,7 +29,6 @@ from rbench.schema.common import (
     TaskKind,
     is_number,
 )
-from rbench.schema.served import Embeddings
 from rbench.schema.space import Space
 from rbench.schema.training_spec import TrainSpec
 

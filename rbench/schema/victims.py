@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from rbench.schema.common import Checked, Positive
+from rbench.schema.common import Checked, Positive, Served
 from rbench.schema.entries import Named
-from rbench.schema.served import Served
 
 Origin = Literal["model", "function", "endpoint"]
 AS_IS = "as-is"

@@ -27,7 +27,7 @@ from pydantic_core import from_json
 
 from rbench import masking
 from rbench.errors import AnswerError, ResourceError
-from rbench.schema.served import Served
+from rbench.schema.common import Served
 
 T = TypeVar("T")
 P = TypeVar("P")

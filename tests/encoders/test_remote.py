@@ -21,8 +21,8 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import AnswerError, JobError, ResourceError, SuiteError
 from rbench.plan.lineage import portable
 from rbench.schema import EncoderSpec, Provenance
+from rbench.schema.common import Embeddings
 from rbench.schema.results import PROBED
-from rbench.schema.served import Embeddings
 from rbench.store.runs import Store
 from rbench.system.below import Below
 from tests.victims.embeddings import embeddings, letters
