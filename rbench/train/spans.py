@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,15 @@ from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.sentence import masked_mean
 from rbench.train.contrastive_losses import nt_xent
 from rbench.train.heads import masked, masked_loss, vocabulary_head
-from rbench.train.objectives.declutr import Options, Span
 
 VERSION = 1
+
+
+class Span(NamedTuple):
+    """Tokens start, ..., end - 1 of a document."""
+
+    start: int
+    end: int
 
 
 class SpanContrast(nn.Module):
@@ -22,7 +28,7 @@ class SpanContrast(nn.Module):
 
     Args:
         masked_lm: a transformers masked LM with a head that `vocabulary_head` knows.
-        options: those of DeCLUTR.
+        options: those of `objectives.declutr`.
         max_length: tokens of a span at most, special ones included.
         pooling: the vector of a span is the `mean` over its tokens, as in the paper, or that of `cls`.
         collator: transformers' collator for masked LMs.
@@ -32,7 +38,7 @@ class SpanContrast(nn.Module):
         self,
         masked_lm: Any,
         tokenizer: Any,
-        options: Options,
+        options: Any,
         max_length: int,
         pooling: Literal["cls", "mean"],
         collator: Any,
@@ -94,14 +100,15 @@ class SpanContrast(nn.Module):
         return self.masked_lm.base_model(**inputs).last_hidden_state  # type: ignore[no-any-return]
 
 
-def draw(tokens: int, longest: int, options: Options) -> list[tuple[Span, list[Span]]]:
+def draw(tokens: int, longest: int, options: Any) -> list[tuple[Span, list[Span]]]:
     """Draw A anchors of a document with P positives each, with torch's global generator.
 
     Args:
         tokens: the document's length.
         longest: l_max.
+        options: those of `objectives.declutr`.
     """
-    A = options.anchors
+    A: int = options.anchors
     # Two blocks of l_max for each anchor: then there is always a block to leave out between two that are taken.
     longest = min(longest, tokens // (2 * A))
     if longest == 0:  # fewer than 2A tokens: all spans are the document
@@ -122,7 +129,7 @@ def draw(tokens: int, longest: int, options: Options) -> list[tuple[Span, list[S
     return drawn
 
 
-def _positive(anchor: Span, tokens: int, shortest: int, longest: int, options: Options) -> Span:
+def _positive(anchor: Span, tokens: int, shortest: int, longest: int, options: Any) -> Span:
     if options.sampling == "subsumed":
         length = _length(shortest, anchor.end - anchor.start, rank=2)
         start = anchor.start + _up_to(anchor.end - anchor.start - length)

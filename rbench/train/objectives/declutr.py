@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec, Strict, TrainSpec
@@ -69,13 +69,6 @@ class Options(Strict):
             f"spans have at most {train.max_length} tokens and at least {self.min_span}; take a larger "
             "train.max_length or a smaller train.options.min_span."
         )
-
-
-class Span(NamedTuple):
-    """Tokens start, ..., end - 1 of a document."""
-
-    start: int
-    end: int
 
 
 class Declutr(MaskedEncoding):
