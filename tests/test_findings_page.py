@@ -187,6 +187,11 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ("dose-response-part1", "| vadvcse-below-simcse-mean ", "changes 1.6 [-1.4, 4.5]."),
         ("dose-response-part1", "| robustsentembed-below-simcse-mean ", "as SimCSE: 0.5 points [-0.8, 1.8] more"),
         (
+            "dose-response-part4",
+            "contrast_imdb: simcse-minilm-mlm-hard and minilm-random",
+            "where SimCSE is 15.0 points [9.8, 20.0] above them",
+        ),
+        (
             "dose-response-part3-finetuned",
             "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
             "-1.0 points [-3.9, 1.9] under TextFooler",
