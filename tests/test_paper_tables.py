@@ -36,7 +36,7 @@ def last_digit(text: str) -> Decimal:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_file_lists_just_the_averages_that_fail(name: str) -> None:
     """An independent computation on the file's own JSON: bounds of each number, and what they allow."""
-    data: dict[str, Any] = json.loads((printed.folder() / f"{name}.json").read_text(encoding="utf-8"))
+    data: dict[str, Any] = json.loads((printed.papers_folder() / f"{name}.json").read_text(encoding="utf-8"))
     place = {column["name"]: number for number, column in enumerate(data["columns"])}
     wrong = []
     for row in data["rows"]:

@@ -456,7 +456,7 @@ def test_everything_wrong_is_told_at_once(world: World) -> None:
         (
             "encoders/plain.yaml",
             "pooling: mean\n",
-            "an encoder must have exactly one of `base`, `architecture` and `word_vectors`",
+            "an encoder must have exactly one of `base`, `architecture`, `word_vectors` and `endpoint`",
         ),
         (
             "encoders/plain.yaml",

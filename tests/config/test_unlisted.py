@@ -145,7 +145,7 @@ def test_other_options_are_refused(world: World, elsewhere: Path, option: str) -
         ("empty/", "empty has no model"),
         ("runs/first", "a config.json nor a modules.json; these folders in it have one: checkpoint-500"),
         ("./adapter", "adapter has no model: neither a config.json nor a modules.json, but an adapter (PEFT); merge"),
-        ("./my.yaml", "my.yaml is a file; name the folder of the model"),
+        ("./my.txt", "my.txt is a file; name the folder of the model"),
         ("a/b/c", "a/b/c: there is no such folder"),
         ("https://huggingface.co/intfloat/e5", "expected a folder (./NAME, or its path), a hub id (OWNER/NAME)"),
         ("own er/e5", "own er/e5: expected a folder (./NAME, or its path), a hub id (OWNER/NAME), or a name"),
@@ -160,6 +160,7 @@ def test_what_is_no_model_is_refused_with_its_place(
     monkeypatch.chdir(world.folder)
     model(world.folder / "mine")
     (world.folder / "empty").mkdir()
+    (world.folder / "my.txt").touch()
     model(world.folder / "runs/first/checkpoint-500")
     (world.folder / "adapter").mkdir()
     (world.folder / "adapter/adapter_config.json").write_text("{}")

@@ -26,6 +26,7 @@ def context(tmp_path: Path) -> Any:
         team=SimpleNamespace(check=lambda job: None, check_deaths=lambda job: None),
         device="cpu",
         network=OneSlotCache(),
+        encoders={},
     )
 
 

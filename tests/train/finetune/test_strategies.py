@@ -104,8 +104,8 @@ def test_a_probe_reads_the_sample_and_takes_the_first_of_equally_good_penalties(
     training = TRAINING.model_copy(update={"max_train": 24, "max_validation": 10})
     context = tiny.context(tiny.encoder(folder), tiny.data(), training, progress=lambda *step: told.append(step))
     _, scores = probe.run(probe.Options(c=(2.0, 2.0001)), context)
-    assert [step[:2] for step in told] == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert [step[2] for step in told[:2]] == ["train: 24 vectors", "validation: 10 vectors"]
+    assert [step[:2] for step in told] == [(24, 36), (34, 36), (35, 36), (36, 36)]
+    assert [step[2] for step in told[:2]] == ["24 of 34 texts encoded", "34 of 34 texts encoded"]
     assert told[2][2].endswith(told[3][2].rpartition(" ")[2]), "they are equally good"
     assert scores["c"] == 2.0
 

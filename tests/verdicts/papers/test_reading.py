@@ -11,7 +11,7 @@ import pytest
 from rbench.errors import SuiteError
 from rbench.verdicts.papers import tables as printed
 
-ORIGINAL = printed.folder() / "robustsentembed-table5.json"
+ORIGINAL = printed.papers_folder() / "robustsentembed-table5.json"
 
 
 def written(folder: Path, name: str = "robustsentembed-table5", **changes: Any) -> Path:
