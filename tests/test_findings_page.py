@@ -186,6 +186,7 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ),
         ("dose-response-part1", "| vadvcse-below-simcse-mean ", "changes 1.6 [-1.4, 4.5]."),
         ("dose-response-part1", "| robustsentembed-below-simcse-mean ", "as SimCSE: 0.5 points [-0.8, 1.8] more"),
+        ("strength-hardened", "| dose-falls-less-exactly ", "one word fools 15.2 points [3.1, 26.9] fewer"),
         (
             "dose-response-part4",
             "contrast_imdb: simcse-minilm-mlm-hard and minilm-random",
