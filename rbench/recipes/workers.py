@@ -114,12 +114,12 @@ class AttackTask:
     """Whether the Python file belongs to the user, not to rbench."""
     given: VictimSpec | None = None
     """The classifier that exists at `victim`; None: a job fine-tuned the victim."""
-
     remote: bool = False
     """Whether the encoder of a victim that a job made is behind an endpoint."""
 
     @property
-    def asked(self) -> bool:  # only by the main process
+    def asked(self) -> bool:
+        """Whether the victim, or its encoder, is a function or an endpoint, which only the main process asks."""
         return self.remote or (self.given is not None and self.given.origin != "model")
 
 

@@ -30,7 +30,7 @@ class SpanContrast(nn.Module):
         masked_lm: a transformers masked LM with a head that `vocabulary_head` knows.
         options: those of `objectives.declutr`.
         max_length: tokens of a span at most, special ones included.
-        pooling: the vector of a span is the `mean` over its tokens, as in the paper, or that of `cls`.
+        pooling: the vector of a span is the `mean` over its tokens, as in the authors' code, or that of `cls`.
         collator: transformers' collator for masked LMs.
     """
 

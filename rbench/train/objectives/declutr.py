@@ -12,10 +12,9 @@ anchors, whose vectors are those of the masked text.
 
 Anchors are long and positives short, so that a positive may overlap its anchor, lie next to it or inside it.
 
-As the authors' public code (JohnGiorgi/DeCLUTR) has it: the mean over the 2AN vectors, where the paper prints the sum;
-masked anchors; blocks. Ours: spans are of the encoder's own tokens in place of words between spaces; blocks are drawn
-uniformly from all that do not touch; and a document of fewer than 2A l_max tokens, which the authors leave out, has a
-smaller l_max: 1 / (2A) of its tokens.
+All of this is as the authors' public code (JohnGiorgi/DeCLUTR) has it (the paper was not at hand). Ours: spans are of
+the encoder's own tokens in place of words between spaces; blocks are drawn uniformly from all that do not touch; and a
+document of fewer than 2A l_max tokens, which the authors leave out, has a smaller l_max: 1 / (2A) of its tokens.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Sampling = Literal["any", "adjacent", "subsumed"]
 
 
 class Options(Strict):
-    """l_max is `train.max_length`, special tokens included. A, P, l_min and the temperature are printed."""
+    """The defaults are those of the authors' public code. l_max is `train.max_length`, special tokens included."""
 
     WHOLE_BATCHES: ClassVar[bool] = True
     """Every batch is full: negatives are in-batch."""
@@ -52,14 +51,14 @@ class Options(Strict):
     min_span: Positive = 32
     """l_min, in tokens; a document with a smaller l_max has that."""
     sampling: Sampling = "any"
-    """Where a positive lies: anywhere around its anchor, directly before or behind it, or inside it (an ablation of the
-    paper). Where a document has no room on either side of the anchor, an adjacent positive lies anywhere."""
+    """Where a positive lies: anywhere around its anchor, directly before or behind it, or inside it (options of that
+    code). Where a document has no room on either side of the anchor, an adjacent positive lies anywhere."""
     temperature: Rate = 0.05
     """tau of the contrastive term."""
     mask: Portion = 0.15
     """Share of an anchor's tokens that are masked, as in BERT."""
     mlm: bool = True
-    """False: the contrastive term alone, on anchors that are not masked (an ablation of the paper)."""
+    """False: the contrastive term alone, on anchors that are not masked (an option of that code)."""
 
     def problem(self, train: TrainSpec) -> str | None:
         """Say why `train` does not fit these options; None if it fits."""
