@@ -15,7 +15,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import ResourceError
 from rbench.plan.prepare import Options
 from rbench.schema import Job, Plan, Record
-from rbench.score import contrast_scores, judged
+from rbench.score.contrast import contrast_scores, judged
 from rbench.store.runs import Store
 from rbench.store.weights import WeightCache, default_cache
 from tests import tiny

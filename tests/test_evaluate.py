@@ -18,7 +18,7 @@ from rbench.config.registry import Registry
 from rbench.errors import ResourceError, SuiteError
 from rbench.plan.prepare import Options
 from rbench.schema import Job, Plan, PretrainJob
-from rbench.score import unpacked_numbers
+from rbench.score.packed import unpacked_numbers
 from rbench.store.runs import Store
 from rbench.store.weights import WeightCache, default_cache
 from tests import tiny

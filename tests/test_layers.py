@@ -308,7 +308,7 @@ def test_a_run_of_one_attack_imports_what_it_uses() -> None:
     assert not {*unused_here, "recipes.ranking_goal", "mini.ranking"} & found
     measures = {name for name in found if name.startswith("measures.") and not name.startswith("measures._")}
     assert measures <= {"measures.budget"}, "the report has its curves"
-    assert len(found) <= 203
+    assert len(found) <= 186
 
 
 def test_names_of_the_api_are_those_that_its_table_says() -> None:

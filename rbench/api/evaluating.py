@@ -1,7 +1,8 @@
-"""Evaluate one model, alone or beside another: what is asked of it, and the suites that `rbench eval` composes of that.
+"""Evaluate one model, alone or beside another: compose the suites of `rbench eval`, and run them.
 
-A suite measures the classifier that the model is, or becomes; another one attacks its rankings, because a suite attacks
-tasks of one sort. They run as all suites do, so that they resume, and the card reads their RUNs (`rbench.api.card`).
+One suite attacks the model as a classifier (an encoder is first made one). A second one attacks its rankings, because
+each attack of a suite must serve all of its tasks. Both run and resume as all suites do, and `rbench.api.card` reads
+the card from their RUNs.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from rbench.system.progress import Progress, shown
 WORLD = "mini"
 """The part of a name that marks what belongs to the embedded world: `mini-sentiment`, `simcse-mini`."""
 SMALL = 5000
-"""A model whose config.json states fewer pieces of vocabulary has learnt the embedded world, and no English."""
+"""A model with a smaller vocabulary (in config.json) is taken to know the embedded world and no English."""
 DEFAULT = ("textfooler", "textbugger")
 EXACT: Mapping[str, Any] = {"exhaustive": {"space": {"max_words": 1}}}
 NOISE: Mapping[str, Any] = {"kinds": ["typos"], "degrees": [0.1]}
@@ -160,7 +161,7 @@ def _attacks(given: str | None) -> tuple[str, ...]:
 
 
 def model_of(text: str, label_map: str | None, registry: Registry, models: Sequence[Path]) -> Model:
-    """Return what a text means: an encoder by name, a classifier by name, form or config.json, else an encoder."""
+    """Return the model that a text names: an encoder, or a classifier, known by its name, form or config.json."""
     from rbench.encoders.model_metadata import has_head
     from rbench.victims.config import read_config
     from rbench.victims.place import located
@@ -326,7 +327,7 @@ class Composed:
         return loading.load_mapping(call_options.plain(suite), registry=self.registry, origin="rbench eval")
 
     def _resources(self, loaded: loading.Loaded) -> str:
-        """Return the profile: that of the world or of the user, or the first that lacks nothing, or the least."""
+        """Return the resource profile: the world's, or the user's, or else the one that lacks fewest resources."""
         if self.embedded or self.profile is not None:
             return self.profile or "mini"
         needs = {kind for spec in loaded.attacks.values() for kind in spec.needs}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from rbench.api import call_options
 from rbench.api.results import RunResult, result_of, run_prepared
 from rbench.errors import PlanError
-from rbench.execution.cluster.executor import Executor, executor_of
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.schema import Suite
 from rbench.store.runs import Store
@@ -17,6 +16,7 @@ from rbench.store.runs.store import check_same_suite
 from rbench.system.progress import Progress, shown
 
 if TYPE_CHECKING:
+    from rbench.execution.cluster.executor import Executor
     from rbench.execution.spread import Request
 
 
@@ -45,9 +45,13 @@ def run(
     recorded and listed in the result, and the jobs that do not need it still run.
     """
     options = call_options.options_of(options, settings)
-    where = executor_of(executor)
+    where = None
+    if executor not in (None, "inline"):
+        from rbench.execution.cluster.executor import executor_of
+
+        where = executor_of(executor)
     with shown(progress) as receiver:
-        if where.kind != "inline":
+        if where is not None and where.kind != "inline":
             from rbench.execution.spread import check, spread  # a run in this process starts no others
 
             check(where)

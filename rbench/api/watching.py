@@ -13,9 +13,9 @@ from pydantic_core import from_json
 from rbench.errors import StoreError
 from rbench.execution.cluster.scheduler import observed
 from rbench.schema import Job, Stage
+from rbench.store.job_status import strangers
 from rbench.store.runs import Store, read_fields
 from rbench.store.runs.store import folder_path
-from rbench.store.verify import strangers
 from rbench.system.below import SMALL
 from rbench.tables.results import plan_of
 

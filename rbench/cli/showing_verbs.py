@@ -198,7 +198,7 @@ def status(
 
 
 def _show_status(found: Status) -> None:
-    from rbench.store.verify import of_strangers
+    from rbench.store.job_status import of_strangers
 
     if found.processes:
         print_table(["process", "since", "job", "steps", "job since"], [_row(one) for one in found.processes])

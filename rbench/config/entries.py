@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rbench.config.attacks import Attacks, asks_for_gradients
 from rbench.config.check import check
@@ -45,7 +45,9 @@ from rbench.schema import (
     VictimSpec,
     victim_name,
 )
-from rbench.schema.judges import JudgeSpec
+
+if TYPE_CHECKING:
+    from rbench.schema.judges import JudgeSpec
 
 
 class Entries:
@@ -287,6 +289,8 @@ def load_victims(merged: Positioned, files: Files) -> tuple[Positioned, dict[str
 
 def load_judge(name: str, files: Files) -> JudgeSpec | None:
     """Return the judge of a name, or of a path that ends in .yaml; None where it is wrong, which adds a problem."""
+    from rbench.schema.judges import JudgeSpec
+
     item = Positioned(name, "--by")
     if name.endswith((".yaml", ".yml")):
         content = _of_file(item, files, "judge")

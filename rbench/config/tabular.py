@@ -4,8 +4,8 @@
 its place (`file:line`), and a file that could be read in a wrong way is refused. Which column means what is decided
 elsewhere (`rbench.config.tasks`).
 
-The last two kinds keep the types of columns. Where they state names for the numbers of a column (a ClassLabel), the
-rows have the names. Only the file knows what its numbers mean.
+Parquet files and saved folders keep the types of columns. Where they state names for the numbers of a column (a
+ClassLabel), the rows get the names, because nothing but the file says what its numbers mean.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def read_delimited(path: Path, delimiter: str) -> Table:
     """Read a table whose fields are separated by `delimiter`, a comma or a tab. All values are strings.
 
     The first row has the names of the columns, and every other row has as many fields. A field in double quotes may
-    hold separators, quotes (doubled) and line ends. In CSV quotes always mean this. TSV is written with and without it.
-    So it is read with it, and where that fails quotes are characters like others. TSV in which both ways give whole
-    rows, but not the same ones, is refused.
+    hold separators, quotes (doubled) and line ends. In CSV quotes always mean this. Some programs write TSV with such
+    quotes and others take quotes for ordinary characters. So TSV is read with quoted fields first, and if that fails,
+    with ordinary quotes. A file that both ways can read, with different rows, is refused.
 
     Raises:
         ResourceError: a row has more or fewer fields than the header, a quoted field does not end, or the header is
@@ -157,7 +157,7 @@ def _records(text: str, delimiter: str, path: Path, *, quotes: bool = True) -> l
 
 
 def _ragged(records: list[_Record]) -> _Record | None:
-    """Return the first row that has not as many fields as the header."""
+    """Return the first row whose number of fields is not that of the header."""
     return next((record for record in records if len(record.fields) != len(records[0].fields)), None)
 
 
@@ -176,7 +176,7 @@ def _regular(records: list[_Record], path: Path) -> list[_Record]:
 def _refuse_other_separators(text: str, delimiter: str, path: Path) -> None:
     """Raise ResourceError for a header of one column that other separators would divide.
 
-    This comes before all else: with the wrong separator, whatever a row is told to mend is no remedy.
+    This is checked first: with the wrong separator, the remedies of all other errors would mislead.
     """
     lines = enumerate(io.StringIO(text, newline=None), 1)
     number, header = next(((i, line) for i, line in lines if line.strip()), (1, ""))

@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rbench.encoders.architecture import embedded_tokenizer
 from rbench.encoders.foreign import reading as reading_files  # `reading` is a module of this package
 from rbench.encoders.locate import EMBEDDED_TOKENIZER, TOKENIZER_FILES, is_vectors, transformer_folder
 from rbench.encoders.locate import locate as locate
@@ -111,6 +110,8 @@ def _tokenizer(spec: EncoderSpec, where: str) -> Any:
     from transformers import AutoTokenizer
 
     if where == EMBEDDED_TOKENIZER:
+        from rbench.encoders.architecture import embedded_tokenizer
+
         return embedded_tokenizer()
     repo, _, commit = where.partition("@")
     with reading_files(f"encoder `{spec.name}`: the tokenizer of {where} cannot be read"):

@@ -8,22 +8,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rbench.encoders.foreign import check_files, check_finite, check_model, has_weights, object_of, reading, tensors_of
+from rbench.encoders.foreign import (
+    ADAPTER,
+    check_files,
+    check_finite,
+    check_model,
+    has_weights,
+    object_of,
+    reading,
+    tensors_of,
+)
 from rbench.errors import ResourceError
 from rbench.system import digests, hub, scratch
 from rbench.system.below import Below
 from rbench.system.digests import Located
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+WEIGHTS = "adapter_model.safetensors"
 ABOUT = "merged.json"
 """The file of a merged model that says of which sources it was made."""
 _HEADS = ("classifier.weight", "score.weight", "out_proj.weight")
 """The ends of the names of the last layer of a head, whose rows are the labels."""
-
-
-def is_adapter(folder: Path) -> bool:
-    """Return whether a folder has an adapter and no whole weights."""
-    return (folder / CONFIG).is_file() and not has_weights(folder)
 
 
 def merged(folder: Path) -> Located:
@@ -36,7 +40,7 @@ def merged(folder: Path) -> Located:
         StoreError: in the cache, a link or the like stands where the merged model belongs.
     """
     check_files(folder)
-    about = object_of(folder / CONFIG)
+    about = object_of(folder / ADAPTER)
     name = str(about.get("base_model_name_or_path", ""))
     if importlib.util.find_spec("peft") is None:
         raise ResourceError(
@@ -50,7 +54,7 @@ def merged(folder: Path) -> Located:
     check_model(base)
     suffixes = (".json", ".safetensors", ".bin", ".txt", ".model")
     of_base = sorted(path for path in base.iterdir() if path.is_file() and path.suffix in suffixes)
-    source = digests.of_files([folder / CONFIG, folder / WEIGHTS, *_tokenizer(folder), *of_base])
+    source = digests.of_files([folder / ADAPTER, folder / WEIGHTS, *_tokenizer(folder), *of_base])
     cache = scratch.default_cache()
     place = cache / "merged" / source
     if Below(cache).kind(place / ABOUT) is None:
@@ -73,14 +77,14 @@ def fingerprint(where: str) -> str:
 
 def _base(folder: Path, name: str, revision: Any) -> Path:
     if not name:
-        raise ResourceError(f"{folder / CONFIG} names no `base_model_name_or_path`, so its base is not known")
+        raise ResourceError(f"{folder / ADAPTER} names no `base_model_name_or_path`, so its base is not known")
     if (path := Path(name).expanduser()).is_dir():
         return path
     found = hub.cached(name, revision if isinstance(revision, str) else None)
     if found is None or not has_weights(found):
         raise ResourceError(
             f"{folder} holds an adapter (PEFT) of {name}, which is neither a folder nor in the hub's cache; "
-            f"`hf download {name}`, or write the base's folder as `base_model_name_or_path` into {CONFIG}"
+            f"`hf download {name}`, or write the base's folder as `base_model_name_or_path` into {ADAPTER}"
         )
     return found
 

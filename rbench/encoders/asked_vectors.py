@@ -1,12 +1,10 @@
-"""Asks for vectors an endpoint that answers as OpenAI's `/v1/embeddings` does, and keeps them.
+"""Asks an endpoint that answers as OpenAI's `/v1/embeddings` does for the vectors of texts, each text once.
 
-    CACHE/endpoints/<digits>/about.json    what was asked, how long vectors are, and those of the probe
-    CACHE/endpoints/<digits>/*.keys        hashes of texts, each with a checksum of its vector
-    CACHE/endpoints/<digits>/*.vectors     their vectors, float32, in the same order
+    CACHE/endpoints/<digits>/about.json    what was asked, how long vectors are, and the vectors of the probe
 
-No text is asked for twice: each process appends what it was answered to files of its own, and reads those of all. The
-digits are a hash of the URL and of what decides vectors. Whether the same weights still stand behind the name is seen
-from the probe, fixed texts that are asked for again whenever a job opens the encoder.
+Vectors lie beside it (`rbench.encoders.cached_vectors`). The digits are a hash of the URL and of what decides vectors.
+A provider may put other weights behind the same name. The probe shows that: fixed texts, whose vectors are asked for
+again whenever a job opens the encoder.
 """
 
 from __future__ import annotations
@@ -14,34 +12,28 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
-import secrets
 import threading
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rbench.encoders.cached_vectors import CachedVectors, Vectors, key_of
 from rbench.errors import AnswerError, JobError, ResourceError
 from rbench.masking import bare
 from rbench.schema import EncoderSpec, content_key
 from rbench.schema.common import Embeddings
-from rbench.system.asking import Broken, Parallel, Unavailable, connected, remedy
-from rbench.system.below import WHOLE, Below
+from rbench.system.asking import Parallel, connected
+from rbench.system.below import Below
 from rbench.system.digests import Located
 from rbench.system.scratch import default_cache, writing
 
 VERSION = 1
 
-Vectors = NDArray[np.float32]
 PROBE = (
     "The story is warm and the actors carry it, although the last half hour drags.",
     "Nothing here works: the jokes are stale and the sound is worse.",
@@ -59,8 +51,6 @@ LONGEST = 1 << 16
 """Most numbers of a vector."""
 BYTES_EACH = 1 << 18
 """Bytes of an answer for each of its texts: some 12,000 numbers in JSON."""
-_KEY = 36
-"""Bytes of a text in a `.keys` file: its hash and the checksum of its vector."""
 
 named: dict[str, tuple[str, Embeddings]] = {}
 """The endpoints that this process's user named, with the encoder's name, by their digits."""
@@ -147,7 +137,7 @@ class VectorServer:
         with writing(root):
             self.probed = self._first_probe()
             self.dim = self.probed.shape[1]
-            self._kept = Kept(self._below, self._folder, self.dim)
+            self._cached = CachedVectors(self._below, self._folder, self.dim)
 
     def check(self) -> None:
         """Ask for the probe again.
@@ -173,8 +163,8 @@ class VectorServer:
             AnswerError: it refuses a text.
         """
         assert self.dim is not None
-        keys = list(map(_hash, texts))
-        found = self._kept.get(keys)
+        keys = list(map(key_of, texts))
+        found = self._cached.get(keys)
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if progress is not None and len(new) < len(texts):
             progress(len(texts) - len(new))
@@ -184,38 +174,26 @@ class VectorServer:
             part = left[start : start + step]
             asked = [[new[key] for key in part[i : i + size]] for i in range(0, len(part), size)]
             with writing(self._below.root):
-                made = dict(zip(part, self._parallel(asked, self._kept_part), strict=True))
+                made = dict(zip(part, self._parallel(asked, self._ask_and_keep), strict=True))
             found |= made
             if progress is not None:
                 progress(len(part))
         return np.array([found[key] for key in keys], np.float32).reshape(len(texts), self.dim)
 
-    def _kept_part(self, texts: Sequence[str], stop: threading.Event) -> list[Vectors]:
+    def _ask_and_keep(self, texts: Sequence[str], stop: threading.Event) -> list[Vectors]:
         made = self._asked(texts, stop)
-        self._kept.put(
-            {sha256(t.encode("utf-8", "surrogatepass")).digest(): v for t, v in zip(texts, made, strict=True)}
-        )
+        self._cached.put(dict(zip(map(key_of, texts), made, strict=True)))
         return made
 
     def _asked(self, texts: Sequence[str], stop: threading.Event) -> list[Vectors]:
-        """Return the vectors of the texts of one request. Where it is refused, ask for each half, to find the one."""
-        if stop.is_set():
-            raise JobError(f"encoder `{self.name}`: its endpoint was no longer asked")
-        where = f"encoder `{self.name}`: {bare(self.endpoint.url)}"
+        """Return the vectors of the texts of one request. Where it is refused, ask for each half, to find the text."""
+        where, harmless = f"encoder `{self.name}`: {bare(self.endpoint.url)}", self._body(PROBE[:1])
+        kept = "Vectors that were answered are kept"
         try:
-            answer = self._poster.post(self._body(texts), stop)
-        except Unavailable as error:
-            if error.status == 429 or not error.may_pass or not self._alive():
-                raise JobError(
-                    f"{where} {error}. {remedy(error, self.endpoint)} Vectors that were answered are kept; run the "
-                    "same command again to go on."
-                ) from None
-            failed = AnswerError(f"{where} {error}, though it answers other texts")
-        except Broken as error:
-            raise JobError(f"{where} {error}") from None
+            answer = self._poster.ask(self._body(texts), harmless, stop, who=where, kept=kept)
         except AnswerError as error:
             failed = AnswerError(f"{where}: {error}")
-            if not self._alive():  # then it refuses any text
+            if not self._poster.answers(harmless):  # then it refuses any text
                 raise JobError(str(failed)) from None
         else:
             self._tally(answer, len(texts))
@@ -232,13 +210,6 @@ class VectorServer:
         endpoint = self.endpoint
         more = {} if endpoint.dimensions is None else {"dimensions": endpoint.dimensions}
         return {"model": endpoint.model, "input": list(texts), "encoding_format": endpoint.encoding, **more}
-
-    def _alive(self) -> bool:
-        try:
-            self._poster.once(self._body(PROBE[:1]))
-        except (Unavailable, Broken, AnswerError):
-            return False
-        return True
 
     def _tally(self, answer: Any, texts: int) -> None:
         told = answer.get("usage") if isinstance(answer, Mapping) else None
@@ -282,10 +253,6 @@ class VectorServer:
                     self._below.replace(about, content)
             return made if known is None else known
         return known
-
-
-def _hash(text: str) -> bytes:
-    return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _vector(value: Any) -> Vectors:
@@ -334,88 +301,3 @@ def _gaps(before: Vectors, now: Vectors) -> Iterator[float]:
             yield 0.0 if lengths[0] == lengths[1] else float("inf")
         else:
             yield float(max(1 - u @ v / (lengths[0] * lengths[1]), max(lengths) / min(lengths) - 1))
-
-
-class Kept:
-    """Vectors on disk by the hash of their text. A vector whose checksum is wrong counts as missing.
-
-    Args:
-        below: opens files of the cache.
-        folder: where they lie. It is made with the first vector.
-        dim: numbers of a vector.
-    """
-
-    def __init__(self, below: Below, folder: Path, dim: int) -> None:
-        self._below, self._folder, self._row = below, folder, 4 * dim
-        self._own = secrets.token_hex(8)
-        self._writing = threading.Lock()
-        self._index: dict[bytes, tuple[str, int, int]] = {}
-        self._read: dict[str, int] = {}
-        self._look()
-
-    def get(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """Return the vectors that are there, by key. Each is float32."""
-        if any(key not in self._index for key in keys):
-            self._look()
-        places: dict[str, list[tuple[int, int, bytes]]] = {}
-        for key in dict.fromkeys(keys):
-            if key in self._index:
-                stem, row, checksum = self._index[key]
-                places.setdefault(stem, []).append((row, checksum, key))
-        found: dict[bytes, Vectors] = {}
-        for stem, rows in places.items():
-            with suppress(OSError):
-                handle = self._below.descriptor(self._folder / f"{stem}.vectors")
-                try:
-                    for row, checksum, key in sorted(rows):
-                        content = os.pread(handle, self._row, row * self._row)
-                        if len(content) == self._row and zlib.crc32(content) == checksum:
-                            found[key] = np.frombuffer(content, "<f4").astype(np.float32)
-                finally:
-                    os.close(handle)
-        return found
-
-    def put(self, made: Mapping[bytes, Vectors]) -> None:
-        """Keep vectors. Their bytes are written before their keys, so that no key is without its vector."""
-        contents = {key: vector.astype("<f4").tobytes() for key, vector in made.items()}
-        with self._writing, self._another_name():
-            start = self._read.get(self._own, 0) // _KEY
-            self._append("vectors", b"".join(contents.values()))
-            entries = [key + zlib.crc32(content).to_bytes(4, "little") for key, content in contents.items()]
-            self._append("keys", b"".join(entries))
-            self._read[self._own] = (start + len(entries)) * _KEY
-            for row, (key, content) in enumerate(contents.items(), start):
-                self._index[key] = self._own, row, zlib.crc32(content)
-
-    @contextmanager
-    def _another_name(self) -> Iterator[None]:
-        """Begin new files after a failure, which may have left a part of a vector in those that there are."""
-        try:
-            yield
-        except BaseException:
-            self._own = secrets.token_hex(8)
-            raise
-
-    def _append(self, kind: str, content: bytes) -> None:
-        handle = self._below.append(self._folder / f"{self._own}.{kind}")
-        try:
-            while content:
-                content = content[os.write(handle, content) :]
-        finally:
-            os.close(handle)
-
-    def _look(self) -> None:
-        """Read the keys that other processes have written since."""
-        for path, kind in self._below.entries(self._folder):
-            stem, known = path.stem, self._read.get(path.stem, 0)
-            if kind != "file" or path.suffix != ".keys" or stem == self._own:
-                continue
-            if (size := self._below.stat(path).st_size) <= known or size > WHOLE:
-                continue
-            content = self._below.read(path)
-            whole = len(content) // _KEY * _KEY
-            for start in range(known, whole, _KEY):
-                entry = content[start : start + _KEY]
-                place = stem, start // _KEY, int.from_bytes(entry[32:], "little")
-                self._index.setdefault(entry[:32], place)
-            self._read[stem] = whole

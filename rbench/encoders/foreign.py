@@ -112,6 +112,15 @@ def has_weights(root: Path) -> bool:
     return bool(_weights(root))
 
 
+ADAPTER = "adapter_config.json"
+"""The file that says of which model a folder holds an adapter (PEFT)."""
+
+
+def is_adapter(folder: Path) -> bool:
+    """Return whether a folder has an adapter and no whole weights."""
+    return (folder / ADAPTER).is_file() and not has_weights(folder)
+
+
 def tensors_of(root: Path, name: str | None = None) -> dict[str, Tensor]:
     """Return the tensors that the weights in a folder hold, by name, without reading them; empty without weights.
 

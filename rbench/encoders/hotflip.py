@@ -1,12 +1,13 @@
 """HotFlip: write a passage, word by word, whose vector points where it is wanted (Ebrahimi et al. 2018, section 3).
 
-A flip replaces one token of the passage. Its gain in cosine is estimated to first order, by the gradient g of the
-cosine at the embedding of the token that goes: g (e_new - e_old). At one place after the other, the flips with the
-largest estimates are computed exactly, and the best of them is made if it raises the cosine. Zhong et al. (2023) poison
-a corpus so; they draw the places at random.
+A flip replaces one token of the passage. The first-order estimate of what it adds to the cosine is g (e_new - e_old),
+where g is the gradient of the cosine at the embedding e_old of the token that is replaced. The places of the passage
+are visited one after the other. At each, the cosine is computed exactly for the flips with the largest estimates, and
+the best of them is made if it raises the cosine. Zhong et al. (2023) poison a corpus in this way, but draw the places
+at random.
 
-Only tokens that are one whole word are put in, so that the passage is a text that reads back as the same tokens. What
-is computed exactly is always the text, as the encoder reads it from a corpus.
+Only tokens that are a whole word are inserted, so that the tokenizer reads the passage back as the same tokens. The
+exact cosine is always that of the text, as the encoder reads it from a corpus.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rbench.encoders.index import Vectors, unit
-from rbench.encoders.inference import GradientNetwork, Row, padding_of, rows_of, steady
+from rbench.encoders.inference import Row, padding_of, rows_of, steady
+from rbench.encoders.inference.input_gradients import GradientNetwork
 from rbench.errors import JobError
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ class HotFlip:
         aim = torch.from_numpy(np.asarray(wanted, dtype=np.float32))
 
         def direction(answers: Tensor, places: list[int]) -> Tensor:
+            # The gradient of cos(z, w) at z, with |w| = 1, is (w - cos(z, w) z/|z|) / |z|.
             lengths = answers.norm(dim=1, keepdim=True).clamp(min=1e-12)
             units, to = answers / lengths, aim.to(answers.device)
             across = to - (units @ to)[:, None] * units
@@ -126,13 +129,13 @@ class HotFlip:
         return len(row[0]) - self._after - words
 
     def write(self, first: Words, wanted: Vectors, *, steps: int, candidates: int) -> Flipped:
-        """Return the passage that begins as `first` and ends nearest to a direction (dim,) of length 1.
+        """Change the passage `first` flip by flip, towards a direction (dim,) of length 1, and return the result.
 
-        It ends early where no place is left at which a flip is found that raises the cosine.
+        The search ends early once no place of the passage has a candidate that raises the cosine.
 
         Args:
-            steps: how often a place is tried, one after the other from the first, and again from there.
-            candidates: how many flips at the place are computed exactly.
+            steps: how many places are tried, from the first to the last and then from the first again.
+            candidates: for how many flips at a place the cosine is computed exactly.
         """
         words, cosines, places, idle = first, [float(self.cosines([first], wanted)[0])], [], 0
         for step in range(steps):
@@ -141,7 +144,7 @@ class HotFlip:
             found = self.cosines(made, wanted) if made else np.array([-np.inf])
             best = int(found.argmax())
             idle = 0 if found[best] > cosines[-1] else idle + 1
-            if idle == len(words):
+            if idle == len(words):  # every place was tried since the last flip
                 break
             if idle == 0:
                 words = made[best]

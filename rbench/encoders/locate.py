@@ -6,8 +6,7 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from rbench.encoders import adapters, architecture
-from rbench.encoders.foreign import FIRST, after_pooling, check_files, modules
+from rbench.encoders.foreign import ADAPTER, FIRST, after_pooling, check_files, is_adapter, modules
 from rbench.encoders.vectors import vector_files
 from rbench.errors import ResourceError
 from rbench.mini import lexical as mini
@@ -77,16 +76,23 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
         return asked_vectors.locate(spec)
     if spec.word_vectors is not None:
         return _locate_vectors(spec, spec.word_vectors, models_path)
-    if spec.random_weights and (wrong := architecture.problem(spec)):
-        raise ResourceError(wrong)
-    if spec.random_weights and spec.tokenizer is None:
-        return Located(EMBEDDED_TOKENIZER, tokenizer_fingerprint(EMBEDDED_TOKENIZER), tokenizer_fingerprint)
+    if spec.random_weights:
+        from rbench.encoders import architecture
+
+        if wrong := architecture.problem(spec):
+            raise ResourceError(wrong)
+        if spec.tokenizer is None:
+            return Located(EMBEDDED_TOKENIZER, tokenizer_fingerprint(EMBEDDED_TOKENIZER), tokenizer_fingerprint)
     base = spec.base or spec.tokenizer or spec.name
     what, mark = ("tokenizer", tokenizer_fingerprint) if spec.random_weights else ("base", fingerprint)
     named = places((*models_path, PACKAGED), spec.name, base, relative=not spec.unlisted)
     folder = next(filter(_is_model, named), None)
     if folder is not None:
-        return adapters.merged(folder) if adapters.is_adapter(folder) else Located(str(folder), mark(str(folder)), mark)
+        if not is_adapter(folder):
+            return Located(str(folder), mark(str(folder)), mark)
+        from rbench.encoders import adapters
+
+        return adapters.merged(folder)
     if is_path(base) or not hub.is_repo_id(base):
         there = "" if Path(base).expanduser().exists() else ": there is no such folder"
         raise ResourceError(
@@ -140,7 +146,9 @@ def tokenizer_fingerprint(where: str) -> str:
         ResourceError: the folder has no tokenizer.
     """
     if where == EMBEDDED_TOKENIZER:
-        return architecture.embedded_vocabulary()
+        from rbench.encoders.architecture import embedded_vocabulary
+
+        return embedded_vocabulary()
     check_files(Path(where))
     root = transformer_folder(Path(where))
     files = [path for name in ("config.json", *TOKENIZER_FILES) if (path := root / name).is_file()]
@@ -220,7 +228,7 @@ def _vectors_fingerprint(where: str) -> str:
 
 
 def _is_model(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("config.json", "modules.json", adapters.CONFIG))
+    return any((folder / name).is_file() for name in ("config.json", "modules.json", ADAPTER))
 
 
 def _content(root: Path) -> Iterator[Path]:

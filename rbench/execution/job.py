@@ -21,16 +21,7 @@ from rbench.execution import attacks, weights
 from rbench.execution.attacks import sample
 from rbench.execution.inputs import Context, Inputs, Source, endpoint_of, opened
 from rbench.masking import masked
-from rbench.schema import (
-    AttackJob,
-    FinetuneJob,
-    Job,
-    PretrainJob,
-    Provenance,
-    Record,
-    Score,
-    VictimJob,
-)
+from rbench.schema import AttackJob, FinetuneJob, Job, PretrainJob, Provenance, Record, Score, VictimJob
 from rbench.store import provenance
 from rbench.system.progress import counting
 

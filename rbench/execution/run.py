@@ -19,9 +19,8 @@ from rbench.plan.order import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.schema import AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
 from rbench.store import texts
-from rbench.store.job_status import Standing, standing
+from rbench.store.job_status import Standing, of_strangers, standing, strangers
 from rbench.store.runs import Store
-from rbench.store.verify import of_strangers, strangers
 from rbench.store.weights import WeightCache, default_cache
 from rbench.system.capacity import cores, limit_threads
 from rbench.system.progress import Progress

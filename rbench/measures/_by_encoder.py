@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from rbench.measures._stored import MeasuredJob, chosen, jobs, read_rows
 from rbench.schema import Job, Meaning, MeasuredRow, Score
-from rbench.score import unpacked
+from rbench.score.packed import unpacked
 from rbench.tables import Results
 from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, mean_of
 from rbench.tables.draws import COVERED

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.schema import Meaning, MeasuredRow, Score, Suite
-from rbench.score import Sample, Share, scored, unpacked, unpacked_numbers
+from rbench.score import Sample, Share, scored
+from rbench.score.packed import unpacked, unpacked_numbers
 from rbench.score.sts import spearman_values
 
 Array = NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.measures._context import VictimContext
 from rbench.schema import Prediction, Record, Score
-from rbench.score import judged
+from rbench.score.contrast import judged
 from rbench.store.verify import unequal
 from rbench.system.progress import counting
 

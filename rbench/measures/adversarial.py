@@ -16,8 +16,7 @@ from rbench.measures._predicted import asked, unlike_predictions
 from rbench.measures.contrast import ABOUT as SCALE
 from rbench.measures.contrast import OnSets, on_sets
 from rbench.schema import AdversarialSet, Job, Plan, Prediction, Record
-from rbench.score import adversarial_scores, adversarial_values, judged
-from rbench.score.contrast import SET_SCORES
+from rbench.score.contrast import SET_SCORES, adversarial_scores, adversarial_values, judged
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured as Cell
 from rbench.tables.draws import notes as draw_notes

@@ -31,7 +31,7 @@ from rbench.errors import StoreError
 from rbench.measures._context import Measured, Plain, VictimContext
 from rbench.measures._predicted import asked, unlike_predictions
 from rbench.schema import CONTRAST, Choice, ContrastSpec, Job, Pick, Prediction, Record, Score, TableSpec
-from rbench.score import SCORES, Judged, contrast_scores, contrast_values, judged, mean_score
+from rbench.score.contrast import SCORES, Judged, contrast_scores, contrast_values, judged, mean_score
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Reading, by_place, gathered, score_of
 from rbench.tables.cells import Measured as Cell

@@ -14,7 +14,7 @@ from rbench.errors import StoreError
 from rbench.measures._context import Plain
 from rbench.schema import PART_ACCURACY, PART_ROWS, Score, TaskSpec
 from rbench.schema.claims import tested
-from rbench.score import mean_score
+from rbench.score.contrast import mean_score
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Measured, Reading, gathered
 from rbench.tables.draws import notes as draw_notes

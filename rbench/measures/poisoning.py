@@ -28,8 +28,8 @@ from rbench.measures import EncoderContext, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, by_encoder
 from rbench.measures._stored import MeasuredJob
 from rbench.schema import Count, Positive, ResourceKind, Score, Strict, TaskSpec
-from rbench.score import packed_numbers, scored, unpacked, unpacked_numbers
-from rbench.score.packed import packed
+from rbench.score import scored
+from rbench.score.packed import packed, packed_numbers, unpacked, unpacked_numbers
 from rbench.score.statistics import Sample, Share
 from rbench.tables import Results, Table
 from rbench.tables.table import Entry, Meaning, Number

@@ -17,7 +17,8 @@ from rbench.measures import EncoderContext, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
 from rbench.schema import Positive, Score, Strict, TaskSpec
-from rbench.score import packed_numbers, scored, unpacked_numbers
+from rbench.score import scored
+from rbench.score.packed import packed_numbers, unpacked_numbers
 from rbench.score.statistics import Sample
 from rbench.system.progress import counting
 from rbench.tables import Results, Table

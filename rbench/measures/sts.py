@@ -38,18 +38,11 @@ from rbench.schema import (
     TableSpec,
     TaskSpec,
 )
-from rbench.score import (
-    Pairs,
-    mean_correlation,
-    over_trainings,
-    packed_numbers,
-    set_scores,
-    spearman_values,
-    unpacked_numbers,
-)
-from rbench.score import average as average_of
+from rbench.score import Pairs, mean_correlation, spearman_values
+from rbench.score.packed import packed_numbers, unpacked_numbers
 from rbench.score.sts import FEWEST
-from rbench.score.subsets import MISSING, of_subset
+from rbench.score.subsets import MISSING, of_subset, over_trainings, set_scores
+from rbench.score.subsets import average as average_of
 from rbench.store.verify import unequal
 from rbench.system.progress import counting
 from rbench.tables import Results, Table

@@ -16,15 +16,7 @@ from rbench.plan.lineage import weights_source
 from rbench.plan.model_metadata import complete
 from rbench.plan.planner import Code, PlanInputs, make_plan
 from rbench.plan.rows import Rows
-from rbench.schema import (
-    COSINE,
-    EncoderSpec,
-    Plan,
-    ResourceKind,
-    ResourceProfile,
-    Suite,
-    TrainSpec,
-)
+from rbench.schema import COSINE, EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TrainSpec
 from rbench.schema.jobs import split_of
 from rbench.score.sts import FEWEST
 from rbench.system.digests import Located, Places

@@ -14,26 +14,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import RbenchError
-from rbench.plan.cost_model import (
-    MINILM,
-    REFERENCE,
-    Costs,
-    Network,
-    Seconds,
-    attack_seconds,
-    reading,
-    training_seconds,
-)
-from rbench.schema import (
-    AttackJob,
-    FinetuneJob,
-    Job,
-    PretrainJob,
-    ResourceKind,
-    TaskSpec,
-    VictimJob,
-    bases,
-)
+from rbench.plan.cost_model import MINILM, REFERENCE, Costs, Network, Seconds, attack_seconds, reading, training_seconds
+from rbench.schema import AttackJob, FinetuneJob, Job, PretrainJob, ResourceKind, TaskSpec, VictimJob, bases
 
 if TYPE_CHECKING:
     from rbench.plan.prepare import Prepared

@@ -1,7 +1,7 @@
 """Attacks in a declared space (`rbench.schema.Space`): TextAttack's searches, and the search that is complete.
 
-All of them see the same transformation, whose replacements of a word depend on the original text alone. So the texts
-that they may reach are the same, at the same number of words, and what one finds another can be said to have missed.
+All searches use the same transformation, whose replacements of a word depend on the original text alone. So with the
+same limit on words all of them can reach the same texts, and a text that one search finds is one that another missed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VERSION = 1
 Order = Literal["deletion", "pwws", "greedy", "beam", "gradient", "random"]
 _ORDERS: dict[Order, str] = {"deletion": "delete", "gradient": "gradient", "random": "random"}
 BATCH = 256
-"""Combinations of words are asked in batches of so many, the most promising first, until one of a batch flips."""
+"""Size of a batch of combinations. The most promising come first, and a batch with one that flips is the last."""
 
 
 class InSpace(WordSwap):  # type: ignore[misc]
@@ -60,14 +60,15 @@ class InSpace(WordSwap):  # type: ignore[misc]
 
 
 class CompleteSearch(SearchMethod):  # type: ignore[misc]
-    """Asks for every text of a space: with one word replaced, then with two, and so on, until one flips.
+    """Queries the victim with every text of a space, first with one word replaced, then with two, until one flips.
 
-    All texts with one word replaced are asked at once. Those with several are asked in the order of the summed drops of
-    their words, largest first, as far as the query budget goes. A text that flips with fewer words ends the search.
+    All texts with one word replaced are queried at once. The drop of such a replacement is by how much it lowers the
+    probability of the label. Texts with several replacements follow in the order of the sum of their drops, largest
+    first, until the query budget is spent. The search ends with the number of words at which a text flips.
 
     Attributes:
-        robust_words: up to so many words replaced, the last search asked for every text and none flipped.
-        texts_left: how many texts it did not ask because the query budget was spent; 0 after a success.
+        robust_words: the largest number of replaced words up to which every text was queried and none flipped.
+        texts_left: number of texts that were not queried because the budget was spent; 0 after a success.
     """
 
     is_black_box = True
@@ -84,18 +85,21 @@ class CompleteSearch(SearchMethod):  # type: ignore[misc]
         results, over = self.get_goal_results(texts) if texts else ([], False)
         best = max([initial_result, *results], key=rank)
         drops = [result.score - initial_result.score for result in results]
-        left = [len(texts) - len(results)]
+        left = [len(texts) - len(results)]  # by number of words, from one: the texts that the budget left unqueried
         most = min([self.space.max_words, *(getattr(one, "max_words", inf) for one in self.attack.constraints)])
         while not flipped(best) and len(left) < most:
             best, over, more = self._several(len(left) + 1, drops, best, over)
             left.append(more)
+        # Robustness ends before the first number of words with texts left, and before the one at which a text flipped.
         complete = next((size for size, more in enumerate(left) if more), len(left))
         self.robust_words = min(complete, len(left) - 1) if flipped(best) else complete
         self.texts_left = 0 if flipped(best) else sum(left)
         return best
 
     def _several(self, size: int, drops: Sequence[float], best: Any, over: bool) -> tuple[Any, bool, int]:
-        """Ask for texts with `size` words replaced. Return the best result, if the budget is spent, and the rest."""
+        """Query texts with `size` words replaced. Return the best result, whether the budget is spent, and
+        how many texts are left.
+        """
         left = combinations_of(self._places, size)
         order = best_first(self._places, drops, size) if len(drops) == len(self._places) else iter(())
         while not over and not flipped(best) and (batch := list(islice(order, BATCH))):
@@ -156,6 +160,9 @@ def best_first(places: Sequence[int], drops: Sequence[float], size: int) -> Iter
         drops: by how much each replacement alone lowers the probability of the label.
         size: how many words are replaced.
     """
+    # With replacements ranked by their drops, choices are tuples of increasing ranks. From the best choice (0, 1, ...)
+    # every other one is reached by moving one rank up by one, which never raises the sum. So a heap of the successors
+    # of all choices seen yields them in order, without making all of them first.
     ranked = sorted(range(len(places)), key=lambda i: -drops[i])
     if len(ranked) < size:
         return

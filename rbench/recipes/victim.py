@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,19 +18,12 @@ from textattack.models.wrappers import ModelWrapper
 from torch import Tensor
 
 from rbench.encoders.classify import Batching, network_of
-from rbench.encoders.inference import (
-    Batched,
-    GradientNetwork,
-    InputGradients,
-    Memo,
-    Network,
-    Row,
-    padding_of,
-    rows_of,
-    steady,
-)
+from rbench.encoders.inference import Batched, Memo, Network, Row, padding_of, rows_of, steady
 from rbench.encoders.reading import tokens_of
 from rbench.errors import JobError
+
+if TYPE_CHECKING:
+    from rbench.encoders.inference.input_gradients import InputGradients
 
 VERSION = 1
 
@@ -62,6 +55,8 @@ def log_odds_gradients(classifier: Any, wanted: Sequence[Labelled]) -> list[Inpu
     If `classifier` is `rbench.encoders.inference.steady` and on a CPU, a text's gradient does not depend on the other
     texts of its batch.
     """
+    from rbench.encoders.inference.input_gradients import GradientNetwork
+
     labels = torch.tensor([label for _, label in wanted], device=classifier.device).unsqueeze(1)
     network = GradientNetwork(
         classifier,
@@ -115,9 +110,9 @@ class NetworkVictim(ModelWrapper):  # type: ignore[misc]
     def _opened(self, **options: Any) -> Network:
         """Return what computes rows of token ids; `options` are those of `Network`."""
 
-    @abstractmethod
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         """Return what the network gives for each row, on the CPU."""
+        return list(torch.stack(self.network(rows)).float().cpu())
 
 
 class Victim(NetworkVictim):
@@ -238,9 +233,6 @@ class RetrieverVictim(NetworkVictim):
         """Return whether a query is longer than `max_length` tokens, so that its end is cut off."""
         return len(self.tokenizer([text], truncation=False, verbose=False)["input_ids"][0]) > self.max_length
 
-    def _forward(self, rows: list[Row]) -> list[Tensor]:
-        return list(torch.stack(self.network(rows)).float().cpu())
-
 
 class Towards(NamedTuple):
     """A sentence as token ids, and the gradient of a loss at its vector, as bytes of float32."""
@@ -264,6 +256,8 @@ class ScorerVictim(NetworkVictim):
     @cached_property
     def gradients(self) -> Batched[Towards, Tensor]:
         """Gradients (tokens, dim) at the token embeddings, on the CPU."""
+        from rbench.encoders.inference.input_gradients import GradientNetwork
+
         twin: Any = steady(self.scorer.encoder)
         table, pad = twin.model.get_input_embeddings(), padding_of(self.tokenizer)
         network = GradientNetwork(twin, _vectors, table, self.scorer.device, pad=pad)
@@ -321,9 +315,6 @@ class ScorerVictim(NetworkVictim):
         """Return whether a sentence is longer than `max_length` tokens, so that its end is cut off."""
         ids = self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
         return any(len(one) > self.max_length for one in ids)
-
-    def _forward(self, rows: list[Row]) -> list[Tensor]:
-        return list(torch.stack(self.network(rows)).float().cpu())
 
     # -------------------------------------------------------------------------------- for attacks that use gradients
 

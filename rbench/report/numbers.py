@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from rbench.config.metrics import HEADLINE
 from rbench.errors import RbenchError, StoreError
 from rbench.measures.budget import Curves, panels
-from rbench.metrics import Metric
 from rbench.report.data import (
     BudgetCurve,
     CurvePoint,
@@ -37,7 +36,9 @@ from rbench.tables.formats import caption, number, text_of
 from rbench.tables.layouts import every
 from rbench.tables.table import Number, p_value
 from rbench.verdicts.bold import marked
-from rbench.verdicts.compare import ComparedCell, Side, compare_sides
+
+if TYPE_CHECKING:
+    from rbench.verdicts.compare import ComparedCell
 
 
 def heat(results: Results) -> Iterator[HeatMetric]:
@@ -205,11 +206,18 @@ def pairs(results: Results) -> Iterator[Pair]:
     Outcomes of an encoder are read once. Raises StoreError where the RUN has no attacks.
     """
     encoders, metric = grid(results).encoders, results.metrics[HEADLINE]
+    if len(encoders) < 2:
+        return
+    from rbench.verdicts.compare import Side, compare_sides
+
     sides: dict[str, Side | str] = {}
     for one, other in list(combinations(encoders, 2))[:MOST_PAIRS]:
         for name in (one, other):
             if name not in sides:
-                sides[name] = _side(results, name, metric)
+                try:
+                    sides[name] = Side.of(results, name, metric)
+                except StoreError as error:
+                    sides[name] = str(error)
         found = [sides[name] for name in (one, other)]
         wrong = [side for side in found if isinstance(side, str)]
         if wrong:
@@ -220,13 +228,6 @@ def pairs(results: Results) -> Iterator[Pair]:
             yield Pair(one=one, other=other, cells=tuple(map(_cell, compared.cells)), notes=compared.notes)
         except StoreError as error:
             yield Pair(one=one, other=other, missing=str(error))
-
-
-def _side(results: Results, encoder: str, metric: Metric) -> Side | str:
-    try:
-        return Side.of(results, encoder, metric)
-    except StoreError as error:
-        return str(error)
 
 
 def _cell(cell: ComparedCell) -> PairCell:

@@ -21,17 +21,19 @@ class Endpoint(Served):
     """A classifier behind HTTP. `body` and `path` decide what is asked and read; the rest says how."""
 
     body: Any = Field(default_factory=lambda: {"inputs": "{texts}"})
-    """JSON that is sent. In its strings `{text}` stands for a text (of a task with two, for the list of its columns),
-    and a column of the task in braces for that column's text. A list with one entry in which they stand is repeated
-    for each text of a request: `{instances: [{content: "{text}"}]}`. Elsewhere, with a `batch_size` over 1, a string
-    that is `{text}` or a column alone becomes the list of those of all texts. A string that is `{texts}` becomes such a
-    list also where a request has one text. `{{text}}` is sent as `{text}`."""
+    """JSON that is sent. In its strings `{text}` is replaced by a text (for a task with two text columns, by the list
+    of both), and a column's name in braces by the text of that column. There are two ways to send several texts in a
+    request. A list whose only entry has such a place gets this entry once for each text:
+    `{instances: [{content: "{text}"}]}`. Elsewhere, with a `batch_size` over 1, a string that is nothing but `{text}`
+    or a column becomes the list of all texts. `{texts}` becomes a list even for a single text. `{{text}}` is sent as
+    `{text}`."""
     path: str = ""
-    """Where the answer has the scores of one text, or the list of those of several, as keys and numbers with dots:
-    `predictions`, `data.0.scores`. A `*` goes through a list: `predictions.*.scores`. Empty: the answer itself. Scores
-    are a list of numbers in the order of the classifier's labels (say in `labels` which they are), a mapping from label
-    to number, a list of mappings with a label and a number (`{label: ..., score: ...}`), or a mapping with a list of
-    labels and a list of numbers."""
+    """Where the answer holds the scores: keys and numbers of list entries, joined by dots, such as `predictions` or
+    `data.0.scores`. A `*` stands for each entry of a list: `predictions.*.scores`. Empty: the answer itself. At this
+    place stand the scores of the text, or for several texts a list of their scores. Scores are a list of numbers in the
+    order of the classifier's labels (`labels` then says which they are), a mapping from label to number, a list of
+    mappings with a label and a number (`{label: ..., score: ...}`), or a mapping with a list of labels and a list of
+    numbers."""
     batch_size: Positive = 1
     """Most texts of one request."""
 
@@ -71,7 +73,8 @@ class VictimSpec(Named, Checked):
     batch_size: Positive = 64
     """Most texts that a `function` gets at once."""
     version: str = ""
-    """Names what stands behind a `function` or an `endpoint`: another version has other keys. They must have one."""
+    """Names the weights behind a `function` or an `endpoint`, which must have one. It enters the keys of jobs, so
+    answers of one version are never taken for those of another."""
 
     @field_validator("labels", mode="before")
     @classmethod
@@ -82,7 +85,7 @@ class VictimSpec(Named, Checked):
         return {str(key) if type(key) is int else key: value for key, value in labels.items()}
 
     JUDGES: ClassVar[bool] = False
-    """Whether it says what becomes of texts, and is not attacked."""
+    """Whether the classifier judges attacked texts, and is not itself attacked."""
 
     @property
     def origin(self) -> Origin:

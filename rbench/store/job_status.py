@@ -15,13 +15,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from types import ModuleType
 
 from rbench.config.code import find
 from rbench.errors import RbenchError
 from rbench.schema import Job, MeasureJob, Plan, Record, error_kind
 from rbench.score import lacking as lacking_of_attack
-from rbench.store.runs import Reader
+from rbench.store.runs import Reader, Store
 
 UNKNOWN = "of unknown kind"
 SHORT = 12
@@ -166,3 +167,18 @@ def _stated(plan: Plan, records: Mapping[str, Record]) -> Iterator[tuple[Job, st
             yield job, job.key, record.provenance.weights_hash
         for needed in dict.fromkeys(job.needs.values()):
             yield from ((job, needed, one) for one in sorted(behind(record, needed)))
+
+
+def strangers(store: Store, plan: Plan) -> list[Path]:
+    """Return the folders of jobs that are not in the plan. An earlier version of the suite left them."""
+    own = {store.folder(job) for job in plan.jobs}
+    return sorted({file.parent for _, file in store.of_stages() if ".json" in file.name} - own)
+
+
+def of_strangers(run: Path, count: int) -> str:
+    """Say in one line, with the remedy, that a RUN has so many `strangers`."""
+    what, they, them = ("folder is of a job", "it", "it") if count == 1 else ("folders are of jobs", "they", "them")
+    return (
+        f"{count} {what} of an earlier suite here: no table shows {them}. rbench verify {run} names {them}, and {they} "
+        "may be deleted."
+    )

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from rbench.errors import StoreError
-from rbench.schema import PART_ACCURACY, AttackJob, Health, Job, MeasureJob, Plan, Record, Score
+from rbench.schema import PART_ACCURACY, AttackJob, Health, Job, MeasureJob, Record, Score
 from rbench.score import Deviations, attack_counts, attack_health, attack_scores, near_chance, wilson
 from rbench.store import judged
-from rbench.store.job_status import lacking, measure_of, mixed, redo
+from rbench.store.job_status import lacking, measure_of, mixed, redo, strangers
 from rbench.store.runs import Store
 from rbench.store.runs.store import folder_path
 
@@ -125,21 +125,6 @@ def _wrong(store: Store, record: Record) -> Iterator[str]:
             yield from unlike(store, record)
         except (StoreError, ValueError, KeyError) as error:
             yield f"{error}."
-
-
-def strangers(store: Store, plan: Plan) -> list[Path]:
-    """Return the folders of jobs that are not in the plan. An earlier version of the suite left them."""
-    own = {store.folder(job) for job in plan.jobs}
-    return sorted({file.parent for _, file in store.of_stages() if ".json" in file.name} - own)
-
-
-def of_strangers(run: Path, count: int) -> str:
-    """Say in one line, with the remedy, that a RUN has so many `strangers`."""
-    what, they, them = ("folder is of a job", "it", "it") if count == 1 else ("folders are of jobs", "they", "them")
-    return (
-        f"{count} {what} of an earlier suite here: no table shows {them}. rbench verify {run} names {them}, and {they} "
-        "may be deleted."
-    )
 
 
 # ----------------------------------------------------------------------------------------------------- numbers again

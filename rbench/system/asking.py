@@ -26,7 +26,7 @@ import tenacity
 from pydantic_core import from_json
 
 from rbench import masking
-from rbench.errors import AnswerError, ResourceError
+from rbench.errors import AnswerError, JobError, ResourceError
 from rbench.schema.common import Served
 
 T = TypeVar("T")
@@ -117,6 +117,40 @@ class Poster:
         )
         self._pace = _Pace(endpoint.rate)
         self._random = random.Random()  # one of its own: the global one belongs to attacks
+
+    def ask(self, body: Any, harmless: Any, stop: threading.Event, *, who: str, kept: str) -> Any:
+        """Return the JSON of the answer, and tell a server that is down from one that refuses the texts of `body`.
+
+        Args:
+            harmless: JSON with a text that a working server does not refuse.
+            who: begins messages: `victim NAME: URL`.
+            kept: says what is kept of earlier answers.
+
+        Raises:
+            JobError: the server answers no text now, or no request can succeed; names the remedy.
+            AnswerError: the server answers `harmless` and not `body`, or as `post` raises it.
+        """
+        if stop.is_set():
+            raise JobError(f"{who} was no longer asked")
+        try:
+            return self.post(body, stop)
+        except Unavailable as error:
+            # 429 is about the pace of all requests, so it does not blame these texts even if `harmless` is answered.
+            if error.status == 429 or not self.answers(harmless):
+                raise JobError(
+                    f"{who} {error}. {_remedy(error, self.endpoint)} {kept}; run the same command again to go on."
+                ) from None
+            raise AnswerError(f"it {error}, though it answers other texts") from None
+        except Broken as error:
+            raise JobError(f"{who} {error}") from None
+
+    def answers(self, body: Any) -> bool:
+        """Return whether a single attempt has an answer."""
+        try:
+            self.once(body)
+        except (Unavailable, Broken, AnswerError):
+            return False
+        return True
 
     def post(self, body: Any, stop: threading.Event) -> Any:
         """Return the JSON of the answer. Ask again, up to `retries` times, where that may help.
@@ -278,7 +312,7 @@ def pause(header: str | None) -> float | None:
         return None
 
 
-def remedy(error: Unavailable, endpoint: Served) -> str:
+def _remedy(error: Unavailable, endpoint: Served) -> str:
     """Say what a user can do where a server is not available."""
     if error.status == 429:
         return f"It is asked too fast: lower `rate` or `concurrency` (now {endpoint.concurrency})."

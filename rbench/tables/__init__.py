@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from rbench.errors import RbenchError, StoreError
 from rbench.schema import Aggregation, Pick, TableSpec
 from rbench.store.runs import Reader
-from rbench.system.own_code import told
 from rbench.tables import any_attack
 from rbench.tables import layouts as of_attacks
 from rbench.tables.aggregate import grid
@@ -71,6 +70,8 @@ def build(
     except Exception as error:
         if measure.bundled:
             raise
+        from rbench.system.own_code import told
+
         raise StoreError(f"the measure {metric} raised {told(error, measure.path.parent)}") from error
     if not isinstance(table, Table):
         found = type(table).__name__

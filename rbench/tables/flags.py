@@ -12,16 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from rbench.schema import (
-    FLAGS,
-    EncoderSpec,
-    Flag,
-    Health,
-    Job,
-    Plan,
-    Raised,
-    Record,
-)
+from rbench.schema import FLAGS, EncoderSpec, Flag, Health, Job, Plan, Raised, Record
 from rbench.store.runs import Reader
 from rbench.tables.formats import NAMED, brief, listed
 from rbench.tables.table import Number

@@ -18,15 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rbench.metrics import Metrics
-from rbench.schema import (
-    AttackSpec,
-    EncoderSpec,
-    FinetuneJob,
-    Job,
-    Plan,
-    PretrainJob,
-    VictimSpec,
-)
+from rbench.schema import AttackSpec, EncoderSpec, FinetuneJob, Job, Plan, PretrainJob, VictimSpec
 from rbench.schema.entries import Named
 from rbench.store.job_status import Standing
 from rbench.tables import draws

@@ -56,6 +56,14 @@ class Row(NamedTuple):
     where: str
     values: Mapping[str, Any]
 
+    @classmethod
+    def generated(cls, generator: str, split: str) -> list[Row]:
+        """Return the rows that a generator of the embedded world makes of a split."""
+        from rbench import mini
+
+        told = f"{generator} {split} row"
+        return [cls(f"{split}:{n}", f"{told} {n}", row) for n, row in enumerate(mini.rows(generator, split))]
+
 
 class Example(NamedTuple):
     """One example: a stable id, its texts in the order of the task's columns, and its label id or score.

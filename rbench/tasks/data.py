@@ -8,20 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from rbench.config.tabular import files_of
 from rbench.errors import ResourceError
-from rbench.schema import HubData, TaskSpec
-from rbench.tasks import lines, local, parts
+from rbench.schema import TaskSpec
 from rbench.tasks.clean import Columns, Example, Reserved, Row, SplitColumns, clean
 
 if TYPE_CHECKING:
     from rbench.tasks.ranking import Collection, Source
 
 logger = logging.getLogger("rbench")
-
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -193,7 +190,7 @@ def _source(spec: TaskSpec, data_path: Sequence[Path]) -> _Source:
         made = f"generated ({spec.generator})"
         return _Source(lambda: made, list, lambda: (made, Columns.of(spec, {}), _generated(spec)))
     if spec.local is not None and spec.local.file is not None:
-        from rbench.tasks import tables
+        from rbench.tasks import lines, tables
 
         if not tables.is_corpus(spec):
             where = tables.find(spec, data_path)
@@ -202,16 +199,20 @@ def _source(spec: TaskSpec, data_path: Sequence[Path]) -> _Source:
         named = f"file {path.name}"
         return _Source(lambda: f"file {path}", lambda: [path], lambda: (named, of, {"train": lines.corpus(path)}))
     if spec.parts:
+        from rbench.tasks import parts
+
         return _Source(
             lambda: parts.locate(spec, data_path),
             lambda: [path for part in spec.parts for path in parts.files(part, data_path)],
             lambda: parts.read(spec, data_path),
         )
+    from rbench.tasks import local
+
     found = local.find(spec, data_path)
     if found is None:
         from rbench.tasks import online
 
-        return _Source(lambda: _told(_from_hub(spec, data_path, online.locate)), list, lambda: _on_hub(spec, data_path))
+        return _Source(lambda: online.locate_task(spec, data_path), list, lambda: online.read_task(spec, data_path))
     told = local.describe(*found)
 
     def read() -> _Read:
@@ -226,44 +227,11 @@ def _source(spec: TaskSpec, data_path: Sequence[Path]) -> _Source:
     return _Source(lambda: told, lambda: local.files(*found), read)
 
 
-def _on_hub(spec: TaskSpec, data_path: Sequence[Path]) -> _Read:
-    from rbench.tasks import online
-
-    answers = _from_hub(spec, data_path, online.read)
-    return (
-        _told([(source, origin) for source, (origin, _) in answers]),
-        {name: Columns.of(spec, source.columns, source.label_map) for source, (_, there) in answers for name in there},
-        {name: rows for _, (_, there) in answers for name, rows in there.items()},
-    )
-
-
-def _told(origins: Sequence[tuple[HubData, str]]) -> str:
-    """Return one description of several data sets: the first, and the splits that each of the others has."""
-    (_, first), *others = origins
-    return "; ".join([first, *(f"{', '.join(source.splits)}: {origin}" for source, origin in others)])
-
-
-def _from_hub(
-    spec: TaskSpec, data_path: Sequence[Path], ask: Callable[[HubData], Answer]
-) -> list[tuple[HubData, Answer]]:
-    """Return each data set that holds splits of the task, with what `ask` answers for it."""
-    partial = local.partial(spec, data_path)
-    if spec.hub is None:
-        raise ResourceError(_not_found(spec, data_path, f"{partial}and it is not on the hub"))
-    try:
-        answers = [(source, ask(source)) for source in spec.hub.sources]
-    except ResourceError as error:
-        raise ResourceError(_not_found(spec, data_path, f"{partial}{error}")) from error
-    if partial:
-        logger.warning("task %s: %sthe hub's copy is used", spec.name, partial)
-    return answers
-
-
 def _generated(spec: TaskSpec) -> dict[str, list[Row]]:
     from rbench import mini
 
     generator = str(spec.generator)
-    return {split: parts.generated(generator, split) for split in mini.splits(generator)}
+    return {split: Row.generated(generator, split) for split in mini.splits(generator)}
 
 
 def content_hash(examples: Mapping[str, Sequence[Example]]) -> str:
@@ -276,19 +244,6 @@ def content_hash(examples: Mapping[str, Sequence[Example]]) -> str:
             line = "".join(f"{len(part)}:{part}" for part in parts) + "\n"
             digest.update(line.encode())
     return digest.hexdigest()
-
-
-def _not_found(spec: TaskSpec, data_path: Sequence[Path], reason: str) -> str:
-    looked = ", ".join(str(path) for path in data_path) or "the data path, which is empty"
-    choices = [layout.sources for layout in local.layouts(spec)]
-    usual = choices[-2:][0]
-    shown = choices[:1] if set(choices[0]) <= set(usual) else [choices[0], usual]
-    files = ", or ".join(" + ".join(map(local.file_of, sources)) for sources in shown)
-    columns = ", ".join((*spec.columns, *({"sts": ("score",), "unlabelled": ()}.get(spec.kind, ("label",)))))
-    return (
-        f"task `{spec.name}`: no complete copy in {looked}; {reason}. "
-        f"Put {files} (columns {columns}) into a folder DIR and pass --data DIR or set RBENCH_DATA=DIR."
-    )
 
 
 def subsets_of(spec: TaskSpec, columns: SplitColumns, rows: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, str]]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rbench.errors import ResourceError
-from rbench.schema import HubData, is_text_file
+from rbench.schema import HubData, TaskSpec, is_text_file
 from rbench.system import hub
-from rbench.tasks import lines, split
-from rbench.tasks.clean import Row
+from rbench.tasks import lines, local, split
+from rbench.tasks.clean import Columns, Row, SplitColumns
+
+logger = logging.getLogger("rbench")
+Answer = TypeVar("Answer")
 
 ONLY = "*"
 """Stands for the only split of a data set."""
@@ -58,6 +62,60 @@ def locate(source: HubData) -> str:
         return _locate_files(source)
     builder, commit = _wanted(source)
     return f"{_origin(source, commit)}, {'in the cache' if builder is not None else 'not downloaded yet'}"
+
+
+def read_task(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, SplitColumns, dict[str, list[Row]]]:
+    """Return the origin of a task's rows on the hub, the columns of each split, and the rows by split.
+
+    Raises:
+        ResourceError: the hub does not have them either; names the folders that were searched, and the remedy.
+    """
+    answers = _of_each(spec, data_path, read)
+    return (
+        _told([(source, origin) for source, (origin, _) in answers]),
+        {name: Columns.of(spec, source.columns, source.label_map) for source, (_, there) in answers for name in there},
+        {name: rows for _, (_, there) in answers for name, rows in there.items()},
+    )
+
+
+def locate_task(spec: TaskSpec, data_path: Sequence[Path]) -> str:
+    """Describe where `read_task` would take the rows from, without downloading them. Raises as it does."""
+    return _told(_of_each(spec, data_path, locate))
+
+
+def _told(origins: Sequence[tuple[HubData, str]]) -> str:
+    """Return one description of several data sets: the first, and the splits that each of the others has."""
+    (_, first), *others = origins
+    return "; ".join([first, *(f"{', '.join(source.splits)}: {origin}" for source, origin in others)])
+
+
+def _of_each(
+    spec: TaskSpec, data_path: Sequence[Path], ask: Callable[[HubData], Answer]
+) -> list[tuple[HubData, Answer]]:
+    """Return each data set that holds splits of the task, with what `ask` answers for it."""
+    partial = local.partial(spec, data_path)
+    if spec.hub is None:
+        raise ResourceError(_not_found(spec, data_path, f"{partial}and it is not on the hub"))
+    try:
+        answers = [(source, ask(source)) for source in spec.hub.sources]
+    except ResourceError as error:
+        raise ResourceError(_not_found(spec, data_path, f"{partial}{error}")) from error
+    if partial:
+        logger.warning("task %s: %sthe hub's copy is used", spec.name, partial)
+    return answers
+
+
+def _not_found(spec: TaskSpec, data_path: Sequence[Path], reason: str) -> str:
+    looked = ", ".join(str(path) for path in data_path) or "the data path, which is empty"
+    choices = [layout.sources for layout in local.layouts(spec)]
+    usual = choices[-2:][0]
+    shown = choices[:1] if set(choices[0]) <= set(usual) else [choices[0], usual]
+    files = ", or ".join(" + ".join(map(local.file_of, sources)) for sources in shown)
+    columns = ", ".join((*spec.columns, *({"sts": ("score",), "unlabelled": ()}.get(spec.kind, ("label",)))))
+    return (
+        f"task `{spec.name}`: no complete copy in {looked}; {reason}. "
+        f"Put {files} (columns {columns}) into a folder DIR and pass --data DIR or set RBENCH_DATA=DIR."
+    )
 
 
 # ------------------------------------------------------------------------------------------------- plain files

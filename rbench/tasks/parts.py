@@ -89,7 +89,7 @@ class _AbsentError(Exception):
 def _rows(part: Part, data_path: Sequence[Path]) -> list[Row]:
     """Return a part's rows, with its name in their ids."""
     if part.generator is not None:
-        own = generated(part.generator, part.split)
+        own = Row.generated(part.generator, part.split)
     else:
         there = files(part, data_path)
         own = [Row("", f"{path}:{line}", row) for path in there for line, row in lines.read(path)] or _from_hub(part)
@@ -105,14 +105,6 @@ def _located(part: Part, data_path: Sequence[Path]) -> str:
         return online.locate(source)
     except ResourceError as error:
         raise _AbsentError(str(error)) from error
-
-
-def generated(generator: str, split: str) -> list[Row]:
-    """Return the rows that a generator of the embedded world makes of a split."""
-    from rbench import mini
-
-    told = f"{generator} {split} row"
-    return [Row(f"{split}:{n}", f"{told} {n}", row) for n, row in enumerate(mini.rows(generator, split))]
 
 
 def _from_hub(part: Part) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Pair the values of two cells by training, fine-tuning seed and unit; or compare them by what tables have of them."""
+"""Pair the values of two cells by training, fine-tuning seed and unit; without units, compare what tables show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = tuple[float, float, str, int, int, int]
 
 
 Drawn = TypeVar("Drawn", Run, Observed)
-"""A job, or what it observed: of one fine-tuning seed and one training."""
+"""A job, or its observations. Each belongs to one training of the encoder and one fine-tuning seed."""
 Drawings = Sequence[Run] | Sequence[Observed]
 
 
@@ -76,7 +76,7 @@ def paired_sample(one: Sequence[Observed], other: Sequence[Observed]) -> PairedS
 
 
 def _by_rater(side: Sequence[tuple[Observed, str]]) -> dict[str, list[float]]:
-    """Return the values of a side by the answers of each rater; those of all where this one said nothing."""
+    """Return the values of a side by rater. A text that a rater did not judge has the value of all raters' answers."""
     people = dict.fromkeys(who for each, _ in side for who in each.by_rater)
     return {who: [each.by_rater.get(who, {}).get(name, each.values[name]) for each, name in side] for who in people}
 
@@ -94,7 +94,7 @@ def sample_of(rows: Sequence[Row]) -> PairedSample:
 
 
 def by_run(one: Cell, other: Cell, metric: str) -> PairedSample:
-    """Pair the values of whole jobs, for a RUN without outcomes: seeds and trainings are what is drawn."""
+    """Pair the values of whole jobs, for a RUN without outcomes. Seeds and trainings are then all that is sampled."""
     sides = [
         [
             Observed(run.seed, run.training, {"": found.mean})
@@ -117,6 +117,7 @@ def by_counts(one: Cell, other: Cell, metric: str) -> Difference:
     `n` counts examples in both cases, and is 0 where nothing can be compared.
     """
     pooled = [cell.pooled_as(metric) for cell in (one, other)]
+    # With one job on each side there is no spread over seeds to test against, and the counts are all that is known.
     if len(one.tallies) == len(other.tallies) == 1:
         return compare_pooled(pooled[0], pooled[1])
     found = compare(by_run(one, other, metric), shares=False)
@@ -127,6 +128,7 @@ def by_tables(one: OfCell, other: OfCell) -> Difference:
     """Compare two cells whose values by unit are not known: attacks by their counts, others by their intervals."""
     if isinstance(one.cell, Cell) and isinstance(other.cell, Cell):
         return by_counts(one.cell, other.cell, one.number)
+    # The difference is other - one, a sum with the weights 1 and -1. So the trainings come back in that order, too.
     stated = [number.stated() for number in (other, one)]
     terms = [
         term._replace(weight=weight, group=(side, str(side), ""))

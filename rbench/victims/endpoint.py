@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rbench.config.registry import unknown
-from rbench.errors import AnswerError, JobError, SuiteError
+from rbench.errors import AnswerError, SuiteError
 from rbench.schema import TaskSpec
 from rbench.schema.victims import VictimSpec
-from rbench.system.asking import Broken, Parallel, Poster, Unavailable, connected, remedy
+from rbench.system.asking import Parallel, Poster, connected
 from rbench.victims.answers import Answers, Text, probe_texts
 from rbench.victims.scores import Reader, Row, is_row, shown
 
@@ -63,34 +63,21 @@ class _Asked:
         return self._parallel([texts[start : start + size] for start in range(0, len(texts), size)], self._request)
 
     def _request(self, texts: Sequence[Text], stop: threading.Event) -> list[Row | AnswerError]:
-        if stop.is_set():
-            raise JobError(f"victim {self.spec.name}: {self.endpoint.url} was no longer asked")
+        """Return a row for each text of one request, or why it has none."""
+        url, harmless = self.endpoint.url, self.template.fill(probe_texts(self.columns)[:1])
+        who, kept = f"victim {self.spec.name}: {url}", "Examples that are stored stay"
         try:
-            answer = self.poster.post(self.template.fill(texts), stop)
+            answer = self.poster.ask(self.template.fill(texts), harmless, stop, who=who, kept=kept)
             return [self.reader.tried(raw) for raw in rows_at(self.endpoint.path, answer, len(texts))]
-        except Unavailable as error:
-            if error.status == 429 or not self._alive():
-                raise JobError(
-                    f"victim {self.spec.name}: {self.endpoint.url} {error}. {remedy(error, self.endpoint)} Examples "
-                    "that are stored stay; run the same command again to go on."
-                ) from None
-            failed = AnswerError(f"{self.endpoint.url} {error}, though it answers other texts")
-        except Broken as error:
-            raise JobError(f"victim {self.spec.name}: {self.endpoint.url} {error}") from None
         except AnswerError as error:
             failed = error
         except RecursionError:
-            failed = AnswerError(f"{self.endpoint.url} gave an answer that is nested too deeply")
-        if len(texts) > 1:  # one of them may be to blame
-            return [row for text in texts for row in self._request([text], stop)]
-        return [failed]
-
-    def _alive(self) -> bool:
-        try:  # a harmless text
-            self.poster.once(self.template.fill(probe_texts(self.columns)[:1]))
-        except (Unavailable, Broken, AnswerError):
-            return False
-        return True
+            failed = AnswerError(f"{url} gave an answer that is nested too deeply")
+        if len(texts) == 1:
+            return [failed]
+        # One of them may be to blame. Halves, as for vectors, would need fewer requests. But an answer may be wrong in
+        # its number of rows alone, which could fit a half by chance. The answer to a single text cannot be misread so.
+        return [row for text in texts for row in self._request([text], stop)]
 
 
 class Template:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from rbench.encoders import adapters
-from rbench.encoders.foreign import check_model
+from rbench.encoders.foreign import check_model, is_adapter
 from rbench.encoders.locate import fingerprint, on_hub, searched
 from rbench.errors import ResourceError
 from rbench.schema import TaskSpec, VictimSpec
@@ -75,7 +75,7 @@ def located(spec: VictimSpec, models_path: Sequence[Path] = ()) -> Located:
     folder = _folder(spec.model, models_path)
     if folder is not None:
         try:
-            if adapters.is_adapter(folder):
+            if is_adapter(folder):
                 return adapters.merged(folder)
         except ResourceError as error:
             raise ResourceError(f"victim `{spec.name}`: {error}") from error

@@ -7,6 +7,7 @@ import pytest
 from tests.encoders.layouts import networks as networks
 from tests.encoders.layouts import saved as saved
 from tests.tiny import write_bert
+from tests.victims.server import serve as serve
 
 
 @pytest.fixture(autouse=True)

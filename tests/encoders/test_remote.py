@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from rbench import encoders
 from rbench.config import load_mapping
 from rbench.config.registry import Registry
 from rbench.encoders import asked_vectors
-from rbench.encoders.asked_vectors import PROBE, Kept, digits, locate, signature, usage
+from rbench.encoders.asked_vectors import PROBE, digits, locate, signature, usage
+from rbench.encoders.cached_vectors import CachedVectors
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import AnswerError, JobError, ResourceError, SuiteError
 from rbench.plan.lineage import portable
@@ -26,9 +26,8 @@ from rbench.schema.results import PROBED
 from rbench.store.runs import Store
 from rbench.system.below import Below
 from tests.victims.embeddings import embeddings, letters
-from tests.victims.server import Reply, Server
+from tests.victims.server import Reply, Serve
 
-Serve = Callable[[Callable[[Any], Any]], Server]
 TEXTS = [f"text number {i} {'long ' * (i % 5)}" for i in range(23)]
 
 
@@ -40,19 +39,6 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    started: list[Server] = []
-
-    def start(answer: Callable[[Any], Any]) -> Server:
-        started.append(Server(answer))
-        return started[-1]
-
-    yield start
-    for server in started:
-        server.close()
 
 
 def spec(url: str, name: str = "served", prompt: str = "", **options: Any) -> EncoderSpec:
@@ -99,10 +85,10 @@ def test_what_is_kept_is_read_again_and_what_is_damaged_is_missing(
 ) -> None:
     root = tmp_path_factory.mktemp("kept")
     made = {key: np.full(3, number, np.float32) for key, number in wanted.items()}
-    kept = Kept(Below(root), root / "of", 3)
+    kept = CachedVectors(Below(root), root / "of", 3)
     for key, vector in made.items():
         kept.put({key: vector})
-    other = Kept(Below(root), root / "of", 3)
+    other = CachedVectors(Below(root), root / "of", 3)
     found = other.get([*made, b"x" * 32])
     assert {key: vector.tolist() for key, vector in found.items()} == {k: v.tolist() for k, v in made.items()}
     for file in (root / "of").glob("*.vectors") if made else ():
@@ -110,7 +96,7 @@ def test_what_is_kept_is_read_again_and_what_is_damaged_is_missing(
         place = data.draw(st.integers(0, len(content) - 1))
         content[place] ^= 1
         file.write_bytes(content)
-        assert len(Kept(Below(root), root / "of", 3).get([*made])) == len(made) - 1
+        assert len(CachedVectors(Below(root), root / "of", 3).get([*made])) == len(made) - 1
 
 
 def test_a_link_in_the_cache_is_not_followed(serve: Serve, tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from rbench.encoders.sentence import SentenceEncoder
 from rbench.execution.attacks import sample
 from rbench.measures import TrainedContext, positives
 from rbench.schema import EncoderSpec, Outcome, Score
-from rbench.score import adversarial_scores, contrast_scores
-from rbench.score.contrast import Judged
+from rbench.score.contrast import Judged, adversarial_scores, contrast_scores
 from rbench.score.sts import Pairs
 from rbench.score.subsets import set_scores
 from rbench.tasks import Example, TaskData

@@ -14,7 +14,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from rbench.errors import StoreError
 from rbench.schema import ContrastSpec, Job, Plan, Provenance, Record, Suite, TaskSpec
-from rbench.score import Judged, contrast_scores
+from rbench.score.contrast import Judged, contrast_scores
 from rbench.store.runs import Store
 from rbench.tables import build
 from rbench.tables.formats import render

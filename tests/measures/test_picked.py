@@ -24,7 +24,7 @@ from rbench.schema import (
     TaskSpec,
     Training,
 )
-from rbench.score import Judged, contrast_scores
+from rbench.score.contrast import Judged, contrast_scores
 from rbench.store.runs import Store
 from rbench.tables import build
 from rbench.tables.formats import render

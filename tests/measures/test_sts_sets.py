@@ -12,7 +12,7 @@ from rbench import api
 from rbench.errors import SuiteError
 from rbench.measures.sts import SEVEN, SHARED, Sets
 from rbench.schema import EncoderSpec, Job, Plan, Provenance, Record, Score, Suite, TaskSpec
-from rbench.score import average, set_scores
+from rbench.score.subsets import average, set_scores
 from rbench.store.runs import Store
 from rbench.tables import build
 from rbench.tables.for_people import briefed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from rbench.score import Judged, adversarial_scores
+from rbench.score.contrast import Judged, adversarial_scores
 
 
 def test_scores_of_five_rows_counted_by_hand() -> None:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
 from rbench.schema import Prediction, Score
-from rbench.score import SCORES, Judged, contrast_scores, contrast_values, judged, mean_score
-from rbench.score.contrast import effective
+from rbench.score.contrast import SCORES, Judged, contrast_scores, contrast_values, effective, judged, mean_score
 
 BUNDLES = st.lists(
     st.builds(Judged, st.booleans(), st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6).map(tuple)),

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from rbench.score import spearman_values, standard_error
+from rbench.score import spearman_values
+from rbench.score.subsets import standard_error
 
 SMALL = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=30)
 

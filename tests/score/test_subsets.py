@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rbench.schema import Score
-from rbench.score import average, of_subset, over_trainings, set_scores, standard_error, sts_scores
+from rbench.score import sts_scores
+from rbench.score.subsets import average, of_subset, over_trainings, set_scores, standard_error
 
 
 def drawn(n: int, r: float, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -30,7 +30,8 @@ from rbench.schema import (
     Training,
 )
 from rbench.schema.jobs import keyed
-from rbench.score import attack_counts, attack_scores, contrast_scores, sts_scores
+from rbench.score import attack_counts, attack_scores, sts_scores
+from rbench.score.contrast import contrast_scores
 from rbench.store.runs import Store
 from rbench.tables import Results, build, results_frame
 from rbench.tables.flags import Flags

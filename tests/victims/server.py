@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
+
+import pytest
 
 
 class Reply(NamedTuple):
@@ -85,3 +87,20 @@ class Server:
                 """Say nothing."""
 
         return Handler
+
+
+Serve = Callable[[Callable[[Any], Any]], Server]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts a server with these answers, which ends with the test. Folders import it in their conftest."""
+    started: list[Server] = []
+
+    def start(answer: Callable[[Any], Any]) -> Server:
+        started.append(Server(answer))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.close()

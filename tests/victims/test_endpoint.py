@@ -24,12 +24,10 @@ from rbench.schema.victims import Endpoint, VictimSpec
 from rbench.system.asking import pause
 from rbench.victims.answers import Answers
 from rbench.victims.endpoint import open_endpoint
-from tests.victims.server import Reply, Server
+from tests.victims.server import Reply, Serve
 
 TASK = TaskSpec(name="films", kind="single", columns=("text",), labels=("negative", "positive"))
 PAIR = TaskSpec(name="pairs", kind="nli", columns=("premise", "hypothesis"), labels=("no", "yes"))
-
-Serve = Callable[[Callable[[Any], Any]], Server]
 
 
 @pytest.fixture(autouse=True)

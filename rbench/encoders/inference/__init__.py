@@ -8,6 +8,5 @@ sentence encoders and gradients use this package. It does not depend on attacks.
 from __future__ import annotations
 
 from rbench.encoders.inference.backends import BACKENDS, steady
-from rbench.encoders.inference.input_gradients import GradientNetwork, InputGradients
 from rbench.encoders.inference.network import Network, Row, padding_of, rows_of, tensors
 from rbench.encoders.inference.pool import Batched, Memo, Remote, TimedOut, clock, limited, run

@@ -1,10 +1,10 @@
 """A linear probe: a victim whose head is a logistic regression on frozen sentence vectors.
 
-It is not SentEval's protocol, which the measure `senteval` has: folds, grid and features differ, and nothing there is
-attacked.
-
 The regression becomes the victim's head, so that a probe is attacked like any other victim. The inverse penalty C is
-chosen among the option `c` by the accuracy on the validation split.
+the value of the option `c` with the best accuracy on the validation split.
+
+SentEval's protocol has other folds, another grid and other features; the measure `senteval` follows it, and attacks
+nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 
 
 class Options(Strict):
-    """What may be set."""
+    """Options of the probe."""
 
     c: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (0.1, 1.0, 10.0)
     """Inverse L2 penalties to try. Of equally accurate ones the first is taken."""
@@ -115,7 +115,8 @@ def _copy_to_head(regression: LogisticRegression, head: nn.Linear) -> None:
     seen: Any = regression.classes_
     weight = np.zeros(tuple(head.weight.shape), np.float32)
     bias = np.full(len(weight), -1e4, np.float32)
-    if len(seen) == 2:  # then the regression has one row, the log-odds of the second label against the first
+    if len(seen) == 2:
+        # The regression has one row, the log-odds z of the second label. softmax(-z/2, z/2) gives sigmoid(z).
         weight[seen] = np.concatenate((-regression.coef_, regression.coef_)) / 2
         bias[seen] = np.concatenate((-regression.intercept_, regression.intercept_)) / 2
     else:

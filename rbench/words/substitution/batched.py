@@ -21,7 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rbench.encoders.inference import GradientNetwork, Network, Row, padding_of, rows_of, steady
+from rbench.encoders.inference import Network, Row, padding_of, rows_of, steady
+from rbench.encoders.inference.input_gradients import GradientNetwork
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError
 from rbench.words.resources import Resources

@@ -12,12 +12,12 @@ from rbench.words.substitution.segmentation import Columns, in_case_of, spans_of
 VERSION = 1
 
 AROUND = 4
-"""So many words before and behind a word are tagged with it, as in TextAttack's PartOfSpeech."""
+"""Words before and after a word that the tagger sees with it, as in TextAttack's PartOfSpeech."""
 _VERB_NOUN = {"NOUN", "VERB"}
 
 
 class Substitutions:
-    """Gives the substitutions of texts. They depend on the space, the resources and the original text alone.
+    """Lists the substitutions of texts. They depend on nothing but the space, the resources and the original text.
 
     Args:
         space: what is declared.
@@ -49,6 +49,7 @@ class Substitutions:
             if column in protected or word.lower() in self._stopwords:
                 found.append(())
                 continue
+            # A replacement that is not exactly one word by rbench's rules would shift the places of all later words.
             of = [new for new in self._proposed(columns[column], start, end) if spans_of((new,)) == [(0, 0, len(new))]]
             distinct = [new for new in dict.fromkeys(of) if new.lower() != word.lower()]
             found.append(tuple(self._same_part(words, place, distinct)))
@@ -86,7 +87,7 @@ class Substitutions:
 
 
 def replaced(original: Columns, changed: Columns, replacements: Sequence[Collection[str]]) -> int | None:
-    """Return how many words of a text are replaced in another one, the fewest that do; None where it cannot be reached.
+    """Return the smallest number of replacements that turn a text into another one; None where none do.
 
     Args:
         original: the text.
@@ -97,7 +98,9 @@ def replaced(original: Columns, changed: Columns, replacements: Sequence[Collect
         return None
     words, total = list(zip(spans_of(original), replacements, strict=True)), 0
     for column, (old, new) in enumerate(zip(original, changed, strict=True)):
-        reached, at = {0: 0}, 0  # by the place in `new` up to which it is explained, the fewest words
+        # Dynamic programming over the words of `old`: `reached` maps each length of a prefix of `new` that `old[:at]`
+        # can become to the fewest replacements for it. Several are possible where one replacement begins another.
+        reached, at = {0: 0}, 0
         for (_, start, end), others in (word for word in words if word[0][0] == column):
             choices = [(old[at:end], 0), *((old[at:start] + other, 1) for other in others)]
             found: dict[int, int] = {}
