@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from transformers import BatchEncoding
 
 from rbench.encoders import asked_vectors
-from rbench.encoders.asked_vectors import Vectors, VectorServer, server_of
+from rbench.encoders.asked_vectors import VectorServer, server_of
+from rbench.encoders.cached_vectors import Vectors
 from rbench.encoders.locate import ENDPOINT
 from rbench.encoders.reading import Settings
 from rbench.encoders.sentence import SentenceEncoder
