@@ -9,10 +9,10 @@ turn, so that other load on the machine affects both. Before timing starts, mode
 attacked: one by stock, --warm by rbench, whose back-ends compile code for each new batch shape. So both are measured as
 in the middle of a long run. Medians are over blocks. Outcomes are compared too.
 
---sizes adds cells of other numbers of texts, which rbench attacks with warm processes: queries per second by size, the
-median of --rounds cells of different texts (of 100 texts: one cell). --start CELLS times whole commands in place of all
-this: from the start of `rbench attack -n 4` on a victim that exists to its first outcome, in seconds and in CPU seconds
-of the command and all its processes. Everything after -- goes to the command.
+--sizes adds cells of other numbers of texts, which rbench attacks with warm processes of its own for each size: the
+same texts, as many as the largest size says, so that all rates are of the same queries. --start CELLS times whole commands in
+place of all this: from the start of `rbench attack -n 4` on a victim that exists to its first outcome, in seconds and
+in CPU seconds of the command and all its processes. Everything after -- goes to the command.
 
 Prints a table; --out FILE writes JSON with one object per attack and task, the machine and versions. Results in it are
 not computed again, so that the script can be stopped and resumed.
@@ -112,8 +112,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--n", type=int, default=24, help="how many test examples, drawn at random")
     parser.add_argument("--warm", type=int, default=40, help="other examples that rbench attacks first")
     parser.add_argument("--blocks", type=int, default=1, help="turns in which the examples are attacked")
-    parser.add_argument("--sizes", type=int, nargs="*", default=[], help="numbers of texts of other cells")
-    parser.add_argument("--rounds", type=int, default=3, help="cells of each size, and commands of --start")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[], help="texts of a cell, each divides the largest")
+    parser.add_argument("--rounds", type=int, default=3, help="commands of --start")
     parser.add_argument("--start", nargs=argparse.REMAINDER, help="time `rbench attack` with these arguments")
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
     parser.add_argument("--victim", type=Path, help="a folder that EncoderClassifier.save wrote")
@@ -162,25 +162,28 @@ def one_stock(
 def cells(
     args: argparse.Namespace, attack_task: recipes.AttackTask, warm: list[Example], others: list[Example]
 ) -> list[dict[str, Any]]:
-    """Return queries and examples per second of cells of each size, attacked by warm processes."""
+    """Return how fast warm processes attack the same texts in cells of each size."""
     found: list[dict[str, Any]] = []
-    with recipes.Workers(args.workers, recipes.EngineConfig(args.device, args.backend, args.pooled)) as workers:
-        list(workers.run(attack_task, warm))
-        for size in args.sizes:
-            rounds = []
-            for i in range(1 if size >= 100 else args.rounds):
-                some = others[i * size : (i + 1) * size]
+    texts = others[: max(args.sizes)]
+    for size in args.sizes:
+        rounds = []
+        # Processes of their own for each size, because they remember what they were asked about the same texts.
+        with recipes.Workers(args.workers, recipes.EngineConfig(args.device, args.backend, args.pooled)) as workers:
+            list(workers.run(attack_task, warm))
+            for i in range(0, len(texts), size):
                 start = time.perf_counter()
-                queries = sum(one.num_queries for one in workers.run(attack_task, some))
+                queries = sum(one.num_queries for one in workers.run(attack_task, texts[i : i + size]))
                 rounds.append((time.perf_counter() - start, queries))
-            found.append(
-                {
-                    "texts": size,
-                    "cells": len(rounds),
-                    "seconds": round(statistics.median(took for took, _ in rounds), 3),
-                    "queries_per_second": round(statistics.median(asked / took for took, asked in rounds), 1),
-                }
-            )
+        total, asked = sum(took for took, _ in rounds), sum(queries for _, queries in rounds)
+        found.append(
+            {
+                "texts": size,
+                "cells": len(rounds),
+                "seconds_of_a_cell": round(statistics.median(took for took, _ in rounds), 3),
+                "queries": asked,
+                "queries_per_second": round(asked / total, 1),
+            }
+        )
     return found
 
 
