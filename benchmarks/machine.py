@@ -8,12 +8,14 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """Return the name of the processor."""
+    """Return the name of the processor, and on Linux its family and model: clouds give several generations one name."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
-    )
+    said: dict[str, str] = {}
+    for key, _, value in (line.partition(":") for line in lines):
+        said.setdefault(key.strip(), value.strip())
+    numbers = [f"{what} {said[key]}" for what, key in (("family", "cpu family"), ("model", "model")) if key in said]
+    return said.get("model name", platform.processor()) + (f" ({', '.join(numbers)})" if numbers else "")
 
 
 def cores() -> int:
