@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,6 +37,8 @@ from rbench.tasks import Example
 if TYPE_CHECKING:
     from rbench.recipes import AttackTask
 
+
+Seen = Callable[[Outcome, int, int], object]
 
 IN_MEMORY = 4
 """Examples that are attacked at once, for a network in memory on a CPU."""
@@ -414,13 +417,15 @@ def attack(
     *,
     classifier: Entry | None = None,
     progress: Progress | None = None,
+    seen: Seen | None = None,
 ) -> Iterator[Outcome]:
     """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
 
     `task` is written as in a suite: a name, the path of a table, or `{"my.csv": {"text": "review", "label": "stars"}}`.
     `encoder` is a name of the registry, a folder (`./mine`, or its path), or a hub id (`OWNER/NAME`). With `classifier`
     in its place, which is an entry under `victims` of a suite, nothing is fine-tuned. What is trained first, and about
-    how long that takes, is a note of `progress`.
+    how long that takes, is a note of `progress`. `seen` is called once with each outcome, soon after the attack on its
+    example has ended, with its number from 1 in the order in which they end, and with how many there will be.
 
     The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError if
     `options.texts` is false, because the texts are what it shows.
@@ -439,8 +444,42 @@ def attack(
         cache = WeightCache(default_cache())
         if progress is not None and (note := ahead(prepared, cache)) is not None:
             progress.note(note)
-        result = run_prepared(prepared, options, progress or Silent())
-        outcomes = Store(folder).outcomes(prepared.plan.jobs[-1])
+        store, job = Store(folder), prepared.plan.jobs[-1]
+        telling = Telling(progress or Silent(), lambda: store.outcomes(job), seen or (lambda *ended: None), n)
+        result = run_prepared(prepared, options, telling)
+        telling.tell()
+        outcomes = store.outcomes(job)
         if result.failed and len(outcomes) < n:  # a job that failed because examples errored still has all outcomes
             raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
         yield from outcomes
+
+
+class Telling:
+    """A `Progress` that looks for new outcomes when it is told of progress, not more than once a second.
+
+    Args:
+        progress: gets all calls.
+        outcomes: reads all outcomes that there are.
+        seen: gets each outcome once, see `attack`.
+        total: how many there will be, unless updates say otherwise.
+    """
+
+    def __init__(self, progress: Progress, outcomes: Callable[[], Iterable[Outcome]], seen: Seen, total: int) -> None:
+        self.start, self.note, self.finish = progress.start, progress.note, progress.finish
+        self._update, self._outcomes, self._seen, self._total = progress.update, outcomes, seen, total
+        self._told: set[str] = set()
+        self._looked = -math.inf
+
+    def update(self, done: int, total: int, text: str = "") -> None:
+        self._update(done, total, text)
+        self._total = total
+        if time.monotonic() - self._looked >= 1:
+            self.tell()
+
+    def tell(self) -> None:
+        """Hand on the outcomes that have come since the last call."""
+        for outcome in self._outcomes():
+            if outcome.example_id not in self._told:
+                self._told.add(outcome.example_id)
+                self._seen(outcome, len(self._told), self._total)
+        self._looked = time.monotonic()

@@ -21,6 +21,7 @@ from rbench.schema import victim_name
 
 if TYPE_CHECKING:
     from rbench.api import Case, Cases, Executor, Options
+    from rbench.schema import Outcome
 
 CARDS = ("markdown", "json")
 OF_TABLE = "A table of your own (--task my.csv)"
@@ -221,13 +222,17 @@ def attack(
     given = [rbench.api.classifier(where, label_map, registry) for where in classifier or ()]
     victims: list[Any] = given or [None]
     for one in victims:
+        which = f"{victim_name(one)} " if len(given) > 1 else ""
+
+        def show(outcome: Outcome, number: int, count: int, which: str = which) -> None:
+            printing.example(outcome, spec.columns, spec.labels, f"[{which}{number}/{count}]")
+
         with watching(quiet) as progress:
-            outcomes = list(
-                rbench.api.attack(encoder, chosen_task, attack, n, options, classifier=one, progress=progress)
+            list(
+                rbench.api.attack(
+                    encoder, chosen_task, attack, n, options, classifier=one, progress=progress, seen=show
+                )
             )
-        for i, outcome in enumerate(outcomes, 1):
-            which = f"{victim_name(one)} " if len(given) > 1 else ""
-            printing.example(outcome, spec.columns, spec.labels, f"[{which}{i}/{len(outcomes)}]")
 
 
 def task_of(

@@ -13,9 +13,11 @@ import transformers
 
 import rbench
 from rbench import recipes as _ready  # noqa: F401  (before textattack is imported)
+from rbench.api import attacking
 from rbench.api.results import AttackResult
 from rbench.errors import JobError, PlanError, RbenchError, ResourceError
 from rbench.mini import tokenizer
+from rbench.schema import Outcome
 from rbench.system.progress import Silent
 
 TEXTS = ["The farce was a disaster in his city.", "The film was superb.", "The plot was dull and long."]
@@ -326,3 +328,37 @@ def test_progress_is_reported_example_by_example() -> None:
 def test_a_mistyped_keyword_is_told_from_the_calls_own_too() -> None:
     with pytest.raises(PlanError, match='unknown option "labelnames"; did you mean label_names'):
         rbench.attack(lambda texts: [[1.0, 0.0]] * len(texts), ["a film"], [0], "pwws", labelnames=["a", "b"])
+
+
+# ------------------------------------------------------------------------------------------- outcomes while they come
+
+
+def test_outcomes_are_handed_on_while_others_are_attacked_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, there = [0.0], list[Outcome]()
+    told, shown = list[tuple[str, int, int]](), list[tuple[int, int, str]]()
+    monkeypatch.setattr(attacking, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    class Shown(Silent):
+        def update(self, done: int, total: int, text: str = "") -> None:
+            shown.append((done, total, text))
+
+    def outcome(name: str) -> Outcome:
+        return Outcome(example_id=name, status="failed", original=("good",), label=1)
+
+    def seen(one: Outcome, number: int, count: int) -> None:
+        told.append((one.example_id, number, count))
+
+    telling = attacking.Telling(Shown(), lambda: there, seen, total=9)
+    telling.update(0, 3)
+    there.append(outcome("b"))
+    telling.update(1, 3, "ASR 0% of 1")  # too soon to look again
+    assert told == []
+    clock[0] = 1.0
+    there.append(outcome("a"))
+    telling.update(2, 3)
+    assert told == [("b", 1, 3), ("a", 2, 3)]
+    there.insert(0, outcome("c"))  # merged into the order of the sample
+    telling.tell()
+    telling.tell()
+    assert told[2:] == [("c", 3, 3)]
+    assert shown == [(0, 3, ""), (1, 3, "ASR 0% of 1"), (2, 3, "")]

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from rbench.cli import console as show
 from rbench.cli import main
 from rbench.config.registry import KINDS, Registry
 from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, SuiteError
-from rbench.schema import EncoderSpec, Job, Record, TaskSpec
+from rbench.schema import EncoderSpec, Job, Outcome, Record, TaskSpec
 from rbench.system.progress import Silent
 from tests.cli.conftest import Api, Shell, attack_job, outcome
 from tests.specs import of_sts
@@ -470,7 +471,14 @@ def test_attack_shows_each_example_with_its_changes(shell: Shell, mock: Api, tmp
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "films.yaml").write_text("kind: single\ncolumns: [text]\nlabels: [bad, good]\n")
     skipped = outcome(status="skipped", perturbed=None, perturbed_prediction=None, original_prediction=0)
-    mock.answers["attack"] = lambda *_, **__: iter([outcome(oracle_label=1), skipped])
+    ended = [outcome(oracle_label=1), skipped]
+
+    def attack(*_: object, seen: Callable[..., object], **__: object) -> Iterator[Outcome]:
+        for number, one in enumerate(ended, 1):
+            seen(one, number, len(ended))
+        yield from ended
+
+    mock.answers["attack"] = attack
     result = shell(
         *("attack", "-e", "minilm", "-t", "films", "-a", "pwws", "-n", "2", "--resources", "local"),
         *("--set", "seeds=3", "--include", tmp_path, "--quiet"),

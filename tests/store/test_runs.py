@@ -327,5 +327,8 @@ def test_exactly_a_tenth_is_not_more_than_a_tenth() -> None:
 def test_attack_shows_examples_that_errored(world: World, erring: Callable[[int], None]) -> None:
     erring(1)
     options = api.Options(include=world.options.include, device="cpu", overrides=("resources.masked_lm=toy",))
-    outcomes = list(api.attack("toy", "mini-sentiment", "random", 2, options))
+    seen: list[tuple[Outcome, int, int]] = []
+    outcomes = list(api.attack("toy", "mini-sentiment", "random", 2, options, seen=lambda *told: seen.append(told)))
     assert attack_counts(outcomes)["errored"] == 1 and len(outcomes) == 2
+    assert [(number, count) for _, number, count in seen] == [(1, 2), (2, 2)]
+    assert {one.example_id: one for one, _, _ in seen} == {one.example_id: one for one in outcomes}
