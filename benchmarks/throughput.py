@@ -9,10 +9,10 @@ turn, so that other load on the machine affects both. Before timing starts, mode
 attacked: one by stock, --warm by rbench, whose back-ends compile code for each new batch shape. So both are measured as
 in the middle of a long run. Medians are over blocks. Outcomes are compared too.
 
---sizes adds cells of other numbers of texts, which rbench attacks with warm processes of its own for each size: the
-same texts, as many as the largest size says, so that all rates are of the same queries. --start CELLS times whole commands in
-place of all this: from the start of `rbench attack -n 4` on a victim that exists to its first outcome, in seconds and
-in CPU seconds of the command and all its processes. Everything after -- goes to the command.
+--sizes adds cells of other numbers of texts, which rbench attacks with warm processes, others for each size: always the
+same texts, as many as the largest size says, so that all rates are of the same queries. --start CELLS times whole
+commands in place of all this: from the start of `rbench attack -n 4` on a victim that exists to its first outcome, in
+seconds and in CPU seconds of the command and all its processes. Everything after -- goes to the command.
 
 Prints a table; --out FILE writes JSON with one object per attack and task, the machine and versions. Results in it are
 not computed again, so that the script can be stopped and resumed.
