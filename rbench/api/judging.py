@@ -13,6 +13,7 @@ from rbench.config.claims import file_of, read_claims
 from rbench.config.metrics import AnyMetric, Metric, Metrics
 from rbench.config.registry import Registry
 from rbench.errors import ResourceError, StoreError
+from rbench.plan.labels import unlabelled
 from rbench.schema import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction
 from rbench.schema.unlisted import known_as
 from rbench.store.job_status import standing
@@ -132,8 +133,8 @@ def compare(
     _ = metrics.asked(metric)  # a wrong name is told before anything is read
     if isinstance(between, str) or not isinstance(between, Sequence) or [type(one) for one in between] != [str, str]:
         raise StoreError(f"between={between!r}: expected the names of two encoders")
-    first = Results.of(Store(folder_path(run)), metrics)
-    second = first if other_run is None else Results.of(Store(folder_path(other_run)), metrics)
+    first = results_of(run, include)
+    second = first if other_run is None else results_of(other_run, include)
     one, other = _label(between[0], first.plan), _label(between[1], second.plan)
     if one == other and other_run is None:
         raise StoreError(f"{one} cannot be compared with itself in one RUN; name a second RUN or encoder")
@@ -143,7 +144,9 @@ def compare(
 def _label(encoder: str, plan: Plan) -> str:
     """Return the label that an encoder has in a plan; a text that means none of them stays as it is."""
     attacked = {plan.draw(job.parts[0]).encoder for job in plan.jobs if job.attacking is not None}
-    return known_as(encoder, {*plan.suite.encoders, *attacked})
+    known = {*plan.suite.encoders, *attacked}
+    own = {unlabelled(name): name for name in known}  # the label of a RUN need not be said
+    return known_as(encoder, known) if encoder in known else own.get(found := known_as(encoder, own), found)
 
 
 def comparison_table(found: Comparison, fmt: str = "markdown") -> str:

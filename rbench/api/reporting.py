@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.api.runs import Runs, paths, results_of
+from rbench.api.runs import Runs, named, paths, results_of
 from rbench.config.check import check
 from rbench.config.code import Module, checked, find
 from rbench.config.files import said
@@ -25,6 +25,7 @@ from rbench.report.collect import Drawings, Svg
 from rbench.report.data import Report
 from rbench.report.figures import style
 from rbench.schema import Choice, Claim
+from rbench.store.multi_run import Labelled
 from rbench.store.runs import files, folder_name
 from rbench.store.runs.files import make_folder_of
 from rbench.store.runs.packed import name_of, opened
@@ -57,8 +58,7 @@ def report(run: Runs, out: Path | None = None, *, texts: bool = True, include: S
         StoreError: a folder is not a RUN, several do not fit together, or the file cannot be written.
     """
     folders = paths(run)
-    if out is None and len(folders) > 1:
-        raise StoreError("several RUNs have no folder for a report: name a file with --out")
+    _check_out(run, out, "a report", "a file")
     target = out or (
         folders[0] / FILE if folders[0].is_dir() else files.beside(folders[0], f"{name_of(folders[0])}.html")
     )
@@ -67,6 +67,14 @@ def report(run: Runs, out: Path | None = None, *, texts: bool = True, include: S
     if out is not None:
         make_folder_of(target)
     return write(results_of(run, include), target, Registry(include), texts=texts).files
+
+
+def _check_out(run: Runs, out: Path | None, what: str, where: str) -> None:
+    """Raise StoreError where a RUN's folder has no place for what is made: of several RUNs, or of one with a label."""
+    found = named(run)
+    if out is None and (len(found) > 1 or found[0].label):
+        whose = "several RUNs have" if len(found) > 1 else "a RUN with a label has"
+        raise StoreError(f"{whose} no folder for {what}: name {where} with --out")
 
 
 @dataclass(frozen=True)
@@ -188,8 +196,7 @@ def write_figure(
     if single and formats and [*formats] != [ending]:
         raise StoreError(f"--out {out} is a {ending} file, and --format asks for {', '.join(formats)}. Leave one out.")
     folders = paths(run)
-    if out is None and len(folders) > 1:
-        raise StoreError("several RUNs have no folder for figures: name one with --out")
+    _check_out(run, out, "figures", "one")
     if out is None and folders[0].is_file():
         raise StoreError(
             f"{folders[0]} is packed, and stays as it is: name a folder or a file for the figure with --out"
@@ -252,7 +259,8 @@ def shown_figures(results: Results, registry: Registry, *, texts: bool) -> Drawi
 def _shown(choice: Choice, results: Results, registry: Registry, *, texts: bool) -> Svg:
     """Return a figure as SVG. Raises RbenchError where the RUN does not hold it, and it cannot be drawn."""
     path = results.root / FOLDER / f"{_stem(choice.label)}.svg"
-    content = files.read(path, opened(results.root))
+    # A figure in the folder of a RUN has no label at its names.
+    content = None if isinstance(results.store, Labelled) else files.read(path, opened(results.root))
     try:
         module = find("figures", choice.name, registry)
     except SuiteError as error:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 
@@ -14,6 +15,7 @@ from rbench.config.measures import refused
 from rbench.config.metrics import Metrics
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
+from rbench.plan import labels
 from rbench.schema import Aggregation, Bold, FontSize, IntervalStyle, Notes, Pick, TableSpec
 from rbench.store import judged
 from rbench.store.runs import Reader, Store
@@ -35,8 +37,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rbench")
 
-Runs = Path | str | Sequence[Path | str]
-"""One RUN, or several that are read as one."""
+
+class Named(NamedTuple):
+    """A RUN as a call names it."""
+
+    path: Path
+    label: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.label}={self.path}" if self.label else str(self.path)
+
+
+Runs = Path | str | Named | Sequence[Path | str]
+"""One RUN, or several that are read as one. With a label, `before=RUN`, it is at the names of its encoders."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +65,38 @@ class Merged:
     """What was left out, and where RUNs had other numbers for one job."""
 
 
-def paths(runs: Runs) -> list[Path]:
-    """Return the folders. Raises StoreError where there is none, or one is named twice."""
-    if isinstance(runs, Sequence) and not isinstance(runs, str | bytes):
-        found = [folder_path(run) for run in runs]
-    else:
-        found = [folder_path(runs)]
+def named(runs: Runs) -> list[Named]:
+    """Return the folders and labels. Raises StoreError where there is none, one is there twice, or a label is wrong."""
+    if isinstance(runs, Named):
+        return [runs]
+    several = runs if isinstance(runs, Sequence) and not isinstance(runs, str | bytes) else [runs]
+    found = [_named(folder_path(run)) for run in several]
     if not found:
         raise StoreError("name a RUN, the folder that `rbench run` wrote")
     seen: dict[Path, Path] = {}
-    for path in found:
+    for path, _ in found:
         if seen.setdefault(path.resolve(), path) is not path:
             raise StoreError(f"{path} is named twice")
+    given = [label for _, label in found if label]
+    if twice := next((label for label in given if given.count(label) > 1), None):
+        raise StoreError(f"two RUNs have the label {twice}; each needs its own")
     return found
+
+
+def _named(given: Path) -> Named:
+    """Take a label off a path. A path that is there has none, whatever its name."""
+    label, equals, path = str(given).partition("=")
+    if not equals or "/" in label or given.exists():
+        return Named(given)
+    labels.check(label)
+    if not path:
+        raise StoreError(f"{given} names no RUN: expected {label}=RUN, the folder that `rbench run` wrote")
+    return Named(Path(path), label)
+
+
+def paths(runs: Runs) -> list[Path]:
+    """Return the folders without their labels. Raises StoreError as `named` does."""
+    return [path for path, _ in named(runs)]
 
 
 def results_of(runs: Runs, include: Sequence[Path | str] = ()) -> Results:
@@ -76,10 +108,10 @@ def results_of(runs: Runs, include: Sequence[Path | str] = ()) -> Results:
 
     Raises StoreError as `rbench.tables.Results.of` does; also where RUNs differ in what has one name.
     """
-    first, *others = paths(runs)
+    first, *others = found = named(runs)
     if not others:
-        return Results.of(Store(first), Metrics(Registry(include)))
-    joined, notes = _joined([Store(path) for path in (first, *others)])
+        return Results.of(_opened(first), Metrics(Registry(include)))
+    joined, notes = _joined(found)
     for note in notes:
         log.warning("%s", note)
     return Results(joined, joined.plan(), joined.standing, Metrics(Registry(include)))
@@ -87,8 +119,17 @@ def results_of(runs: Runs, include: Sequence[Path | str] = ()) -> Results:
 
 def reader_of(runs: Runs) -> Reader:
     """Open one RUN, or several as one. Raises StoreError as `results_of` does."""
-    first, *others = paths(runs)
-    return results_of(runs).store if others else Store(first)
+    first, *others = named(runs)
+    return results_of(runs).store if others else _opened(first)
+
+
+def _opened(run: Named, taken: Collection[str] | None = None) -> Reader:
+    store = Store(run.path)
+    if not run.label:
+        return store
+    from rbench.store.multi_run import Labelled
+
+    return Labelled(store, plan_of(store), run.label, taken)
 
 
 def merge(runs: Sequence[Path | str], out: Path | str) -> Merged:
@@ -108,14 +149,18 @@ def merge(runs: Sequence[Path | str], out: Path | str) -> Merged:
     from rbench.execution.cluster.scheduler import check_still
     from rbench.store import multi_run as merging
 
-    stores, out = [Store(path) for path in paths(runs)], folder_path(out)
+    found, out = named(runs), folder_path(out)
+    stores = [Store(path) for path, _ in found]
+    if with_label := [str(one) for one in found if one.label]:
+        said = "a merged RUN has the names that its RUNs have stored, so merge takes no labels"
+        raise StoreError(f"{', '.join(with_label)}: {said}. rbench report, table, figure and site do")
     if len(stores) < 2:
         raise StoreError("name two RUNs or more to merge")
     merging.check_out(out, stores)
     for store in stores:
         check_still(store.root)
     merging.check_texts((store, plan_of(store)) for store in stores)
-    joined, notes = _joined(stores)
+    joined, notes = _joined(found)
     merging.check_inputs(stores)
     merging.write(joined, out)
     if any(judged.read(store) is not None for store in stores):
@@ -123,13 +168,16 @@ def merge(runs: Sequence[Path | str], out: Path | str) -> Merged:
     return Merged(out, len(joined.plan().jobs), len(joined.standing.done), joined.shared, notes)
 
 
-def _joined(stores: Sequence[Store]) -> tuple[Joined, tuple[str, ...]]:
+def _joined(runs: Sequence[Named]) -> tuple[Joined, tuple[str, ...]]:
     from rbench.plan.union import union
     from rbench.store.multi_run import Joined, Part
 
-    plans = {str(store.root): plan_of(store) for store in stores}
-    plan, notes = union(plans)
-    joined = Joined({str(store.root): Part.of(store, plans[str(store.root)]) for store in stores}, plan)
+    labelled = [str(run) for run in runs if run.label]
+    uses = Counter(job.key for run in runs for job in plan_of(Store(run.path)).jobs) if labelled else Counter[str]()
+    stores = {str(run): _opened(run, {key for key, n in uses.items() if n > 1}) for run in runs}
+    plans = {run: plan_of(store) for run, store in stores.items()}
+    plan, notes = union(plans, labelled)
+    joined = Joined({run: Part.of(store, plans[run]) for run, store in stores.items()}, plan)
     return joined, (*notes, *joined.notes)
 
 

@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from rbench.api.reporting import write
-from rbench.api.runs import Runs, compared, of_suite, paths, results_of
+from rbench.api.runs import Named, Runs, compared, named, of_suite, results_of
 from rbench.config.claims import file_of, read_claims
 from rbench.config.entries import load_encoder
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
+from rbench.plan.labels import unlabelled
 from rbench.report import html
 from rbench.report import site as contents
 from rbench.report.data import Fact, Report
@@ -109,10 +110,10 @@ def _listed(target: Path) -> set[str]:
     return {name for name in listed if not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts}
 
 
-def _folders(runs: Runs) -> list[Path]:
+def _folders(runs: Runs) -> list[Named]:
     """Return the folders of RUNs, each once. Raises StoreError where one is not there, or has no RUN."""
-    found: dict[Path, Path] = {}
-    for path in paths(runs):
+    found: dict[Path, Named] = {}
+    for path, label in named(runs):
         if not path.exists():
             raise StoreError(f"{path} is not there. Name the folder that `rbench run` wrote, or one of such folders")
         single = path.is_file() or (path / "plan.json").is_file()  # a file is a packed RUN
@@ -122,22 +123,23 @@ def _folders(runs: Runs) -> list[Path]:
         if not several:
             raise StoreError(f"{path} is not a RUN and has none in it. Name the folder that `rbench run` wrote")
         for one in several:
-            found.setdefault(one.resolve(), one)
+            found.setdefault(one.resolve(), Named(one, label))
     return list(found.values())
 
 
-def _opened(folders: Sequence[Path], claims: Path | None, include: Sequence[Path]) -> tuple[list[_Read], list[Fact]]:
+def _opened(runs: Sequence[Named], claims: Path | None, include: Sequence[Path]) -> tuple[list[_Read], list[Fact]]:
     """Read the plans and records of RUNs, and the claims on them. Return also what cannot be read.
 
     Raises StoreError where no RUN can be read, or no file of `claims` is for one of them.
     """
     if claims is not None and not claims.is_dir():
         raise StoreError(f"--claims {claims} is no folder. Name one with a file NAME.yaml for the RUN in folder NAME")
-    stems = unique(map(name_of, folders))
+    stems = unique(name_of(path) + f"-{label}" * bool(label) for path, label in runs)
     read, left_out = [], []
-    for folder, stem in zip(folders, stems, strict=True):
+    for one, stem in zip(runs, stems, strict=True):
+        folder = one.path
         try:
-            results = results_of(folder, include)
+            results = results_of(one, include)
         except StoreError as error:
             left_out.append(Fact(name=folder.name, value=str(error)))
             continue
@@ -185,8 +187,8 @@ def _size(registry: Registry, entry: EncoderSpec) -> int | None:
     """Return how many weights an encoder has, by its file or that of the base that it is trained from."""
     names, seen = registry.names("encoders"), set[str]()
     while entry.parameters is None and entry.layers is None:
-        own = entry.name.partition("[")[0]
-        name = own if own in names and own not in seen else entry.base or ""
+        own = unlabelled(entry.name).partition("[")[0]
+        name = own if own in names and own not in seen else unlabelled(entry.base or "")
         if name not in names or name in seen:
             return None
         seen.add(name)

@@ -236,7 +236,7 @@ ENCODERS = "A name (rbench list encoders), a folder (./mine), or a hub id (OWNER
 SUITE = argument("SUITE", "A suite's name (rbench list suites) or a file.", ...)
 _RUN = "The folder that rbench run wrote, such as results/runs/quickstart, or a file that rbench pack wrote"
 RUN = argument("RUN", f"{_RUN}.", ...)
-RUNS = argument("RUN...", f"{_RUN}; several are read as one.", ...)
+RUNS = argument("RUN...", f"{_RUN}; several are read as one. before=RUN labels its encoders.", ...)
 FORMAT = option("--format NAME", f"{', '.join(FORMATS)}.", "markdown", callback=one_of("format", FORMATS))
 
 

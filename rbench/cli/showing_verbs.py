@@ -145,7 +145,8 @@ def report(
     """Write a run as one HTML file, and print its name.
 
     The file needs no server and no network: verdicts, tables, curves, each two encoders compared, the changed texts,
-    and where it all comes from. What the run lacks is named in it. Several runs that share data and weights make one.
+    and where it all comes from. What the run lacks is named in it. Several runs that share data and weights make one;
+    with labels (before=RUN1 after=RUN2), so do runs whose encoders changed.
     """
     for path in rbench.api.report(run, out, texts=not no_texts, include=options.include):
         say(str(path))
@@ -288,7 +289,7 @@ def table(
     """Print a table of a finished or half-finished run.
 
     Computes numbers from what the run stored alone, and runs nothing. Several runs that share data and weights make one
-    table.
+    table; with labels (before=RUN1 after=RUN2), so do runs whose encoders changed.
     """
     text = rbench.api.table(run, fmt=format_of(fmt, out), **how)
     if out is None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rbench.errors import StoreError
@@ -30,9 +31,13 @@ from rbench.schema.jobs import keyed
 _NAMED = 3
 """How many jobs a note names."""
 REMEDY = "Run them again with the same suite, data, weights and version of rbench, or keep their tables apart."
+OF_TRAINING = ("strategy", "objective", "corpus")
+"""What a RUN with a label may have otherwise under one name, because it only makes its encoders and victims."""
+LABELLED = (*OF_TRAINING, "encoder", "victim", "draw")
+"""What labels tell apart."""
 
 
-def union(plans: Mapping[str, Plan]) -> tuple[Plan, tuple[str, ...]]:
+def union(plans: Mapping[str, Plan], labelled: Collection[str] = ()) -> tuple[Plan, tuple[str, ...]]:
     """Return a plan with the jobs of all plans, each once, and notes on what is left out or disagreed about.
 
     Jobs stand in the order that one plan of the whole suite would have. A job of a measure that reads all victims is
@@ -40,6 +45,8 @@ def union(plans: Mapping[str, Plan]) -> tuple[Plan, tuple[str, ...]]:
 
     Args:
         plans: the plans by the name of their RUN, which messages use. One plan is returned as it is.
+        labelled: the RUNs among them whose encoders have a label (`plan.labels`). How these were trained may differ
+            from other RUNs, and is noted.
 
     Raises:
         StoreError: something differs under one name; the message lists all of it, each with the two RUNs.
@@ -47,11 +54,15 @@ def union(plans: Mapping[str, Plan]) -> tuple[Plan, tuple[str, ...]]:
     if len(plans) == 1:
         return next(iter(plans.values())), ()
     draws, wrong = _draws(plans)
-    wrong += differences(plans, draws)
+    wrong += differences({run: plan for run, plan in plans.items() if run not in labelled}, draws)
+    every = [line for line in differences(plans, draws) if line not in wrong]
+    allowed = [line for line in every if labelled and line.startswith(OF_TRAINING)]
+    wrong += [line for line in every if line not in allowed] or (_clashes(plans) if allowed else [])
     if wrong:
         listed = "\n".join(f"  {line}" for line in wrong)
-        raise StoreError(f"these RUNs do not belong into one table:\n{listed}\n{REMEDY}")
+        raise StoreError(f"these RUNs do not belong into one table:\n{listed}\n{_remedy(wrong, plans, labelled)}")
     suite, notes = union_suite(plans, draws)
+    notes += allowed
     jobs: dict[str, Job] = {}
     for plan in plans.values():
         for job in plan.jobs:
@@ -61,8 +72,8 @@ def union(plans: Mapping[str, Plan]) -> tuple[Plan, tuple[str, ...]]:
     if narrow:
         named = ", ".join(job.name for job in narrow[:_NAMED]) + (", ..." if len(narrow) > _NAMED else "")
         notes.append(
-            f"left out {len(narrow)} jobs of measures, because each reads the victims of its own RUN alone: {named}. "
-            "Run the whole suite into the merged RUN, which computes them over all victims"
+            f"left out {len(narrow)} jobs of measures, because each reads the victims of its own RUN alone: {named}"
+            + ("" if labelled else ". Run the whole suite into the merged RUN, which computes them over all victims")
         )
     # Those of `--only` have the same jobs in the same order.
     alike = len({tuple(job.key for job in plan.jobs) for plan in plans.values()}) == 1
@@ -73,6 +84,17 @@ def union(plans: Mapping[str, Plan]) -> tuple[Plan, tuple[str, ...]]:
         texts=all(plan.texts for plan in plans.values()),
     )
     return plan, tuple(notes)
+
+
+def _remedy(wrong: Sequence[str], plans: Mapping[str, Plan], labelled: Collection[str]) -> str:
+    """Say what to do about differences; where all are about how encoders are made, that labels tell them apart."""
+    if labelled or not all(line.startswith(LABELLED) for line in wrong):
+        return REMEDY
+    names = (
+        ("before", "after") if len(plans) == 2 else (chr(ord("a") + i % 26) * (1 + i // 26) for i in range(len(plans)))
+    )
+    named = " ".join(f"{name}={shlex.quote(run)}" for name, run in zip(names, plans, strict=True))
+    return f"If they are meant to differ, give each RUN a label, which its encoders then have: {named}. Or: {REMEDY}"
 
 
 def _draws(plans: Mapping[str, Plan]) -> tuple[dict[str, Draw], list[str]]:

@@ -248,6 +248,12 @@ class Record(Strict):
         """Return why the job failed, in one line: the last one of the error."""
         return ((self.error or "").strip() or "no error was recorded").splitlines()[-1]
 
+    def of(self, job: Job) -> Self:
+        """Return the record as that of its job under other names and keys (`plan.labels`)."""
+        keys = dict(zip(self.job.needs.values(), job.needs.values(), strict=True))
+        inputs = {keys.get(key, key): weights for key, weights in self.provenance.inputs.items()}
+        return self.model_copy(update={"job": job, "provenance": self.provenance.model_copy(update={"inputs": inputs})})
+
     def without_texts(self) -> Self:
         """Return the record without texts. Of a traceback only the exception's type stays, because it may quote one."""
         if self.error is None or _TRACEBACK not in self.error:

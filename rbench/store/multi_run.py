@@ -5,13 +5,14 @@ Each job is taken from one of them: where it is complete, if it is anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from rbench.errors import StoreError
-from rbench.schema import Job, Plan, Provenance, Record, content_key
+from rbench.plan.labels import labelled, relabelled
+from rbench.schema import Job, MeasuredRow, Plan, Provenance, Record, content_key
 from rbench.store.job_status import Standing, standing
 from rbench.store.runs import Reader, Store, files
 from rbench.store.runs.reader import FILES
@@ -22,16 +23,42 @@ _NAMED = 3
 """How many jobs a note names."""
 
 
+class Labelled(Reader):
+    """A RUN whose encoders have a label; `taken` as for `rbench.plan.labels.relabelled`. Nothing can be written."""
+
+    def __init__(self, store: Store, plan: Plan, label: str, taken: Collection[str] | None = None) -> None:
+        self.root, self.label, self._store = store.root, label, store
+        self._plan, self._stored = relabelled(plan, label, taken)
+
+    def plan(self) -> Plan:
+        return self._plan
+
+    def stored(self, job: Job) -> Job:
+        return self._stored[job.key]
+
+    def folder(self, job: Job) -> Path:
+        return self._store.folder(self.stored(job))
+
+    def rows(self, job: Job) -> list[MeasuredRow]:
+        """Return the rows of a measure, those of one of all victims with the label at their encoders."""
+        found = super().rows(job)
+        if job.measuring is None or job.measuring.of != "attacks":
+            return found
+        of = ("encoder", "judge", "made_against")
+        named = ({k: labelled(v, self.label) if k in of else v for k, v in row.names.items()} for row in found)
+        return [row.model_copy(update={"names": names}) for row, names in zip(found, named, strict=True)]
+
+
 @dataclass(frozen=True)
 class Part:
     """One of the RUNs."""
 
-    store: Store
+    store: Reader
     plan: Plan
     standing: Standing
 
     @classmethod
-    def of(cls, store: Store, plan: Plan) -> Part:
+    def of(cls, store: Reader, plan: Plan) -> Part:
         return cls(store, plan, standing(store, plan))
 
     @cached_property
@@ -94,6 +121,12 @@ class Joined(Reader):
 
     def below(self, job: Job) -> Below:
         return self._stores[job.key].below(job)
+
+    def stored(self, job: Job) -> Job:
+        return self._stores[job.key].stored(job)
+
+    def rows(self, job: Job) -> list[MeasuredRow]:
+        return self._stores[job.key].rows(job)
 
 
 def _sources(parts: Mapping[str, Part], plan: Plan) -> dict[str, str]:

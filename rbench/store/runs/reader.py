@@ -107,6 +107,10 @@ class Reader:
         """Return the folder of this job's record and outcomes. It is always inside `root`."""
         return self.root / job.stage / folder_name(job.key[:16])
 
+    def stored(self, job: Job) -> Job:
+        """Return the job as its files name it: another one in a RUN with a label."""
+        return job
+
     def below(self, job: Job) -> Below:
         """Return the RUN in which the job's folder lies; its files are read and written below it."""
         return self.opened()
@@ -173,10 +177,11 @@ class Reader:
             record = Record.model_validate(found)
         except ValueError as error:
             raise StoreError(f"{path} is damaged ({first_error(error)}).") from error
-        if record.job.key != job.key:
-            self.check_owner(job)
+        stored = self.stored(job)
+        if record.job.key != stored.key:
+            self.check_owner(stored)
             raise StoreError(f"{path} is damaged (its key is not that of its content).")
-        return record
+        return record if stored is job else record.of(job)
 
     def _contradiction(self, job: Job, record: Record) -> str | None:
         """Say what is wrong with the files beside a record; None if they match its digests."""
@@ -204,7 +209,7 @@ class Reader:
         return self._read(job, OUTCOMES)
 
     def _read(self, job: Job, name: str) -> Read:
-        return Read(self.folder(job) / name, tuple(read_lines(self.content(job, name) or b"", job)))
+        return Read(self.folder(job) / name, tuple(read_lines(self.content(job, name) or b"", self.stored(job))))
 
     def part_files(self, job: Job) -> list[Path]:
         """Return the files of the job's outcomes: outcomes.jsonl, then those of single processes (`runs.parts`)."""
@@ -257,7 +262,7 @@ class Reader:
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 what = f"{path}:{number} is not {called} ({first_error(error)})"
                 raise StoreError(f"{what}. Delete the record beside it, and the job runs again.") from error
-            if key != job.key:
+            if key != self.stored(job).key:
                 raise StoreError(
                     f"{path}:{number} belongs to another job (key {str(key)[:16]}) than {job.name}. "
                     "Delete the record beside it, and the job runs again."
