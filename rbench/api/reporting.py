@@ -25,8 +25,7 @@ from rbench.report.collect import Drawings, Svg
 from rbench.report.data import Report
 from rbench.report.figures import style
 from rbench.schema import Choice, Claim
-from rbench.store.multi_run import Labelled
-from rbench.store.runs import files, folder_name
+from rbench.store.runs import Store, files, folder_name
 from rbench.store.runs.files import make_folder_of
 from rbench.store.runs.packed import name_of, opened
 from rbench.system.below import Below
@@ -260,7 +259,7 @@ def _shown(choice: Choice, results: Results, registry: Registry, *, texts: bool)
     """Return a figure as SVG. Raises RbenchError where the RUN does not hold it, and it cannot be drawn."""
     path = results.root / FOLDER / f"{_stem(choice.label)}.svg"
     # A figure in the folder of a RUN has no label at its names.
-    content = None if isinstance(results.store, Labelled) else files.read(path, opened(results.root))
+    content = files.read(path, opened(results.root)) if isinstance(results.store, Store) else None
     try:
         module = find("figures", choice.name, registry)
     except SuiteError as error:

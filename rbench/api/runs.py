@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -15,7 +16,6 @@ from rbench.config.measures import refused
 from rbench.config.metrics import Metrics
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
-from rbench.plan import labels
 from rbench.schema import Aggregation, Bold, FontSize, IntervalStyle, Notes, Pick, TableSpec
 from rbench.store import judged
 from rbench.store.runs import Reader, Store
@@ -88,6 +88,8 @@ def _named(given: Path) -> Named:
     label, equals, path = str(given).partition("=")
     if not equals or "/" in label or given.exists():
         return Named(given)
+    from rbench.plan import labels
+
     labels.check(label)
     if not path:
         raise StoreError(f"{given} names no RUN: expected {label}=RUN, the folder that `rbench run` wrote")
@@ -127,9 +129,11 @@ def _opened(run: Named, taken: Collection[str] | None = None) -> Reader:
     store = Store(run.path)
     if not run.label:
         return store
+    from rbench.plan import labels
     from rbench.store.multi_run import Labelled
 
-    return Labelled(store, plan_of(store), run.label, taken)
+    renamed = labels.relabelled(plan_of(store), run.label, taken)
+    return Labelled(store, *renamed, partial(labels.labelled, label=run.label))
 
 
 def merge(runs: Sequence[Path | str], out: Path | str) -> Merged:

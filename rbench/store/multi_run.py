@@ -5,13 +5,12 @@ Each job is taken from one of them: where it is complete, if it is anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from rbench.errors import StoreError
-from rbench.plan.labels import labelled, relabelled
 from rbench.schema import Job, MeasuredRow, Plan, Provenance, Record, content_key
 from rbench.store.job_status import Standing, standing
 from rbench.store.runs import Reader, Store, files
@@ -24,11 +23,16 @@ _NAMED = 3
 
 
 class Labelled(Reader):
-    """A RUN whose encoders have a label; `taken` as for `rbench.plan.labels.relabelled`. Nothing can be written."""
+    """A RUN whose encoders have a label. Nothing can be written.
 
-    def __init__(self, store: Store, plan: Plan, label: str, taken: Collection[str] | None = None) -> None:
-        self.root, self.label, self._store = store.root, label, store
-        self._plan, self._stored = relabelled(plan, label, taken)
+    Args:
+        store: the RUN as it is stored.
+        plan: its plan with the label, and `stored`, its jobs without, as of `rbench.plan.labels.relabelled`.
+        named: puts the label to the name of an encoder.
+    """
+
+    def __init__(self, store: Store, plan: Plan, stored: Mapping[str, Job], named: Callable[[str], str]) -> None:
+        self.root, self._store, self._plan, self._stored, self._named = store.root, store, plan, stored, named
 
     def plan(self) -> Plan:
         return self._plan
@@ -45,7 +49,7 @@ class Labelled(Reader):
         if job.measuring is None or job.measuring.of != "attacks":
             return found
         of = ("encoder", "judge", "made_against")
-        named = ({k: labelled(v, self.label) if k in of else v for k, v in row.names.items()} for row in found)
+        named = ({k: self._named(v) if k in of else v for k, v in row.names.items()} for row in found)
         return [row.model_copy(update={"names": names}) for row, names in zip(found, named, strict=True)]
 
 

@@ -1,0 +1,75 @@
+"""Tests RUNs with labels (`before=RUN`): all verbs that read several RUNs show both, and no RUN changes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rbench import api
+from rbench.errors import StoreError
+from tests.api.test_runs import content
+from tests.report.conftest import write_run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[str]:
+    """Two RUNs of one suite; as jobs are the same, so are their keys."""
+    return [f"{label}={write_run(tmp_path / label)}" for label in ("before", "after")]
+
+
+def test_every_encoder_stands_there_with_both_labels(runs: list[str], tmp_path: Path) -> None:
+    stored = content(tmp_path / "before"), content(tmp_path / "after")
+    names = [f"{name} ({label})" for label in ("before", "after") for name in ("minilm", "bert_b")]
+    said = api.table(runs, names=True)
+    assert all(name in said for name in names)
+    alone = [float(row["value"]) for row in _cells(str(tmp_path / "before"))]
+    assert [float(row["value"]) for row in _cells(runs)] == [*alone, *alone]
+    assert {*api.load_results(runs)["encoder"]} == {*names}
+    (page, *_) = api.report(runs, tmp_path / "both.html")
+    assert all(name in page.read_text() for name in names)
+    site = api.site(runs, tmp_path / "site").index
+    assert all(name in site.read_text() for name in names)
+    assert (content(tmp_path / "before"), content(tmp_path / "after")) == stored
+
+
+def _cells(run: str | list[str]) -> list[dict[str, str]]:
+    import csv
+    import io
+
+    rows = csv.DictReader(io.StringIO(api.table(run, layout="full", fmt="csv")))
+    return sorted(
+        (row for row in rows if row["value"]),
+        key=lambda row: (row["encoder"].partition(" (a")[1], row["task"], row["encoder"]),
+    )
+
+
+def test_compare_takes_names_with_and_without_the_label(runs: list[str]) -> None:
+    for between in (("minilm", "minilm"), ("minilm (before)", "minilm (after)")):
+        found = api.compare(*runs, between=between)
+        assert (found.one, found.other) == ("minilm (before)", "minilm (after)")
+        assert all(cell.difference.estimate == 0 for cell in found.cells)
+
+
+def test_wrong_labels_are_told_in_one_line(runs: list[str], tmp_path: Path) -> None:
+    for given, why in (
+        ([runs[0], runs[1].replace("after=", "before=")], "two RUNs have the label before"),
+        ([runs[0], runs[0].replace("before=", "after=", 1)], "is named twice"),
+        (["a[b]=x"], "cannot label a RUN"),
+        (["a="], "names no RUN"),
+    ):
+        with pytest.raises(StoreError, match=why.replace("[", r"\[")) as said:
+            api.table(given)
+        assert "\n" not in str(said.value)
+    with pytest.raises(StoreError, match="merge takes no labels"):
+        api.merge(runs, tmp_path / "merged")
+    with pytest.raises(StoreError, match="with a label has no folder for a report"):
+        api.report(runs[0])
+
+
+def test_a_path_that_is_there_has_no_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path / "seed=1")
+    monkeypatch.chdir(tmp_path)
+    assert "minilm" in (said := api.table("seed=1", names=True)) and "(seed)" not in said
+    assert os.listdir(tmp_path) == ["seed=1"]
