@@ -94,7 +94,8 @@ def _remedy(wrong: Sequence[str], plans: Mapping[str, Plan], labelled: Collectio
         ("before", "after") if len(plans) == 2 else (chr(ord("a") + i % 26) * (1 + i // 26) for i in range(len(plans)))
     )
     named = " ".join(f"{name}={shlex.quote(run)}" for name, run in zip(names, plans, strict=True))
-    return f"If they are meant to differ, give each RUN a label, which its encoders then have: {named}. Or {REMEDY[0].lower()}{REMEDY[1:]}"
+    otherwise = f"{REMEDY[0].lower()}{REMEDY[1:]}"
+    return f"If they are meant to differ, give each RUN a label, which its encoders then have: {named}. Or {otherwise}"
 
 
 def _draws(plans: Mapping[str, Plan]) -> tuple[dict[str, Draw], list[str]]:
