@@ -1,4 +1,8 @@
-"""One browser for all tests of pages: it opens them from files, without a network."""
+"""One browser for all tests of pages: it opens them from files, without a network.
+
+Only `tests/conftest.py` imports the fixtures. Imported elsewhere they would be others, and Playwright starts once in a
+process.
+"""
 
 from __future__ import annotations
 

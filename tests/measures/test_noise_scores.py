@@ -21,7 +21,6 @@ from rbench.store.runs import Store
 from rbench.store.verify import verify
 from rbench.store.weights.cache import WeightCache
 from rbench.tasks import Example
-from tests.browser import browser as browser
 from tests.measures.test_noise import of
 
 SUITE = """
