@@ -308,7 +308,10 @@ def show_column(name: str, original: str, perturbed: str) -> None:
     """Print the change of one column, which has a name where a text has several."""
     title = f"  {name}: " if name else "  "
     if is_terminal():
-        console().print(Text(title) + coloured(original, perturbed))
+        on = console()
+        with on.capture() as captured:  # a console writes past the bars of another one, which `print` puts below it
+            on.print(Text(title) + coloured(original, perturbed))
+        print(captured.get(), end="", flush=True)
     else:
         say(f"{title}{marked(original, perturbed)}")
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 
 from rbench.cli import console as show
 from rbench.cli.console import coloured, headline
@@ -41,3 +45,15 @@ def test_pairs_are_shown_column_by_column(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr(show, "is_terminal", lambda: True)
     show.example(pair, ("premise", "hypothesis"), (), "[1/1]")
     assert "  hypothesis: it is wet moist" in capsys.readouterr().out
+
+
+def test_a_text_that_is_shown_while_bars_move_is_printed_above_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(show, "is_terminal", lambda: True)
+    shown = io.StringIO()
+    with Progress(console=Console(file=shown, force_terminal=True, width=80)) as bars:
+        bars.add_task("attack", total=2)
+        show.show_column("", "a good film", "a fine film")
+    assert "good" in shown.getvalue() and "fine" in shown.getvalue()
+    assert "film" not in capsys.readouterr().out  # there it would stand in a line with a bar
