@@ -205,13 +205,7 @@ def attack(
     from rbench.config.registry import Registry
     from rbench.system.progress import watching
 
-    if (encoder is None) == (not classifier):
-        said = "--encoder excludes --classifier" if classifier else "Missing option --encoder or --classifier"
-        raise RbenchError(f"{said}: name an encoder that is fine-tuned first, or a classifier that exists")
-    if label_map is not None and not classifier:
-        raise RbenchError("--label-map goes with --classifier: it says what the classifier's labels mean")
-    if finetune is not None and classifier:
-        raise RbenchError("--finetune goes with --encoder: a classifier that exists is attacked as it is")
+    _check_victim_options(encoder, classifier, label_map, finetune)
     chosen = a.seeded([seed], options.overrides) if seed is not None else ["seeds=0"]
     chosen += [f"resources={resources}"] if resources is not None else []
     chosen += [f"finetune={finetune}"] if finetune is not None else []
@@ -233,6 +227,19 @@ def attack(
                     encoder, chosen_task, attack, n, options, classifier=one, progress=progress, seen=show
                 )
             )
+
+
+def _check_victim_options(
+    encoder: str | None, classifier: list[str] | None, label_map: str | None, finetune: str | None
+) -> None:
+    """Raise RbenchError where the options of `rbench attack` that choose the victim exclude each other."""
+    if (encoder is None) == (not classifier):
+        said = "--encoder excludes --classifier" if classifier else "Missing option --encoder or --classifier"
+        raise RbenchError(f"{said}: name an encoder that is fine-tuned first, or a classifier that exists")
+    if label_map is not None and not classifier:
+        raise RbenchError("--label-map goes with --classifier: it says what the classifier's labels mean")
+    if finetune is not None and classifier:
+        raise RbenchError("--finetune goes with --encoder: a classifier that exists is attacked as it is")
 
 
 def task_of(
