@@ -428,7 +428,7 @@ def crowding(others: Sequence[dict[str, Any]], threads: int, cores: int) -> str 
     return (
         f"{count} processes of this run share the {_counted(cores, 'core')} of this machine and compute with "
         f"{_counted(taken + threads, 'thread')}. That may make all of them several times slower. {remedy}, or start "
-        f"one command with --executor local --processes {min(count, cores)}, which divides the cores."
+        f"one command with --processes {min(count, cores)}, which divides the cores."
     )
 
 

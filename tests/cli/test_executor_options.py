@@ -30,12 +30,29 @@ def test_without_one_the_run_is_inline(shell: Shell, mock: Api) -> None:
     mock.answers["run"] = api.RunResult(run=Path("r"), complete=1)
     assert shell("run", "quickstart").exit_code == 0
     assert mock.calls[0][2]["executor"] == api.Executor()
+    assert api.Executor().kind == "inline"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--processes", "2"], api.Executor("local", processes=2)),
+        (["--cpus-per-process", "1"], api.Executor("local", cpus=1)),
+        (["--executor", "ray", "--processes", "2"], api.Executor("ray", processes=2)),
+    ],
+)
+def test_processes_alone_are_those_of_this_machine(
+    words: list[str], expected: api.Executor, shell: Shell, mock: Api
+) -> None:
+    mock.answers["run"] = api.RunResult(run=Path("r"), complete=1)
+    assert shell("run", "quickstart", *words).exit_code == 0
+    assert mock.calls[0][2]["executor"] == expected
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--processes", "2"], "--processes goes with --executor local, slurm, ray, not with inline"),
+        (["--gpus-per-process", "2"], "--gpus-per-process goes with --executor slurm, ray, not with inline"),
         (["--executor", "ray", "--partition", "gpu"], "--partition goes with --executor slurm, not with ray"),
         (["--executor", "slurm", "--sbatch", "=1"], '--sbatch "=1": expected KEY=VALUE'),
         (["--executor", "slurm", "--time-limit", "8h"], "--time-limit 8h: expected minutes"),

@@ -32,7 +32,7 @@ def test_too_many_threads_are_told_with_a_remedy() -> None:
     said = crowding([{**HERE, "threads": 4}, {**ELSEWHERE, "threads": 8}], 4, 4)
     assert said is not None
     assert "2 processes of this run share the 4 cores of this machine and compute with 8 threads" in said
-    assert "OMP_NUM_THREADS=2" in said and "--executor local --processes 2" in said
+    assert "OMP_NUM_THREADS=2" in said and "with --processes 2" in said
 
 
 def test_who_has_not_said_counts_as_this_one() -> None:

@@ -51,7 +51,7 @@ def test_what_is_no_time_limit_is_refused(text: str) -> None:
     ("wrong", "said"),
     [
         ({"kind": "sulrm"}, 'unknown executor "sulrm"; did you mean slurm'),
-        ({"kind": "inline", "processes": 2}, "--processes goes with --executor local, slurm, ray, not with inline"),
+        ({"kind": "inline", "gpus": 2}, "--gpus-per-process goes with --executor slurm, ray, not with inline"),
         ({"kind": "ray", "wait": True}, "--wait goes with --executor slurm, not with ray"),
         ({"kind": "local", "gpus": 1}, "--gpus-per-process goes with --executor slurm, ray, not with local"),
         ({"kind": "slurm", "gpus": 0.5}, "--gpus-per-process 0.5: expected a whole number$"),

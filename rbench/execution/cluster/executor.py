@@ -23,7 +23,8 @@ class Executor:
     """
 
     kind: Kind = "inline"
-    """What runs the jobs: this process, processes of this machine (one a GPU), tasks of SLURM, actors of Ray."""
+    """What runs the jobs: this process, processes of this machine (one a GPU), tasks of SLURM, actors of Ray.
+    `processes` or `cpus` without another kind mean local."""
     processes: int | None = None
     """How many to start. None: one a GPU, or one a machine; slurm: 1."""
     cpus: int | None = None
@@ -48,6 +49,8 @@ class Executor:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise PlanError(unknown("executor", self.kind, KINDS))
+        if self.kind == "inline" and (self.processes, self.cpus) != (None, None):
+            object.__setattr__(self, "kind", "local")
         for one in fields(self)[1:]:
             used = _USED[one.name]
             if getattr(self, one.name) not in (None, False, {}) and self.kind not in used:
