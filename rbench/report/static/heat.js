@@ -98,6 +98,9 @@ function number(cell, metric, scale, first) {
   return made;
 }
 
+// A long list of options may break after a comma rather than inside a word.
+const breakable = (text) => text.split(/(?<=,)/).map((part, i) => (i ? [el("wbr"), part] : part));
+
 function drawTable() {
   const metric = metricOf();
   const cells = new Map(metric.cells.map((cell) => [id(cell.key), cell]));
@@ -107,7 +110,7 @@ function drawTable() {
   const scale = values.length ? d3.scaleLinear(range[0] === range[1] ? [range[0] - 1, range[1]] : range, [4, 62]).clamp(true) : null;
   fill(document.getElementById("heat"), el("caption", { class: "sr" }, `${metric.title} by encoder, task and attack`), headings(groups),
     el("tbody", {}, rowsOf(metric, cells).map((row) => el("tr", {},
-      el("th", { scope: "row", class: "name", title: row.encoder }, report.victim(row.encoder, row.finetunes[0])),
+      el("th", { scope: "row", class: "name", title: row.encoder }, breakable(report.victim(row.encoder, row.finetunes[0]))),
       groups.map(([task, attacks]) => attacks.map((attack, i) => number(cellOf(cells, row, attack, task), metric, scale, i === 0)))))));
 }
 
