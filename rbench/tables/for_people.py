@@ -7,7 +7,8 @@ a RUN, of a metric or of a measure, from the table's cells and the RUN's plan. T
 The plan holds `title` and `short` of every entry as they were when it was made. A table shows `short`, or a title
 that has room (`ROOM`); otherwise the name stays. Options stay visible: `SimCSE on mini-bert [temperature=0.1]`.
 Where two entries of a table would read alike, both keep their names. rbench's own fine-tuning strategies say in their
-files what tables call them (`SHORT`); those of users keep their names.
+files what tables call them (`SHORT`); those of users keep their names. The options of a strategy stand below the table
+where the plan has it only once.
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ def titled(table: Table, plan: Plan, metrics: Metrics | None = None) -> Table:
     known, used = titles(plan, metrics), {}
     strategies = {name: known.pop(name) for name in _strategies(plan, metrics) if name in known}
     columns = {i for i, head in enumerate(table.header) if head == "Fine-tuning"}
+    options: dict[str, str] = {}
 
     def shown(text: str) -> str:
         if text in known:
@@ -130,15 +132,18 @@ def titled(table: Table, plan: Plan, metrics: Metrics | None = None) -> Table:
 
     def entry(value: Entry, column: int) -> Entry:
         if isinstance(value, str) and column in columns and value in strategies:
-            used[value] = strategies[value]
-            return strategies[value]
+            used[value] = title = strategies[value]
+            if "[" in value and "[" not in title:
+                options[title] = value.partition("[")[2].removesuffix("]")
+            return title
         return shown(value) if isinstance(value, str) and value in known else value
 
     rows = tuple(tuple(entry(value, i) for i, value in enumerate(row)) for row in table.rows)
     header = tuple(map(shown, table.header))
     listed = "; ".join(f"{title}: {name}" for name, title in used.items() if title != name)
-    note = f"Names in notes, commands, CSV and JSON: {listed}."
-    return replace(table, rows=rows, header=header, notes=(*table.notes, *([note] if listed else [])))
+    notes = [f"Names in notes, commands, CSV and JSON: {listed}."] if listed else []
+    brief = [f"{title}: {said.replace(',', ', ')}." for title, said in options.items()]
+    return replace(table, rows=rows, header=header, notes=(*table.notes, *notes), brief=(*table.brief, *brief))
 
 
 def _entries(plan: Plan) -> Iterator[tuple[str, Named]]:
@@ -157,14 +162,16 @@ def _entries(plan: Plan) -> Iterator[tuple[str, Named]]:
 
 
 def _strategies(plan: Plan, metrics: Metrics | None) -> dict[str, str]:
-    """Return what tables call the fine-tuning strategies of a plan that are rbench's own."""
-    found: dict[str, str] = {}
-    for job in plan.jobs if metrics is not None else ():
-        if isinstance(job.spec, FinetuneJob) and not job.spec.source and job.spec.strategy.label not in found:
-            label = job.spec.strategy.label
-            if (title := _title(label, metrics.called(job.spec.strategy.name))) is not None:  # type: ignore[union-attr]
-                found[label] = title
-    return found
+    """Return what tables call the fine-tuning strategies of a plan that are rbench's own, with the options that tell
+    several choices of one strategy apart.
+    """
+    if metrics is None:
+        return {}
+    specs = [job.spec for job in plan.jobs if isinstance(job.spec, FinetuneJob)]
+    own = {spec.strategy.label: spec.strategy.name for spec in specs if not spec.source}
+    uses = Counter({spec.strategy.label: spec.strategy.name for spec in specs}.values())
+    called = {label: _title(label if uses[name] > 1 else name, metrics.called(name)) for label, name in own.items()}
+    return {label: title for label, title in called.items() if title is not None}
 
 
 def _fitting(entry: Named) -> str:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from rbench.schema import AttackJob, AttackSpec, EncoderSpec, Job, MeasureJob, Plan, TaskSpec
+from rbench.metrics import Metrics
+from rbench.schema import (
+    AttackJob,
+    AttackSpec,
+    Choice,
+    EncoderSpec,
+    FinetuneJob,
+    Job,
+    MeasureJob,
+    Plan,
+    TaskSpec,
+    Training,
+)
 from rbench.tables.for_people import COLUMN, ROOM, shown_parts, titled, titles
 from rbench.tables.table import Number, Table
 from tests.specs import of_sts
@@ -66,6 +78,42 @@ def test_a_title_needs_room(entry: EncoderSpec | AttackSpec | TaskSpec, room: bo
 def test_options_stay_visible() -> None:
     plan = plan_of(encoder("a", "A title"), labels={"a": "a[steps=20]"})
     assert titles(plan) == {"a[steps=20]": "A title [steps=20]"}
+
+
+STRATEGIES = ("clean[epochs=4]", "adversarial[epochs=2,order=once]", "adversarial[epochs=3]", "freelb")
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown", "below"),
+    [
+        (("clean", "clean[epochs=4]"), ("Clean", "Clean [epochs=4]"), ()),
+        (STRATEGIES[:2], ("Clean", "Adversarial"), ("Clean: epochs=4.", "Adversarial: epochs=2, order=once.")),
+        (
+            STRATEGIES,
+            ("Clean", "Adversarial [epochs=2,order=once]", "Adversarial [epochs=3]", "FreeLB"),
+            ("Clean: epochs=4.",),
+        ),
+    ],
+)
+def test_options_of_a_strategy_that_a_plan_has_once_stand_below_the_table(
+    labels: tuple[str, ...], shown: tuple[str, ...], below: tuple[str, ...]
+) -> None:
+    jobs = []
+    for label in labels:
+        name, _, said = label.removesuffix("]").partition("[")
+        options = dict(one.split("=") for one in said.split(",") if one)
+        spec = FinetuneJob(
+            encoder=encoder("e"),
+            strategy=Choice(name=name, options=options),
+            task=TASKS["mr"],
+            data_fingerprint="d",
+            training=Training(),
+        )
+        jobs.append(Job.make(spec, ("e", "mr", label), {}, 0))
+    plan = Plan(suite=make_suite(), jobs=tuple(jobs))
+    found = titled(table(("Fine-tuning", "mr"), *((label, ONE) for label in labels)), plan, Metrics())
+    assert tuple(row[0] for row in found.rows) == shown
+    assert found.brief == below
 
 
 def test_two_that_would_read_alike_keep_their_names() -> None:

@@ -11,8 +11,12 @@ function drawSwitch() {
     el("label", {}, el("input", { type: "radio", name: "metric", value: metric.name, checked: metric === current, onchange: () => set({ metric: metric.name === "asr" ? "" : metric.name }) }), metric.short)));
   const arrow = current.best === "lowest" ? "lower is more robust" : current.name === "clean" ? "higher is better" : "higher is more robust";
   fill(document.getElementById("metric-said"), el("span", {}, `${current.title}${current.percent ? ", %" : ""}: ${current.definition}; ${arrow}. `),
-    el("b", {}, "Marked"), el("span", {}, `: ${current.bold}. Numbers are ${current.of}. Click a number for its examples, a heading to sort.`));
+    el("b", {}, "Marked"), el("span", {}, `: ${current.bold}. Numbers are ${current.of}. Click a number for its examples, a heading to sort.${options()}`));
 }
+
+// Options that the title of a strategy leaves out.
+const options = () => data.names.finetunes.filter((name) => name.includes("[") && !title(name).includes("["))
+  .map((name) => ` ${title(name)}: ${name.slice(name.indexOf("[") + 1, -1).replaceAll(",", ", ")}.`).join("");
 
 // The columns: [task, attack]. Averages, where there are any, come first, so that a narrow window shows them.
 function columnsOf(metric) {
