@@ -39,7 +39,7 @@ from rbench.config.registry import Registry, search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.execution.attacks import sample
-from rbench.recipes.workers import Engine
+from rbench.recipes.engine import Engine
 from rbench.schema import Choice, Outcome, ResourceChoice, Training
 from rbench.score import attack_scores, wilson
 from rbench.system import digests

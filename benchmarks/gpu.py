@@ -63,7 +63,7 @@ from rbench.config import code
 from rbench.config.registry import search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.classify import classify
-from rbench.recipes.workers import Engine
+from rbench.recipes.engine import Engine
 from rbench.schema import Choice, EncoderSpec, Outcome, TrainSpec
 from rbench.system import digests
 from rbench.tasks import Example, open_task

@@ -47,7 +47,8 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.inference import Network
 from rbench.plan import cost_model
 from rbench.plan.cost_model import costs
-from rbench.recipes.workers import Engine, sensible
+from rbench.recipes.engine import Engine
+from rbench.recipes.workers import sensible
 from rbench.schema import Choice, Outcome, ResourceChoice, TaskSpec
 from rbench.system import digests, speed
 from rbench.tasks import Example, open_task

@@ -34,7 +34,7 @@ from rbench import config, recipes
 from rbench.config.registry import Registry, search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.inference import Network, backends
-from rbench.recipes.workers import Engine
+from rbench.recipes.engine import Engine
 from rbench.schema import Choice, ResourceChoice
 from rbench.system import digests
 from rbench.system.capacity import cores

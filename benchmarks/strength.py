@@ -36,7 +36,7 @@ from machine import cores, processor
 from rbench import config, recipes
 from rbench.config.registry import Registry
 from rbench.recipes import ensemble, space
-from rbench.recipes.workers import EngineConfig, open_victim
+from rbench.recipes.engine import EngineConfig, open_victim
 from rbench.schema import Choice, Outcome, ResourceChoice, Space
 from rbench.score import wilson
 from rbench.tasks import Example, open_task

@@ -329,7 +329,7 @@ def textattack_wrapper(
     Raises:
         RbenchError: there is no such victim, its weights are no longer in the cache, or several are meant.
     """
-    from rbench.recipes.workers import EngineConfig, open_victim
+    from rbench.recipes.engine import EngineConfig, open_victim
 
     found = _victim_of_run(Path(run), str(victim), task, seed) if run is not None else victim
     how = How(max_length=max_length, models=search_path(map(Path, models), "RBENCH_MODELS"))

@@ -217,7 +217,7 @@ def _opened(question: Question, task: TaskSpec, options: Options) -> Probabiliti
     from rbench.execution.run import device_of
 
     if question.origin == "model":
-        from rbench.recipes.workers import EngineConfig, open_victim
+        from rbench.recipes.engine import EngineConfig, open_victim
         from rbench.store.weights import default_cache
         from rbench.victims.place import locate
 

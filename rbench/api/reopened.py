@@ -24,7 +24,7 @@ def reopened(job: Job, task: TaskSpec, victim: str, options: Options) -> Any:
         options: where models are, and what computes victims.
     """
     from rbench.execution.run import device_of
-    from rbench.recipes.workers import EngineConfig, open_victim
+    from rbench.recipes.engine import EngineConfig, open_victim
 
     cache = WeightCache(default_cache())
     given = job.opening.victim if job.opening is not None else None

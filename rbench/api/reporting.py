@@ -29,13 +29,13 @@ from rbench.store.runs import Store, files, folder_name
 from rbench.store.runs.files import make_folder_of
 from rbench.store.runs.packed import name_of, opened
 from rbench.system.below import Below
-from rbench.tables import Results, results_frame
+from rbench.tables import Results
 from rbench.tables.for_people import titles
-from rbench.verdicts.cells import Cells
-from rbench.verdicts.claims import JudgedClaim, judge_claims
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from rbench.verdicts.claims import JudgedClaim
 
 
 FILE = "report.html"
@@ -105,6 +105,9 @@ def write(
     judged: list[JudgedClaim] = []
 
     def judge() -> list[JudgedClaim]:
+        from rbench.verdicts.cells import Cells
+        from rbench.verdicts.claims import judge_claims
+
         cells = Cells(results)
         judged.extend(judge_claims(asked, cells.ground, cells))
         return judged
@@ -128,6 +131,8 @@ def write_beside(results: Results, registry: Registry, *, texts: bool) -> tuple[
 
 def _write_all(results: Results, path: Path, *, texts: bool) -> Path:
     """Write all examples as parquet. Without texts, errors are left out too, because a traceback may quote one."""
+    from rbench.tables.frame import results_frame
+
     frame = results_frame(results.store)
     if not texts:
         frame = frame.drop(columns=list(_TEXTS))

@@ -30,12 +30,10 @@ from rbench.system.changes import changes, differing, marked
 from rbench.system.console import cell as escaped
 from rbench.system.console import harmless
 from rbench.system.progress import Progress
-from rbench.tables import Results, results_frame
+from rbench.tables import Results
 from rbench.tables.aggregate import grid
 from rbench.tables.flags import Flags
-from rbench.tables.frame import for_people, frame_of, markdown, measures, outcomes_frame, summary_frame
 from rbench.verdicts.bold import MOST, reading
-from rbench.verdicts.claims import summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,6 +77,8 @@ class RunResult:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """One row for each attacked example, as `rbench.load_results` gives it. Raises JobError if every job failed."""
+        from rbench.tables.frame import results_frame
+
         return results_frame(self._results().store)
 
     @cached_property
@@ -87,6 +87,8 @@ class RunResult:
 
         Raises JobError if every job failed.
         """
+        from rbench.tables.frame import summary_frame
+
         return summary_frame(self._results())
 
     def _results(self) -> Results:
@@ -149,6 +151,8 @@ class RunResult:
         return "\n\n".join([*(table.rstrip("\n") for table in self.tables), *self._said()])
 
     def _repr_html_(self) -> str:
+        from rbench.tables.frame import for_people
+
         if (self.failed and not self.complete) or not len(
             self.summary
         ):  # a suite without attacks has tables of another kind
@@ -192,11 +196,20 @@ def _made(
     results = Results(store, prepared.plan, found, Metrics(Registry(options.include)))
     tables = _write_tables(prepared, store, results, progress)
     figures = write_figures(results, prepared.loaded.modules, progress.note)
-    claims = summary(results)
+    claims = _claims(results)
     page, why = write_beside(results, Registry(options.include), texts=store.texts) if report else (None, "")
     if why:
         progress.note(why)
     return {"tables": tables, "figures": figures, "claims": claims, "report": page}
+
+
+def _claims(results: Results) -> list[str]:
+    """Return what a run says of its claims, and of differences between its encoders where it has several."""
+    if not results.plan.suite.claims and len(results.plan.suite.lineup) < 2:
+        return []
+    from rbench.verdicts.claims import summary
+
+    return summary(results)
 
 
 def _write_tables(prepared: Prepared, store: Store, results: Results, progress: Progress) -> list[str]:
@@ -262,6 +275,8 @@ class AttackResult:
 
         `label_name`, `original_name` and `perturbed_name` are the names of the true label and of the predictions.
         """
+        from rbench.tables.frame import outcomes_frame
+
         names = {"victim": self.victim, "attack": self.attack, "seed": self.seed}
         found = outcomes_frame(self.outcomes, self.task.columns, names)
         named = {
@@ -278,11 +293,15 @@ class AttackResult:
 
         Shares are in 0..1. `n` is the number of texts that the victim classified correctly, so that they were attacked.
         """
+        from rbench.tables.frame import frame_of, measures
+
         row = {"victim": self.victim, "attack": self.attack, "seed": self.seed, **measures(Tally.of(self.outcomes))}
         return frame_of([row], ("victim", "attack", "seed"))
 
     def table(self) -> str:
         """Return the summary as a markdown table, with shares in percent."""
+        from rbench.tables.frame import for_people, markdown
+
         return markdown(for_people(self.summary.drop(columns="seed")))
 
     def _changed(self) -> list[Outcome]:
@@ -319,6 +338,8 @@ class AttackResult:
         return self.table()
 
     def _repr_html_(self) -> str:
+        from rbench.tables.frame import for_people
+
         shown = {outcome.example_id for outcome in self._changed()}
         rows = self.frame[self.frame["example_id"].isin(shown)]
         summary = html_frame(for_people(self.summary.drop(columns="seed")))

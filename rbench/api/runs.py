@@ -20,7 +20,7 @@ from rbench.schema import Aggregation, Bold, FontSize, IntervalStyle, Notes, Pic
 from rbench.store import judged
 from rbench.store.runs import Reader, Store
 from rbench.store.runs.store import folder_path
-from rbench.tables import Results, Table, build, results_frame
+from rbench.tables import Results, Table, build
 from rbench.tables.for_people import briefed, titled
 from rbench.tables.formats import render, unknown
 from rbench.tables.results import plan_of
@@ -382,6 +382,8 @@ def load_results(run: Runs) -> pd.DataFrame:
 
     Several RUNs are read as one. Raises StoreError as `table` does.
     """
+    from rbench.tables.frame import results_frame
+
     return results_frame(reader_of(run))
 
 

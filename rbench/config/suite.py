@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rbench.config.available_cells import of_suite
 from rbench.config.check import check
-from rbench.config.claims import claims_here, with_quoted
 from rbench.config.code import Module
 from rbench.config.consistency import (
     MOST_PROFILES,
@@ -167,13 +165,13 @@ def _load(
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
     claims, notes = suite.claims, tuple[str, ...]()
     if claims:  # what they may speak of is asked of all metrics and measures, whose files are opened for it
+        from rbench.config.available_cells import of_suite
+        from rbench.config.claims import claims_here
+
         ground = of_suite(suite, entries, tuning, sets, measures.values())
         claims, notes = claims_here(claims, located, merged, ground, problems, registry.names("encoders"))
-    scored = [name for name in suite.tasks if entries.tasks.found[name].kind == "sts"]
-    # A suite that attacks STS tasks and names no tables has that of adversarial STS.
-    further = (TableSpec(metric="advsts"),) if "tables" not in merged.data and suite.attacks and scored else ()
     return Loaded(
-        suite=suite.model_copy(update={"claims": claims, "tables": (*suite.tables, *further)}),
+        suite=suite.model_copy(update={"claims": claims, "tables": _tables(suite, entries, merged)}),
         path=path,
         encoders=entries.encoders.found,
         tasks=entries.tasks.found,
@@ -193,6 +191,13 @@ def _load(
     )
 
 
+def _tables(suite: Suite, entries: Entries, merged: Positioned) -> tuple[TableSpec, ...]:
+    """Return a suite's tables. One that attacks STS tasks and names no tables has that of adversarial STS."""
+    scored = any(entries.tasks.found[name].kind == "sts" for name in suite.tasks)
+    unsaid = "tables" not in merged.data
+    return (*suite.tables, TableSpec(metric="advsts")) if unsaid and suite.attacks and scored else suite.tables
+
+
 def _merged(
     located: Positioned,
     path: Path | None,
@@ -204,8 +209,8 @@ def _merged(
     """Return the suite as its file is, and with profile and overrides. In both, names stand for tables and folders, and
     quoted claims are spelled out. Relative paths in an override are relative to the current folder."""
     beside, problems, tables = Path() if path is None else path.parent, entries.problems, entries.tasks.tables
-    located = tables.renamed(unlisted.spell_out(with_quoted(located, problems), beside), beside)
-    merged = with_quoted(_with_profile(located, profile, problems), problems)
+    located = tables.renamed(unlisted.spell_out(_with_quoted(located, problems), beside), beside)
+    merged = _with_quoted(_with_profile(located, profile, problems), problems)
     for override in overrides:
         key = override.partition("=")[0].partition(".")[0].strip()
         merged = _overridden(merged, override, problems)
@@ -213,6 +218,15 @@ def _merged(
             merged = merged.put((key,), unlisted.spell_out(merged.only([key]), Path.cwd()).sub(key))
     merged, located = unlisted.label(tables.renamed(merged, Path()), located)
     return located, merged
+
+
+def _with_quoted(located: Positioned, problems: Problems) -> Positioned:
+    """Return a suite's content with its quoted claims spelled out."""
+    if "claims" not in located.data:
+        return located
+    from rbench.config.claims import with_quoted
+
+    return with_quoted(located, problems)
 
 
 def _with_profile(located: Positioned, profile: str | None, problems: Problems) -> Positioned:

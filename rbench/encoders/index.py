@@ -145,6 +145,7 @@ def top(queries: Vectors, corpus: Vectors, depth: int, left_out: Sequence[int | 
         found = scores(queries[start : start + step], corpus, left_out[start : start + step])
         for i, own in enumerate(found, start):
             least = np.partition(own, len(own) - depth)[len(own) - depth]
+            # All that are as good as the last one, because which of them are in is decided by their place.
             among = np.flatnonzero(own >= least)
             places[i] = among[np.argsort(-own[among], kind="stable")[:depth]]
             best[i] = own[places[i]]
@@ -159,6 +160,7 @@ def ranks(found: Vectors, places: NDArray[np.int64]) -> NDArray[np.int64]:
     made = np.empty((len(found), len(places)), dtype=np.int64)
     for j, place in enumerate(places):
         own = found[:, place, None]
+        # Of equal scores those that stand before it, as `top` ranks them.
         made[:, j] = 1 + (found > own).sum(axis=1) + (found[:, :place] == own).sum(axis=1)
     return made
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -19,14 +19,16 @@ from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTo
 from transformers.utils import logging as transformers_logging
 
 from rbench.encoders import static as static  # registers its network with AutoModel
-from rbench.encoders.foreign import check_finite, check_model, modules, reading
+from rbench.encoders.foreign import after_pooling, check_finite, check_model, modules, reading
 from rbench.encoders.inference import Memo, Network, rows_of
 from rbench.encoders.lengths import in_groups, linear_weights
-from rbench.encoders.locate import ENCODER_HALVES, TRANSFORM, transformer_folder
+from rbench.encoders.locate import ENCODER_HALVES, TRANSFORM, TRANSFORM_ABOUT, transformer_folder
 from rbench.encoders.reading import Settings, fitted, longest_input, plain, prepared, prompt_tokens, takes
-from rbench.encoders.transform import Transform, transform_of
 from rbench.errors import ResourceError
 from rbench.schema import Pooling
+
+if TYPE_CHECKING:
+    from rbench.encoders.transform import Transform
 
 VERSION = 1
 USES = ()
@@ -132,11 +134,11 @@ class SentenceEncoder(nn.Module):
                 raise ResourceError(f"encoder `{name}`: a StaticEmbedding has no layers; leave out `layers`")
             network, words = static.of_sentence_transformers(root)
             check_finite(network, root)
-            after = transform_of(folder, pooling, network.config.hidden_size, name)
+            after = _transform(folder, pooling, network.config.hidden_size, name)
             return cls(network, words, pooling, max_length, name, after, settings).eval()
         model, missing = _read(root, trust_remote_code, name, settings or Settings())
         config: Any = model.config
-        after = transform_of(folder, pooling, config.hidden_size, name)
+        after = _transform(folder, pooling, config.hidden_size, name)
         poolers = [key for key in missing if "pooler" in key]
         if pooling == "cls+mlp" and poolers:
             raise ResourceError(f"encoder `{name}`: pooling cls+mlp needs a pooler, and {root} has no weights for one")
@@ -282,6 +284,15 @@ class RememberedVectors:
             known[text] = own = vector.copy()  # a view would keep all of these vectors in memory
             self._memo.put(text, own)
         return np.array([*known.values()], dtype=np.float32).reshape(len(texts), self.encoder.dim)
+
+
+def _transform(folder: Path, pooling: Pooling, width: int, name: str) -> Transform | None:
+    """Read what a model's folder has after its pooling, as `transform_of` does; None: nothing."""
+    if not (after_pooling(folder) or (folder / TRANSFORM / TRANSFORM_ABOUT).is_file()):
+        return None
+    from rbench.encoders.transform import transform_of
+
+    return transform_of(folder, pooling, width, name)
 
 
 def _vectors(encoder: nn.Module, **inputs: Tensor) -> Tensor:

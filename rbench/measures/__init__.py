@@ -7,14 +7,17 @@ asks models again has a `run`, and a suite asks for it with `evaluate: [NAME]`.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import importlib
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
-from rbench.measures._context import Asked, EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext
-from rbench.measures._stored import MeasuredJob, measured
 from rbench.schema import MeasuredRow
-from rbench.tables import Results, Table
+
+if TYPE_CHECKING:
+    from rbench.measures._context import Asked, EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext
+    from rbench.measures._stored import MeasuredJob, measured
+    from rbench.tables import Results, Table
 
 __all__ = [
     "Asked",
@@ -28,6 +31,17 @@ __all__ = [
     "VictimContext",
     "measured",
 ]
+
+
+_STORED = ("MeasuredJob", "measured")
+"""The names of `_stored`; all others above are of `_context`, but for that of the schema."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name's module on first use, because the budget curves of a report need neither of the two."""
+    if name not in __all__:
+        raise AttributeError(f"module 'rbench.measures' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"rbench.measures.{'_stored' if name in _STORED else '_context'}"), name)
 
 
 class Measure(Protocol):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from rbench.recipes import _textattack
 from rbench.recipes.build import build, check, needs
+from rbench.recipes.engine import AttackTask, EngineConfig
 from rbench.recipes.run import run
 from rbench.recipes.victim import ScorerVictim, Victim
-from rbench.recipes.workers import AttackTask, EngineConfig, Workers, sensible
+from rbench.recipes.workers import Workers, sensible

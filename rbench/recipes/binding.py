@@ -307,6 +307,8 @@ def recipe_modules() -> list[Any]:
 
 
 def _swaps(resources: Any) -> Iterator[tuple[Any, str, Any]]:
+    # Only the class of the same name: the multilingual encoder has the plain one among its bases, which must stay
+    # itself.
     ours = {
         base: cls
         for cls in SUBSTITUTES

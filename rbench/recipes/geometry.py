@@ -166,6 +166,7 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
         self.gradients, self.transformation, self.options = gradients, transformation, options
 
     def perform_search(self, initial_result: Any) -> Any:
+        # A replacement costs a gradient pass and a candidate at least.
         if self._left() < 2:
             return initial_result
         of_pairs = isinstance(self.gradients, ScorerGradients)
@@ -270,12 +271,14 @@ class _LabelExample(GeometryExample):
 
     def _along(self, logs: Tensor, g: Tensor, lengths: Tensor, norms: list[Tensor] | None = None) -> Gradients:
         """Where the sentence vectors lie along v_z. The search needs no more: one number per text."""
+        # Where v_z is zero, g is too: any other length gives projections of zero, and 0 / 0 gives NaN.
         lengths = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
         self.axis = (g / lengths.unsqueeze(1))[0]
         return Gradients(logs @ self.axis.unsqueeze(1), torch.ones(len(logs), 1), norms)
 
     def _logs(self, results: Sequence[Any]) -> Tensor:
         """Log-probabilities (n, labels) of goal function results, float64."""
+        # A probability that underflowed to 0 has the logarithm -inf, and makes projections NaN.
         smallest = torch.finfo(torch.float32).tiny
         probabilities = torch.stack([torch.as_tensor(result.raw_output) for result in results])
         return probabilities.double().clamp(min=smallest).log()

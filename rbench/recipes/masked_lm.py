@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from textattack.shared import utils
@@ -20,7 +20,9 @@ from torch.nn import Module
 
 from rbench.errors import ResourceError
 from rbench.recipes.cached import CHINESE
-from rbench.words.resources.masked_lm import MaskedLM, Question, Ranked
+
+if TYPE_CHECKING:
+    from rbench.words.resources.masked_lm import MaskedLM, Question, Ranked
 
 VERSION = 1
 
@@ -73,10 +75,14 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         return list(map(list, self._lm.memo.filled(keys, self._bae_words)))
 
     def _bae_words(self, keys: list[tuple[Any, ...]]) -> list[list[str]]:
+        from rbench.words.resources.masked_lm import Question
+
         texts = [key[-1] for key in keys]
         mask_id = self._lm_tokenizer.mask_token_id
         rows = dict(zip(texts, self._lm.rows(texts, self.max_length), strict=True))
         places = {text: row[0].index(mask_id) for text, row in rows.items() if mask_id in row[0]}
+        # Pieces and signs are passed over. So many more are nearly always enough, and the whole vocabulary is not
+        # sorted.
         first = 2 * self.max_candidates + 64
         asked = [Question(rows[text], place, first, "probabilities") for text, place in places.items()]
         found = {
@@ -148,6 +154,8 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         A word may have more pieces alone than in its text. Then its last positions may lie in the padding, and
         TextAttack reads the predictions there; so does this.
         """
+        from rbench.words.resources.masked_lm import Question
+
         (row,) = self._lm.rows([text], self.max_length)
         key = ("bert-attack", self.max_candidates, row)
         known: dict[int, list[int]] = self._lm.memo.get(key) or {}

@@ -131,6 +131,7 @@ def run(
         attack = idle.pop() if idle else build()
         with inference.limited(max_seconds):
             outcome = _attacked(attack, example, spec, task, seed, oracle)
+        # An attack keeps what it knows of its example, so it is with one example at a time.
         idle.append(attack)
         return outcome
 

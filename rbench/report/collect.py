@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rbench.errors import RbenchError
 from rbench.report import numbers, provenance
@@ -18,10 +18,12 @@ from rbench.report.examples import Packed, packed
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
 from rbench.tables.for_people import in_words, titles
-from rbench.verdicts.claims import JudgedClaim, lines, sentence, table
+
+if TYPE_CHECKING:
+    from rbench.verdicts.claims import JudgedClaim
 
 T = TypeVar("T")
-Judge = Callable[[], Sequence[JudgedClaim]]
+Judge = Callable[[], Sequence["JudgedClaim"]]
 """Judges the claims of the RUN; raises RbenchError where that cannot be done."""
 
 
@@ -86,6 +88,8 @@ def collect(
 
 def chip(found: JudgedClaim, results: Results) -> ClaimChip:
     """Return the verdict on a claim, in words, with the rows that `rbench claims` prints."""
+    from rbench.verdicts.claims import lines, sentence, table
+
     laid = table([found])
     metric, of, rest = sentence(found).partition(" of ")
     rest = in_words(rest, titles(results.plan, results.metrics)).replace("finetune ", "fine-tuning ")

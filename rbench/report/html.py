@@ -24,7 +24,6 @@ from rbench.report.data import Report
 from rbench.system.console import harmless
 from rbench.tables.formats import text_of
 from rbench.tables.table import Number
-from rbench.verdicts.claims import brief, sentence
 
 if TYPE_CHECKING:
     from rbench.report.board import Column
@@ -87,6 +86,7 @@ def index(site: Site) -> str:
     """Return the index of a site, with the script that sorts its leaderboard where it has one."""
     from rbench.report.board import RULE
     from rbench.report.pareto import plane
+    from rbench.verdicts.claims import brief, sentence
 
     script = Script("module", own_file("static", "board.js"))
     values = _of_sites() | {"script": script if site.boards else None, "rule": RULE, "plane": plane}

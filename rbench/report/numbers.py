@@ -24,7 +24,6 @@ from rbench.report.data import (
     Quality,
     SeriesLine,
 )
-from rbench.report.figures.curves import Options, grouped_series, stored_trainings
 from rbench.schema import TableSpec
 from rbench.score.budget import START, Curve
 from rbench.score.paired import Difference
@@ -184,6 +183,8 @@ def _points(curve: Curve, top: float) -> Iterator[CurvePoint]:
 
 def series(results: Results) -> Iterator[SeriesLine]:
     """Yield what trainings measured. Raises StoreError where the RUN trained no encoder, or no record has a series."""
+    from rbench.report.figures.curves import Options, grouped_series, stored_trainings
+
     found = stored_trainings(Options(), results)
     grouped = grouped_series(Options(), list(dict.fromkeys(name for training in found for name in training.names)))
     for training in found:

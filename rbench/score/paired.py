@@ -195,6 +195,7 @@ def smallest_share(spread: Spread, shares: Sequence[float], texts: float) -> flo
         draws = shown * (differing + explained * one)
         assumed = Spread(one, spread.text_freedom, draws, spread.draw_freedom, explained * one)
         size = assumed.effective(one * texts, CONFIDENCE) if one else texts
+        # Pairs that differ beyond the rate are taken from both kinds that agree, in proportion.
         same = (1 - discordant) / (1 - rate) if rate < 1 else 0.0
         fell, only, rest = (size * share for share in (both * same, (discordant - away) / 2, (discordant + away) / 2))
         return newcombe(fell, only, rest, max(size - fell - only - rest, 0.0))[0]
@@ -205,6 +206,7 @@ def smallest_share(spread: Spread, shares: Sequence[float], texts: float) -> flo
         while high - low > 1e-3:
             middle = (low + high) / 2
             low, high = (low, middle) if lower_limit(middle, shown) > 0 else (middle, high)
+        # At 1, not even the largest difference has a lower limit above 0: draws that vary so much never show one.
         needed.append(high if high < 1 else math.inf)
 
     def power(away: float) -> float:
@@ -260,9 +262,11 @@ def newcombe(
     first, second = (both + only_one) / n, (both + only_other) / n
     (low1, high1), (low2, high2) = (_wilson(both + only, n, confidence) for only in (only_one, only_other))
     across = both * neither - only_one * only_other
+    # Only a positive correlation is corrected, and towards 0: it narrows the interval, so it must not be overstated.
     corrected = max(across - n / 2, 0.0) if across > 0 else float(across)
     margins = math.prod((both + only_one, only_other + neither, both + only_other, only_one + neither))
     phi = corrected / math.sqrt(margins) if margins > 0 else 0.0
+    # The difference is lowest with the second share at its lower limit and the first at its upper one.
     down, up = second - low2, high2 - second
     other_up, other_down = high1 - first, first - low1
     value = second - first
@@ -307,6 +311,8 @@ def _spread_of(sample: PairedSample) -> Spread:
     if not trained or (min(sample.trainings) == 1 and sample.seeds > 1):
         draws.append(of_groups(sample.differences, sample.seed))
         groups = sample.seed
+    # A text is summed over all victims before it is squared: one that is hard for all of them is one observation, not
+    # many.
     rest = within(sample.differences, runs) / len(runs)
     shared, apart = (
         float(np.sum(np.bincount(index, weights=rest) ** 2)) for index in (texts, _numbered(texts, groups))
@@ -371,6 +377,7 @@ def holm(values: Sequence[float | None], comparisons: int = 0) -> list[float | N
     corrected: list[float | None] = [None] * len(values)
     many, largest = len(ordered) + max(0, comparisons - len(values)), 0.0
     for rank, (p, i) in enumerate(ordered):
+        # Step down: no p may be corrected to less than a smaller p is, or a larger one could pass where that one fails.
         largest = max(largest, min(1.0, (many - rank) * p))
         corrected[i] = largest
     return corrected
@@ -406,6 +413,7 @@ def compare_means(one: Sample, other: Sample) -> Difference:
     error = sum(parts) ** 0.5
     if not error:
         return Difference(value, n, p=None if value else 1.0)
+    # Welch (1947): the degrees of freedom of a sum of two variances that are estimated apart.
     freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (one, other), strict=True))
     reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
     p = float(2 * stats.t.sf(abs(value) / error, freedom))
@@ -427,6 +435,7 @@ def average_differences(shares: Sequence[tuple[tuple[int, int], tuple[int, int]]
         return Difference(None, 0)
     value = math.fsum(y / m - x / n for (x, n), (y, m) in shares) / len(shares)
     moved = math.fsum((y + 1) / (m + 2) - (x + 1) / (n + 2) for (x, n), (y, m) in shares) / len(shares)
+    # The interval lies around the smoothed difference, so it need not be symmetric around `value`.
     parts = [_smoothed_variance(*one) + _smoothed_variance(*other) for one, other in shares]
     error = math.sqrt(math.fsum(parts)) / len(shares)
     reach = float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) * error
@@ -486,22 +495,20 @@ def combine_stated(terms: Sequence[Stated], *, bound: float = 0.0) -> Difference
     from scipy import stats
 
     value = math.fsum(term.weight * term.value for term in terms)
-    limits, errors, freedom = [], [], math.inf
-    for upwards in (False, True):
-        variance, freedom = _variance(terms, upwards)
-        errors.append(math.sqrt(variance))
-        reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * errors[-1]
-        limits.append(value + reach if upwards else value - reach)
+    found = [_variance(terms, upwards) for upwards in (False, True)]
+    reaches = [float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * math.sqrt(variance) for variance, freedom in found]
     sides = [[term for term in terms if term.group[0] == side] for side in (0, 1)]
     several = [max((term.trainings for term in side), default=1) for side in sides]
-    towards = errors[bound > value]
+    # On the side of the bound, so that p is below 0.05 exactly where the interval excludes it.
+    towards, freedom = found[bound > value]
+    error, (widest, known) = math.sqrt(towards), max(found)
     return Difference(
         value=value,
         n=sum(term.n for term in sides[0]),
-        low=limits[0],
-        high=limits[1],
-        p=float(2 * stats.t.sf(abs(value - bound) / towards, freedom)) if towards else float(value == bound),
-        shows=Spread(max(errors) ** 2, min(freedom, ENDLESS)).smallest,
+        low=value - reaches[0],
+        high=value + reaches[1],
+        p=float(2 * stats.t.sf(abs(value - bound) / error, freedom)) if error else float(value == bound),
+        shows=Spread(widest, min(known, ENDLESS)).smallest,
         trainings=(several[0], several[1]),
     )
 

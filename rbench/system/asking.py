@@ -206,6 +206,7 @@ class Poster:
         error = state.outcome.exception() if state.outcome is not None else None
         pause = error.pause if isinstance(error, Unavailable) else None
         longest = min(FIRST_WAIT * 2 ** (state.attempt_number - 1), LONGEST_WAIT)
+        # At random, so that threads which failed together do not come back together.
         return self._random.uniform(longest / 2, longest) if pause is None else pause
 
 
@@ -268,6 +269,7 @@ class _Pace:
         with self._lock:
             at = max(self._next, time.monotonic())
             self._next = at + self._gap
+        # Outside of the lock: the others take their turns meanwhile.
         time.sleep(max(0.0, at - time.monotonic()))
 
 

@@ -1,4 +1,4 @@
-"""Makes tables from a RUN: `build` lays out, `formats.render` makes text, `results_frame` gives every example."""
+"""Makes tables from a RUN: `build` lays out, `formats.render` makes text, `frame.results_frame` gives every example."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from rbench.tables import any_attack
 from rbench.tables import layouts as of_attacks
 from rbench.tables.aggregate import grid
 from rbench.tables.formats import unknown
-from rbench.tables.frame import results_frame
 from rbench.tables.results import Results
 from rbench.tables.table import Layout, Table
 
@@ -97,4 +96,4 @@ def _check_layout(layout: str) -> None:
         raise unknown("layout", layout, get_args(Layout))
 
 
-__all__ = ["Results", "Table", "attack_table", "build", "results_frame"]
+__all__ = ["Results", "Table", "attack_table", "build"]

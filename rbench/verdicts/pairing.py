@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from rbench.score.paired import Difference, PairedSample, combine_stated, compar
 from rbench.tables.aggregate import Cell
 from rbench.tables.nested_means import Observed
 from rbench.tables.results import Run
-from rbench.verdicts.cells import OfCell
+
+if TYPE_CHECKING:
+    from rbench.verdicts.cells import OfCell
 
 Row = tuple[float, float, str, int, int, int]
 """A pair: both values, the example, its fine-tuning seed, and the training seeds of both encoders."""

@@ -31,9 +31,10 @@ from rbench.schema import (
 from rbench.score import Deviations, Tally, attack_counts, attack_scores, wilson
 from rbench.store.runs import Store
 from rbench.store.verify import verify
-from rbench.tables import Results, build, results_frame
+from rbench.tables import Results, build
 from rbench.tables.any_attack import ANY
 from rbench.tables.formats import render
+from rbench.tables.frame import results_frame
 from rbench.tables.table import Number, Table
 
 TASKS = {

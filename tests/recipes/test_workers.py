@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from rbench import recipes
 from rbench.errors import JobError, ResourceError
 from rbench.recipes import workers as module
-from rbench.recipes.workers import Engine, oracle
+from rbench.recipes.engine import Engine, oracle
 from rbench.schema import AttackSpec, Outcome, ResourceKind, VictimSpec
 from rbench.system import digests
 from rbench.tasks import Example

@@ -38,6 +38,16 @@ def test_one_number_keeps_its_own_uneven_interval_and_p_agrees_with_it() -> None
     assert combine_stated([one], bound=0.9599).p > 0.05 > combine_stated([one], bound=0.9601).p  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.2, 0.56), (0.44, 0.8)])
+def test_p_has_the_degrees_of_freedom_of_the_side_on_which_the_bound_lies(low: float, high: float) -> None:
+    """With trainings, the shorter side of an uneven interval has fewer degrees of freedom than the longer one."""
+    one = Stated(0.5, 30, low, high, trainings=3, train_sd=0.1)
+    found = combine_stated([one])
+    assert found.low is not None and found.high is not None
+    for limit in (found.low, found.high):
+        assert combine_stated([one], bound=limit).p == pytest.approx(0.05)
+
+
 def test_the_spread_of_trainings_is_a_part_of_its_own() -> None:
     found = combine_stated([term(1, 0.5, 1e-9, (0, "a", "t"), trainings=3, train_sd=0.06)], bound=0.4)
     error = 0.06 / math.sqrt(3)

@@ -33,10 +33,11 @@ from rbench.schema.jobs import keyed
 from rbench.score import attack_counts, attack_scores, sts_scores
 from rbench.score.contrast import contrast_scores
 from rbench.store.runs import Store
-from rbench.tables import Results, build, results_frame
+from rbench.tables import Results, build
 from rbench.tables.flags import Flags
 from rbench.tables.for_people import briefed
 from rbench.tables.formats import render
+from rbench.tables.frame import results_frame
 from rbench.tables.table import Number, Table
 from tests.measures import test_contrast, test_evaluations
 from tests.specs import of_set, of_sts

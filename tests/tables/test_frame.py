@@ -14,8 +14,9 @@ import pytest
 from rbench.errors import StoreError
 from rbench.schema import AttackJob, Change, Outcome, Step
 from rbench.store.runs import Store
-from rbench.tables import attack_table, results_frame
+from rbench.tables import attack_table
 from rbench.tables.any_attack import ANY
+from rbench.tables.frame import results_frame
 from tests.tables.conftest import make_outcomes, make_record
 
 MakeRun = Callable[..., Store]

@@ -21,10 +21,11 @@ from rbench.measures import unique as uniques
 from rbench.schema import Draw, Job, Plan
 from rbench.score import sts_scores, wilson
 from rbench.store.runs import Store
-from rbench.tables import Results, attack_table, build, results_frame
+from rbench.tables import Results, attack_table, build
 from rbench.tables.any_attack import ANY
 from rbench.tables.draws import means, within
 from rbench.tables.formats import render
+from rbench.tables.frame import results_frame
 from rbench.tables.table import Number
 from tests.measures import test_contrast as contrast
 from tests.measures import test_evaluations as evaluations

@@ -95,6 +95,7 @@ class GradientNetwork:
         embedded: list[Tensor] = []
 
         def keep(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+            # As leaves: the backward pass ends there, and no gradient of the table or of what is below it is made.
             embedded.append(output.detach().requires_grad_())
             return embedded[-1]
 
@@ -106,5 +107,6 @@ class GradientNetwork:
         finally:
             handle.remove()
         towards = direction(answers.detach())
+        # The chain rule: `towards` weighs the answers, so that one pass serves any loss of them.
         (gradients,) = torch.autograd.grad(answers, embedded[0], towards.to(answers.dtype))
         return [InputGradients(*row) for row in zip(answers.detach(), towards, gradients.cpu(), strict=True)]

@@ -202,6 +202,7 @@ def near(unit: Matrix, count: int, least: float) -> csr_array:
     for start in range(0, total, ROWS):
         cosines = unit[start : start + ROWS] @ unit.T
         here = np.arange(len(cosines))
+        # No word is its own neighbour.
         cosines[here, start + here] = -np.inf
         last = min(count, total) - 1  # a sort of all would take minutes
         best = np.argpartition(-cosines, last, axis=1)[:, : last + 1]

@@ -60,6 +60,7 @@ def pieces_to_words(
     for piece, ((start, end), column) in enumerate(zip(offsets, columns, strict=True)):
         if column is None or start == end:
             continue
+        # Both lists are in the order of the text, so one walk finds the word of every piece.
         while word < len(spans) and (spans[word][0], spans[word][2]) <= (column, start):
             word += 1
         if word < len(spans) and spans[word][0] == column and spans[word][1] < end:
