@@ -71,6 +71,7 @@ def vectors_of(encoder: SentenceEncoder, texts: Sequence[str], progress: Callabl
             _write(path, encoder.for_documents(), texts, progress)
         else:
             progress(len(texts))
+            # Pruning goes by the last use.
             os.utime(path)
     found: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     return found

@@ -31,6 +31,8 @@ class Network:
 
     def gflop(self, tokens: float) -> float:
         """Return the billions of operations of reading one text of so many tokens."""
+        # Attention has four matrices of h x h, and the rest two of h x i; a weight costs two operations a token. Scores
+        # and their sums over n tokens are two products of n x n x h more.
         linear = 2 * tokens * (4 * self.hidden**2 + 2 * self.hidden * self.inner)
         return self.layers * (linear + 4 * tokens**2 * self.hidden) / 1e9
 

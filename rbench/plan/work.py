@@ -6,7 +6,9 @@ model (`cost_model`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import heapq
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +22,6 @@ from rbench.schema import AttackJob, FinetuneJob, Job, PretrainJob, ResourceKind
 if TYPE_CHECKING:
     from rbench.plan.prepare import Prepared
     from rbench.tasks import TaskData
-
-
-import heapq
-from collections import deque
-from collections.abc import Sequence
 
 SAMPLE = 200
 """Examples of a task whose words are counted."""

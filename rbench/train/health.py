@@ -195,6 +195,7 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
         finally:
             for part, name, buffer, content in kept:
                 buffer.data.copy_(content)
+                # The tensor too, and not its content alone: a part may have put another one in its place.
                 part._buffers[name] = buffer
 
 
@@ -263,6 +264,7 @@ def of_adversary(model: nn.Module, adversary: Adversary, words: Tensor, f: Vecto
         moved = functional.cosine_similarity(f(X), f(X + delta), dim=-1)
 
     def at(point: Tensor, masks: int) -> tuple[Tensor, Tensor]:
+        # Points that are compared have the same dropout masks, or their difference would be that of the masks.
         torch.manual_seed(masks)
         h = f(point)
         return h, loss(head(h)).double() if loss is not None else h.new_zeros(())

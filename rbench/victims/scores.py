@@ -179,6 +179,7 @@ def _distribution(row: Row) -> Row:
             f"it gave {shown(row.tolist())}, which are no probabilities (their sum is {total:.6g}). If they are "
             "logits, write `scores: logits`; otherwise have it give probabilities that sum to 1"
         )
+    # Division would make equal probabilities of two answers differ in the last bit.
     return row if abs(total - 1) <= EXACT else row / total
 
 

@@ -81,6 +81,7 @@ def word_norms(gradients: Tensor, owners: Sequence[int], num_words: int, norm: W
         (num_words,), -inf for words without pieces.
     """
     rows = gradients.detach().float()
+    # Pieces of no word go into a row of their own behind the last word, which is cut off.
     owner = torch.tensor([word if word >= 0 else num_words for word in owners], device=rows.device, dtype=torch.long)
     counts = torch.bincount(owner, minlength=num_words + 1)[:num_words]
     if norm == "l1":
