@@ -248,7 +248,7 @@ class VectorServer:
             said["probe"] = base64.b64encode(made.astype("<f4").tobytes()).decode()
             content = json.dumps(said, indent=2).encode()
             if not self._below.make(about, content):
-                # Another process was first. Its probe counts, so that all compare with the same vectors.
+                # Another process was first. Its probe counts, so that all processes compare with the same vectors.
                 known = _probe_in(self._below.read_json(about))
                 if known is None:  # it is damaged, and so is what lies beside it
                     self._below.replace(about, content)

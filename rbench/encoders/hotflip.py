@@ -159,15 +159,14 @@ class HotFlip:
         """
         order = np.argsort(-self.estimates(words, wanted)[place], kind="stable")[:n]
         made = [(*words[:place], new, *words[place + 1 :]) for new in np.array([*self.vocabulary])[order].tolist()]
-        # A word may melt into its neighbours in the text, where the tokenizer makes other pieces of both.
+        # In the text a new word may merge with its neighbours into other tokens; such flips are dropped.
         rows = self._rows([" ".join(one) for one in (words, *made)])
         return [one for one, row in zip(made, rows[1:], strict=True) if len(row[0]) == len(rows[0][0])]
 
     def estimates(self, words: Words, wanted: Vectors) -> NDArray[np.float32]:
         """Return to first order what each flip adds to the cosine, (words, vocabulary)."""
         gradient = self.gradient(words, wanted)
-        # g (e_new - e_old) for all words at once: a product with the table, less the same product for the word that is
-        # there.
+        # g (e_new - e_old) for the whole vocabulary: one product with the table, less the same for the old word.
         old = self._table[[self._place[word] for word in words]]
         return np.asarray(gradient @ self._table.T - (gradient * old).sum(axis=1, keepdims=True), dtype=np.float32)
 

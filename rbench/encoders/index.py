@@ -71,7 +71,7 @@ def vectors_of(encoder: SentenceEncoder, texts: Sequence[str], progress: Callabl
             _write(path, encoder.for_documents(), texts, progress)
         else:
             progress(len(texts))
-            # Pruning goes by the last use.
+            # The cache is pruned by the time of last use, which reading alone does not change.
             os.utime(path)
     found: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     return found
@@ -146,7 +146,7 @@ def top(queries: Vectors, corpus: Vectors, depth: int, left_out: Sequence[int | 
         found = scores(queries[start : start + step], corpus, left_out[start : start + step])
         for i, own in enumerate(found, start):
             least = np.partition(own, len(own) - depth)[len(own) - depth]
-            # All that are as good as the last one, because which of them are in is decided by their place.
+            # Ties at the last place are all kept here, because their order in the corpus decides which of them are in.
             among = np.flatnonzero(own >= least)
             places[i] = among[np.argsort(-own[among], kind="stable")[:depth]]
             best[i] = own[places[i]]
@@ -161,7 +161,7 @@ def ranks(found: Vectors, places: NDArray[np.int64]) -> NDArray[np.int64]:
     made = np.empty((len(found), len(places)), dtype=np.int64)
     for j, place in enumerate(places):
         own = found[:, place, None]
-        # Of equal scores those that stand before it, as `top` ranks them.
+        # Of equal scores, the document that stands first in the corpus ranks first, as in `top`.
         made[:, j] = 1 + (found > own).sum(axis=1) + (found[:, :place] == own).sum(axis=1)
     return made
 

@@ -51,7 +51,7 @@ def in_groups(call: Callable[[dict[str, Tensor]], Tensor], inputs: dict[str, Ten
     answers = [call({name: x[rows, :length] for name, x in inputs.items()}) for rows, length in groups]
     if answers[0].ndim == 3:
         answers = [functional.pad(answer, (0, 0, 0, mask.shape[1] - answer.shape[1])) for answer in answers]
-    # argsort inverts the order of the groups: the rows are as they came.
+    # The argsort of all indices inverts the permutation, so rows return to their original order.
     return torch.cat(answers)[torch.cat([rows for rows, _ in groups]).argsort()]
 
 

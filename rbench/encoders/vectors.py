@@ -82,8 +82,8 @@ class WordVectors:
     def _search(self, i: int, k: int) -> NDArray[np.int64]:
         rough = self._squares - 2.0 * (self.matrix @ self.matrix[i])  # squared distance minus a constant, in float32
         rough[i] = -np.inf
-        # float32 may exchange near ones: 32 more than asked for are compared exactly, by index, so that equal ones keep
-        # it.
+        # In float32 near neighbours may change places, so 32 extra candidates are compared exactly. They are sorted by
+        # index first, so that the stable sort below keeps this order for ties.
         pool = np.argpartition(rough, min(k + 32, len(rough) - 1))[: k + 33]
         pool = np.sort(pool[pool != i])
         exact = ((self.matrix[pool].astype(np.float64) - self.matrix[i]) ** 2).sum(axis=1)

@@ -65,7 +65,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
     kept = cell.complete
     if kept is None or context.team.take(job) is None:
         return None
-    # Another process may have merged the chunks between the look at them and the lease.
+    # Another process may have merged the chunks after this one looked and before it took the lease.
     if (already := context.store.look(job).record) is not None and _whole(already):
         return already
     stored = cell.merge(kept)

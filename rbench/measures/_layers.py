@@ -90,7 +90,7 @@ def hits(
     Layers are those of the network after its embeddings. A network of word vectors alone counts as one layer, and has
     no first token. Raises JobError where a hidden state is not finite.
     """
-    # By length, so that a batch has little padding.
+    # Sorting by length keeps the padding of each batch small.
     order = sorted(range(len(found)), key=lambda i: len(found[i].original))
     said: dict[tuple[str, int], NDArray[np.bool_]] = {}
     encoder.eval()

@@ -151,11 +151,11 @@ def uniformity(vectors: Array, clusters: NDArray[np.int64]) -> Found:
     mean = float(means.mean())
     value = float(np.log(mean))
     _, of = np.unique(clusters, return_inverse=True)
-    # The first projection: a text is in a pair as either of the two, so what it deviates by counts twice.
+    # First projection of the U-statistic: a text takes part in its pairs from either side, hence the factor 2.
     parts = np.bincount(of, weights=2 * (means - mean) / n)
     if len(parts) < 2:
         return Found(value)
-    # The derivative of log(m) is 1 / m, which carries the error over.
+    # Delta method: the derivative of log(m) is 1 / m.
     error = float(np.sqrt(len(parts) / (len(parts) - 1) * np.square(parts).sum())) / mean
     half = float(ndtri(0.975)) * error
     return Found(value, value - half, value + half)

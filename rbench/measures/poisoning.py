@@ -276,8 +276,7 @@ def _asked(
         found = index.scores(half.vectors[part], corpus, [of.own(one) for one in half.ids[part]])
         own = index.scores(half.vectors[part], poison, [None] * len(found))
         for i, (query, documents, passages) in enumerate(zip(half.ids[part], found, own, strict=True), start):
-            # Passages compete with each other as well; of equal scores the document is first, which is to the attack's
-            # disadvantage.
+            # Passages compete with each other too. Ties go to the document, so they never favour the attack.
             above = (documents >= passages[:, None]).sum(axis=1) + (passages > passages[:, None]).sum(axis=1)
             hits[i] = above < k
             grades = of.relevance[query]

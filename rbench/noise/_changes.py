@@ -74,7 +74,8 @@ def noised(kind: Kind, text: str, degree: float, seed: str) -> Noised:
     digest = blake2b(f"{seed}\0{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     rng = Random(int.from_bytes(digest, "big"))
     possible = min(len(places), units)
-    # floor(x + u) is x on average. It takes one draw at every degree, so that the draws behind it stay the same.
+    # For u uniform in 0..1, floor(x + u) has the mean x. One number is drawn whatever the degree, so that the draws
+    # that follow are the same at every degree.
     wanted = min(int(degree * units + rng.random()), possible)
     put: list[tuple[int, int, int, str]] = []
     for i in range(wanted):  # Fisher and Yates's shuffle, as far as it is needed: a longer one begins alike

@@ -31,8 +31,8 @@ class Network:
 
     def gflop(self, tokens: float) -> float:
         """Return the billions of operations of reading one text of so many tokens."""
-        # Attention has four matrices of h x h, and the rest two of h x i; a weight costs two operations a token. Scores
-        # and their sums over n tokens are two products of n x n x h more.
+        # A multiplication with an addition counts as two operations. Attention has 4 h^2 weights, the rest 2 h i; the
+        # scores of attention and their weighted sums are two products of n x n x h.
         linear = 2 * tokens * (4 * self.hidden**2 + 2 * self.hidden * self.inner)
         return self.layers * (linear + 4 * tokens**2 * self.hidden) / 1e9
 

@@ -307,8 +307,7 @@ def recipe_modules() -> list[Any]:
 
 
 def _swaps(resources: Any) -> Iterator[tuple[Any, str, Any]]:
-    # Only the class of the same name: the multilingual encoder has the plain one among its bases, which must stay
-    # itself.
+    # Only the base class of the same name is replaced: the multilingual encoder also inherits from the plain one.
     ours = {
         base: cls
         for cls in SUBSTITUTES

@@ -139,7 +139,7 @@ def build(
     if hasattr(attack.search_method, "attack"):  # a search that counts words asks the attack that is run
         attack.search_method.attack = attack
     attack.pre_transformation_constraints.extend(foreseen(attack))
-    # Constraints are added to the attack that is run, because `cached` has made a new one of the old one's parts.
+    # `cached` may have returned a new attack, so constraints are added only now.
     if columns := protected_columns(spec, task):
         attack.pre_transformation_constraints.append(InputColumnModification(list(task.columns), set(columns)))
     if spec.max_words is not None:

@@ -58,7 +58,7 @@ class GreedyWordSwapWIR(_GreedyWordSwapWIR):  # type: ignore[misc]
             _, indices = self.get_indices_to_order(initial_text)
             if self.truncate_words_to is not None:
                 indices = sorted(indices)[: self.truncate_words_to]
-            # In the order in which the search will ask, so that a budget cuts off the same texts in both.
+            # The order is that of the search, so that a query budget cuts both off at the same text.
             texts = [initial_text.replace_word_at_index(index, self.unk_token) for index in indices]
             for index in indices:
                 texts += self.get_transformations(initial_text, original_text=initial_text, indices_to_modify=[index])
@@ -204,7 +204,7 @@ class SplicedText(AttackedText):  # type: ignore[misc]
         several = len(self._text_input) > 1
         return (
             not CHINESE.search(part)
-            # TextAttack finds words in the lower-case text; where letters become two there, as İ does, places shift.
+            # TextAttack searches the lower-case text. Letters that lower-casing makes longer (İ) shift its positions.
             and len(part.lower()) == len(part)
             and "<" not in part
             # TextAttack joins columns with this token, and may find a word such as "I" in it.
@@ -253,7 +253,7 @@ class SplicedText(AttackedText):  # type: ignore[misc]
             if longer == -1:
                 places[places == index] = -1
             places[places > index] += longer
-            # TextAttack takes this for an insertion before the word, which then stands behind the new ones.
+            # TextAttack treats this as an insertion before the word, so the old word moves behind the new ones.
             if longer > 0 and old != fresh[0]:
                 places[places == index] += longer
         newly = set(range(index, index + len(fresh))) if old != new else set()

@@ -131,7 +131,7 @@ class Engine:
             pooled=pooled or self.config.pooled or many,
             max_seconds=self.config.max_seconds,
         )
-        # Inputs are looked at before each outcome leaves, so that none is of weights that changed under it.
+        # Inputs are checked before an outcome leaves, so that none was computed with weights that changed meanwhile.
         for outcome in outcomes:
             watch.check()
             resources.check()

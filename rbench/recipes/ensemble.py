@@ -92,7 +92,7 @@ class Strongest(SearchMethod):  # type: ignore[misc]
                 raise
 
     def _asked(self, texts: Sequence[AttackedText]) -> tuple[list[Any], bool]:
-        # The goal knows the whole budget only. A search that has a part of it is cut off here.
+        # The goal function enforces the whole budget only; a search that may spend a part of it is stopped here.
         left = int(min(self._until - self.goal_function.num_queries, len(texts)))
         results, over = self.get_goal_results(list(texts[:left])) if left > 0 else ([], True)
         self._best = max([self._best, *(one for one in results if self._inside(one.attacked_text))], key=rank)

@@ -166,7 +166,7 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
         self.gradients, self.transformation, self.options = gradients, transformation, options
 
     def perform_search(self, initial_result: Any) -> Any:
-        # A replacement costs a gradient pass and a candidate at least.
+        # A replacement costs at least two queries: a gradient pass and a candidate.
         if self._left() < 2:
             return initial_result
         of_pairs = isinstance(self.gradients, ScorerGradients)
@@ -271,14 +271,14 @@ class _LabelExample(GeometryExample):
 
     def _along(self, logs: Tensor, g: Tensor, lengths: Tensor, norms: list[Tensor] | None = None) -> Gradients:
         """Where the sentence vectors lie along v_z. The search needs no more: one number per text."""
-        # Where v_z is zero, g is too: any other length gives projections of zero, and 0 / 0 gives NaN.
+        # Where v_z is zero, so is g. Any other length then gives projections of zero, where 0 / 0 would give NaN.
         lengths = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
         self.axis = (g / lengths.unsqueeze(1))[0]
         return Gradients(logs @ self.axis.unsqueeze(1), torch.ones(len(logs), 1), norms)
 
     def _logs(self, results: Sequence[Any]) -> Tensor:
         """Log-probabilities (n, labels) of goal function results, float64."""
-        # A probability that underflowed to 0 has the logarithm -inf, and makes projections NaN.
+        # A probability that underflowed to 0 would have the logarithm -inf and turn projections into NaN.
         smallest = torch.finfo(torch.float32).tiny
         probabilities = torch.stack([torch.as_tensor(result.raw_output) for result in results])
         return probabilities.double().clamp(min=smallest).log()

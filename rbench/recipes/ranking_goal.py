@@ -91,7 +91,7 @@ class RankingGoal(GoalFunction):  # type: ignore[misc]
             found = index.scores(part, corpus, [self.own] * len(part))
             ndcg = index.ndcg(index.ranks(found, self.places), self.grades, self.k)
             ranked, best = index.ranks(found, watched).min(axis=1), found[:, watched].max(axis=1)
-            # Out of the race: the k-th best of the others is what a wanted document is measured against.
+            # The wanted documents are taken out, so that the k-th largest score is that of the other documents.
             found[:, watched] = -np.inf
             last = np.partition(found, found.shape[1] - self.k, axis=1)[:, found.shape[1] - self.k]
             margin = np.maximum(last, -2.0).astype(np.float64) - best  # fewer than k others: no rank below k

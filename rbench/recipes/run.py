@@ -131,7 +131,7 @@ def run(
         attack = idle.pop() if idle else build()
         with inference.limited(max_seconds):
             outcome = _attacked(attack, example, spec, task, seed, oracle)
-        # An attack keeps what it knows of its example, so it is with one example at a time.
+        # An attack object holds the state of one example, so it serves one example at a time.
         idle.append(attack)
         return outcome
 

@@ -79,7 +79,7 @@ class SimilarityGoal(GoalFunction):  # type: ignore[misc]
         """As TextAttack's. Where the goal is maximised it remembers the best result."""
         results, over = super().get_results(attacked_text_list, check_skip=check_skip)
         for result in results:
-            # Of texts that only rank words, such as those with a word left out, none may be the outcome.
+            # Searches also query texts that only serve to rank words (one word left out); these cannot be the outcome.
             if result.attacked_text.text in self.allowed and (self.best is None or result.score > self.best.score):
                 self.best = result
         return results, over

@@ -101,7 +101,7 @@ class CompleteSearch(SearchMethod):  # type: ignore[misc]
         how many texts are left.
         """
         left = combinations_of(self._places, size)
-        # Drops are missing only where the budget ended among single words, and then nothing is asked any more.
+        # Drops are missing only if the budget ran out among single replacements; then nothing more can be queried.
         order = best_first(self._places, drops, size) if len(drops) == len(self._places) else iter(())
         while not over and not flipped(best) and (batch := list(islice(order, BATCH))):
             results, over = self.get_goal_results([_together(self._ones, chosen) for chosen in batch])
@@ -148,7 +148,7 @@ def combinations_of(places: Sequence[int], size: int) -> int:
     ways = [1] + [0] * size  # the elementary symmetric polynomial of the numbers of replacements, by degree
     for place in set(places):
         count = places.count(place)
-        # From the highest degree down: each product then has one replacement of this word at most.
+        # The degrees are updated from the highest down, so that each word contributes one replacement at most.
         for degree in range(size, 0, -1):
             ways[degree] += count * ways[degree - 1]
     return ways[size]

@@ -224,7 +224,7 @@ def _ranked(rows: Sequence[Row], lead: Column) -> list[Row]:
             up, down = (j, i) if (side == "higher") == (sign > 0) else (i, j)
             better[down] += 1
             worse[up] += 1
-    # All who are significantly better stay ahead, and all who are worse stay behind: between these any place is open.
+    # Those who are significantly better stay ahead and those who are worse behind; any rank between is possible.
     ranks = {row.who: (1 + better[k], len(contest) - worse[k]) for k, row in enumerate(contest)}
     ranked = [replace(row, ranks=ranks.get(row.who)) for row in rows]
 

@@ -134,7 +134,7 @@ class Curve:
             n_resamples=RESAMPLES,
             batch=max(1, _DRAWN // len(units)),
             method="percentile",
-            # Always the same resamples: the same results give the same bytes.
+            # The generator has a fixed seed, so that the same results give the same bytes.
             rng=np.random.default_rng(0),
         ).confidence_interval
         return float(found.low), float(found.high)

@@ -77,15 +77,14 @@ def combine(parts: Sequence[Part], *, n: int, bound: float | None = 0.0, shares:
     trainings = [len({t for part in own for t in part.trainings}) for own in _sides(parts)]
     counts = {"trainings": (trainings[0], trainings[-1]), "seeds": len({s for part in parts for s in part.seeds})}
     spread = _spread(parts)
-    # One share has Wilson's interval. So has a sum if every text fell, or none: what its texts add does not vary.
+    # A single share has Wilson's interval. So has a sum if all values of each part are equal: its variance is zero.
     if shares and (len(parts) == 1 or not spread.known):
         return _by_wilson(parts, spread, value, n, bound, counts)
     if not spread.known:
         return Difference(value=value, n=n, **counts)  # type: ignore[arg-type]
     low, high = spread.interval(value, CONFIDENCE)
     if shares:
-        # The sum is lowest with all shares of negative weight at 1 and all others at 0, and highest the other way
-        # round.
+        # Smallest sum: shares with negative weights are 1, all others 0. Largest sum: the other way round.
         ends = [math.fsum(part.weight for part in parts if (part.weight > 0) == up) for up in (False, True)]
         low, high = max(low, ends[0]), min(high, ends[1])
     p = None if bound is None else spread.p(value - bound)
@@ -167,7 +166,7 @@ def _spread_of(parts: Sequence[Part]) -> Spread:
     sums = np.bincount(texts, weights=rest) ** 2
     of_tasks = np.zeros(len(sums), np.int64)
     of_tasks[texts] = by_task
-    # No n / (n - 1) here, as `_clustered` has it: `within` has lengthened the deviations already.
+    # There is no factor n / (n - 1) as in `_clustered`, because `within` has corrected the deviations already.
     by_text = [(float(sums[of_tasks == task].sum()), int(np.sum(of_tasks == task)) - 1) for task in set(by_task)]
     apart = np.bincount(numbered(zip(texts.tolist(), groups, strict=True)), weights=rest)
     shared, freedom = joined(by_text)
@@ -190,8 +189,7 @@ def _clustered(added: Values, strata: Codes, units: Codes) -> list[tuple[float, 
         _, index = np.unique(units[here], return_inverse=True)
         sums = np.bincount(index, weights=added[here])
         size = len(sums)
-        # The contributions of each part sum to 0, and a stratum is made of whole parts: its units need no mean
-        # subtracted.
+        # Contributions sum to 0 in each part, and strata are made of whole parts, so no mean is subtracted.
         found.append((size / (size - 1) * float(np.sum(sums**2)), size - 1) if size > 1 else (0.0, 0))
     return found
 
@@ -221,7 +219,7 @@ def _by_wilson(
         for part, size in zip(parts, sizes, strict=True):
             found = interval(part.mean * size(wanted), size(wanted), wanted)
             assert found is not None, "a part has at least one value"
-            # With a negative weight the upper limit of a share is the lower limit of what it adds.
+            # With a negative weight, the upper limit of a share gives the lower limit of its contribution.
             ends = sorted(part.weight * end for end in found)
             low, high = low + ends[0], high + ends[1]
         return low, high

@@ -219,7 +219,7 @@ def _decide(sample: GateSample, rise: Rise, corrected: float, unclear: str, rule
     moved = moved if value else "did not change"
     p = f"corrected p {corrected:.2g}"
     worse = value > tolerance + ROUNDING
-    # A rise that is proved comes first: few texts excuse what cannot be seen, and this can.
+    # A significant rise is decided first: too few texts excuse a rise that cannot be seen, not one that can.
     if worse and corrected < rules.alpha:
         return _worse(sample, rise, rules, moved, p)
     if texts < (least := needed(rules.rows, rules.alpha, tolerance)):
@@ -327,10 +327,10 @@ def over_mean(rest: Values, there: NDArray[np.bool_], size: NDArray[np.int64]) -
     rows = (rest * larger).sum(axis=2)
     runs = there.any(axis=2).sum(axis=0)
     variance = float(np.sum((rows**2).sum(axis=0) / np.maximum(runs, 1)))
-    # Half a step: the sum takes steps of a pair, and the normal distribution takes none.
+    # Continuity correction: half of the step by which a single pair changes the sum.
     correction, excess = float(larger[new].mean()) / 2, float(rows[0].sum())
     p = float(ndtr((correction - excess) / math.sqrt(variance))) if variance else 1.0
-    # As in `over_one`: that no run differed leaves open how often runs do.
+    # If no run differed, the rate of differences is still unknown, as in `over_one`.
     error = math.sqrt(variance or limit_of(0, texts, 0.025) * n) / n
 
     def limits(level: float) -> Limits:
@@ -349,7 +349,7 @@ def sign_flip(differences: NDArray[np.int64], chance: float = 0.5) -> float:
     sizes, counts = np.unique(np.abs(differences[differences != 0]).astype(int), return_counts=True)
     chances = np.ones(1)
     for size, count in zip(sizes, counts, strict=True):
-        # Differences of one size are like coins: the number of positive ones is binomial, and adds `size` each.
+        # Among differences of one size the number of positive ones is binomial, and each adds `size` to the sum.
         stretched = np.zeros(size * count + 1)
         stretched[::size] = stats.binom.pmf(np.arange(count + 1), count, chance)
         chances = np.convolve(chances, stretched)

@@ -41,7 +41,7 @@ class ToldRise(NamedTuple):
 
     @property
     def error(self) -> float:
-        # At least half a text: that few answers agree does not say that others would.
+        # The error is at least half a text, because a few answers that agree do not prove that others would.
         return math.sqrt(max(self.spread.total, 0.25 / max(self.texts, 1) ** 2))
 
     @property
@@ -83,7 +83,7 @@ def told_rise(baseline: Sequence[Told], new: Told, *, higher_is_worse: bool) -> 
 
 
 def _weighed(run: Told, both: NDArray[np.bool_], weight: float) -> dict[str, Values]:
-    # A text that a rater left out counts with the value of all raters, which moves no rater away from the others.
+    # Where a rater gave no answer, the value of all raters stands in, so that the text sets this rater apart from none.
     return {who: weight * np.where(np.isnan(own), run.values, own)[both] for who, own in run.by_rater.items()}
 
 

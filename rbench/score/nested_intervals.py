@@ -120,7 +120,7 @@ class Spread(NamedTuple):
         """Return the two-sided p value of a true mean so far from the one observed: that of `interval`."""
         if not self.excess and not self.raters:
             return float(2 * stdtr(self.text_freedom, -abs(distance) / math.sqrt(self.texts)))
-        # A single level has a p in closed form. With several, p is found where the interval ends at the distance.
+        # With one level p has a closed form. With several, it is found by inverting the interval.
         if not self.raters and (self.texts <= NOTHING or not self.text_freedom):
             return float(2 * stdtr(self.draw_freedom, -abs(distance) / math.sqrt(self.excess)))
         return inverted(lambda confidence: self.interval(0.0, confidence), abs(distance))
@@ -137,7 +137,7 @@ class Spread(NamedTuple):
         if not self.draw_freedom:
             critical = float(stdtrit(self.text_freedom, 0.5 + CONFIDENCE / 2))
             return math.sqrt(self.texts) * errors_shown(self.text_freedom, critical)
-        # A sample of draws shows chi^2 / df times their variance, which is never below what their texts explain.
+        # The variance that a sample shows is chi^2 / df times the true one, which is at least the noise of the texts.
         shown = chances(self.draw_freedom) * max(self.draws, self.noise)
         reach = np.sqrt(self._replace(draws=shown).squared_reach(CONFIDENCE))  # type: ignore[arg-type]
         error = math.sqrt(self.total)
@@ -184,7 +184,7 @@ def inverted(limits: Limits, bound: float) -> float:
     for _ in range(50):
         p = (below + above) / 2
         low, high = limits(1 - p)
-        # Intervals shrink as p grows: the bound is inside for every smaller p and outside for every larger one.
+        # The interval shrinks as p grows, so the bound lies inside for all smaller p and outside for all larger ones.
         below, above = (p, above) if low <= bound <= high else (below, p)
     return above
 
@@ -228,7 +228,7 @@ def power_of_pairs(n: int, difference: float, rate: float, confidence: float = 0
     pairs = np.arange(max(1, math.floor(n * rate - reach)), min(n, math.ceil(n * rate + reach)) + 1)
     most = stats.binom.ppf((1 - confidence) / 2, pairs, 0.5) - 1  # ppf is the first count that is too probable
     most += 2 * stats.binom.cdf(most + 1, pairs, 0.5) <= 1 - confidence  # where it hits the level exactly
-    # The share of discordant pairs that differ in the right direction: rate * (up - (1 - up)) is the difference.
+    # Share of discordant pairs in the direction of the difference: rate * (up - (1 - up)) = difference.
     up = (1 + difference / rate) / 2
     found = stats.binom.cdf(most, pairs, up) + stats.binom.sf(pairs - most - 1, pairs, up)
     return float(np.sum(stats.binom.pmf(pairs, n, rate) * found))

@@ -37,7 +37,7 @@ def unpacked_numbers(text: str, n: int) -> NDArray[np.float32]:
     size = 4 * n
     try:
         opened = zlib.decompressobj()
-        # One byte too many is enough to refuse a text, and bounds what a crafted one unpacks to.
+        # Asking for one byte too many detects a longer text, and limits what a crafted one can unpack to.
         data = opened.decompress(base64.b64decode(text, validate=True), size + 1)
     except (binascii.Error, zlib.error) as error:
         raise ValueError(f"not packed numbers: {error}") from error

@@ -195,7 +195,7 @@ def smallest_share(spread: Spread, shares: Sequence[float], texts: float) -> flo
         draws = shown * (differing + explained * one)
         assumed = Spread(one, spread.text_freedom, draws, spread.draw_freedom, explained * one)
         size = assumed.effective(one * texts, CONFIDENCE) if one else texts
-        # Pairs that differ beyond the rate are taken from both kinds that agree, in proportion.
+        # A higher rate of discordant pairs reduces both kinds of concordant pairs in proportion.
         same = (1 - discordant) / (1 - rate) if rate < 1 else 0.0
         fell, only, rest = (size * share for share in (both * same, (discordant - away) / 2, (discordant + away) / 2))
         return newcombe(fell, only, rest, max(size - fell - only - rest, 0.0))[0]
@@ -206,7 +206,7 @@ def smallest_share(spread: Spread, shares: Sequence[float], texts: float) -> flo
         while high - low > 1e-3:
             middle = (low + high) / 2
             low, high = (low, middle) if lower_limit(middle, shown) > 0 else (middle, high)
-        # At 1, not even the largest difference has a lower limit above 0: draws that vary so much never show one.
+        # If even a difference of 1 has no lower limit above 0, draws that vary this much never show one.
         needed.append(high if high < 1 else math.inf)
 
     def power(away: float) -> float:
@@ -262,11 +262,11 @@ def newcombe(
     first, second = (both + only_one) / n, (both + only_other) / n
     (low1, high1), (low2, high2) = (_wilson(both + only, n, confidence) for only in (only_one, only_other))
     across = both * neither - only_one * only_other
-    # Only a positive correlation is corrected, and towards 0: it narrows the interval, so it must not be overstated.
+    # Only a positive correlation is corrected (towards 0): it narrows the interval, and must not be overestimated.
     corrected = max(across - n / 2, 0.0) if across > 0 else float(across)
     margins = math.prod((both + only_one, only_other + neither, both + only_other, only_one + neither))
     phi = corrected / math.sqrt(margins) if margins > 0 else 0.0
-    # The difference is lowest with the second share at its lower limit and the first at its upper one.
+    # The lower limit of the difference pairs the second share's lower limit with the first share's upper one.
     down, up = second - low2, high2 - second
     other_up, other_down = high1 - first, first - low1
     value = second - first
@@ -311,8 +311,8 @@ def _spread_of(sample: PairedSample) -> Spread:
     if not trained or (min(sample.trainings) == 1 and sample.seeds > 1):
         draws.append(of_groups(sample.differences, sample.seed))
         groups = sample.seed
-    # A text is summed over all victims before it is squared: one that is hard for all of them is one observation, not
-    # many.
+    # Deviations of a text are summed over all victims before they are squared: a text that is hard for every victim
+    # counts as one observation, not as several.
     rest = within(sample.differences, runs) / len(runs)
     shared, apart = (
         float(np.sum(np.bincount(index, weights=rest) ** 2)) for index in (texts, _numbered(texts, groups))
@@ -377,7 +377,7 @@ def holm(values: Sequence[float | None], comparisons: int = 0) -> list[float | N
     corrected: list[float | None] = [None] * len(values)
     many, largest = len(ordered) + max(0, comparisons - len(values)), 0.0
     for rank, (p, i) in enumerate(ordered):
-        # Step down: no p may be corrected to less than a smaller p is, or a larger one could pass where that one fails.
+        # Corrected p values must not fall with the rank, or a larger p could be rejected where a smaller one is not.
         largest = max(largest, min(1.0, (many - rank) * p))
         corrected[i] = largest
     return corrected
@@ -413,7 +413,7 @@ def compare_means(one: Sample, other: Sample) -> Difference:
     error = sum(parts) ** 0.5
     if not error:
         return Difference(value, n, p=None if value else 1.0)
-    # Welch (1947): the degrees of freedom of a sum of two variances that are estimated apart.
+    # Welch (1947): degrees of freedom of the sum of two estimated variances.
     freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (one, other), strict=True))
     reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
     p = float(2 * stats.t.sf(abs(value) / error, freedom))
@@ -435,7 +435,7 @@ def average_differences(shares: Sequence[tuple[tuple[int, int], tuple[int, int]]
         return Difference(None, 0)
     value = math.fsum(y / m - x / n for (x, n), (y, m) in shares) / len(shares)
     moved = math.fsum((y + 1) / (m + 2) - (x + 1) / (n + 2) for (x, n), (y, m) in shares) / len(shares)
-    # The interval lies around the smoothed difference, so it need not be symmetric around `value`.
+    # Agresti and Caffo's interval is centred on the smoothed difference, not on `value`.
     parts = [_smoothed_variance(*one) + _smoothed_variance(*other) for one, other in shares]
     error = math.sqrt(math.fsum(parts)) / len(shares)
     reach = float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) * error
@@ -499,7 +499,7 @@ def combine_stated(terms: Sequence[Stated], *, bound: float = 0.0) -> Difference
     reaches = [float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * math.sqrt(variance) for variance, freedom in found]
     sides = [[term for term in terms if term.group[0] == side] for side in (0, 1)]
     several = [max((term.trainings for term in side), default=1) for side in sides]
-    # On the side of the bound, so that p is below 0.05 exactly where the interval excludes it.
+    # p uses the limit on the side of the bound, so that it is below 0.05 exactly where the interval excludes it.
     towards, freedom = found[bound > value]
     error, (widest, known) = math.sqrt(towards), max(found)
     return Difference(

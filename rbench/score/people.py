@@ -52,7 +52,7 @@ def between(by_rater: Values) -> Between:
     if raters < 2 or texts < 2:
         return Between()
     means, own = by_rater.mean(axis=1), by_rater.mean(axis=0)
-    # Two-way analysis of variance with one answer a cell: what rater and text leave unexplained is the noise.
+    # Two-way analysis of variance without replication: the residual after rater and text effects is the noise.
     rest = by_rater - own - means[:, None] + by_rater.mean()
     noise = float(np.sum(rest**2)) / ((texts - 1) * (raters - 1)) / (texts * raters)
     variance = float(own.var(ddof=1)) / texts
@@ -79,8 +79,7 @@ def between_sums(parts: Iterable[tuple[Mapping[str, Values], Codes]]) -> Between
         if len(people) > 1 and len(codes):
             added = [np.concatenate([by_rater[rater] for by_rater, _ in own]) for rater in sorted(people)]
             size = int(codes.max()) + 1
-            # Times the number of texts, for `between` takes a mean over texts, and here it is the sum that is asked
-            # for.
+            # `between` takes means over texts, and sums are wanted here: hence the factor `size`.
             found.append(between(np.stack([np.bincount(codes, weights=one) * size for one in added])))
     return Between(*joined(one for one in found if one.variance))
 
@@ -94,7 +93,7 @@ def like_texts(shares: Values, raters: int) -> float:
     """
     n, mean = len(shares), float(shares.mean())
     varies = float(shares.var(ddof=1)) if n > 1 else 0.0
-    # N texts with one answer of 0 or 1 have the variance mean (1 - mean) / N: solved for N.
+    # N texts with one answer of 0 or 1 each have the variance mean (1 - mean) / N, which is solved for N.
     like = n * mean * (1 - mean) / varies if varies > NOTHING else n * (1 if mean in (0.0, 1.0) else raters)
     return min(max(like, n), n * raters)
 

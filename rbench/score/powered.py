@@ -74,7 +74,7 @@ def powered(shares: Values, proxies: Values, rest: Values) -> Powered:
     common = float(np.mean((shares - shares.mean()) * (proxies - proxies.mean())))
     weight = min(1.0, max(0.0, common / ((1 + n / others) * varies))) if varies > NOTHING else 0.0
     left = shares - weight * proxies
-    # `var()` divides by n, which is the (n - 1) / n of the formula above.
+    # `var()` divides by n, which supplies the factor (n - 1) / n of the formula above.
     variance = float(left.var()) / (n - 2) + weight**2 * float(rest.var(ddof=1)) / others
     if not weight or variance >= alone:
         return classical

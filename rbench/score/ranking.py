@@ -43,6 +43,6 @@ def ranking_scores(
     named = {"ndcg": f"ndcg_cut_{k}", "recall": f"recall_{k}", "map": f"map_cut_{DEPTH}", "success": f"success_{k}"}
     values = {name: np.array([found[query][of] for query in queries]) for name, of in named.items()}
     reciprocal = np.array([found[query]["recip_rank"] for query in queries])
-    # recip_rank has no cut-off, and MRR@k is 0 where the first relevant document lies below rank k.
+    # trec_eval's recip_rank has no cut-off; MRR@k is 0 if the first relevant document lies below rank k.
     values["mrr"] = np.where(values["success"] > 0, reciprocal, 0.0)
     return {name: np.asarray(values[name], dtype=np.float64) for name in SCORES}

@@ -49,7 +49,7 @@ class Sample(NamedTuple):
         mean = math.fsum(size * m for size, m, _ in kept) / n
         if n == 1:
             return cls(1, mean)
-        # Sum of squares about the common mean: within the samples, and of their means about it.
+        # The sum of squares about the common mean is that within the samples plus that of their means.
         squares = math.fsum((size - 1) * d**2 + size * (m - mean) ** 2 for size, m, d in kept)
         return cls(n, mean, math.sqrt(squares / (n - 1)))
 
@@ -110,7 +110,7 @@ def wilson(count: float, n: float, confidence: float = CONFIDENCE) -> tuple[floa
     share = count / n
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    # At 0 and n the limit is exact; rounding would put it a little beside.
+    # At 0 and n the limit is known exactly; rounding would miss it by a little.
     return (0.0 if count == 0 else centre - half), (1.0 if count == n else centre + half)
 
 

@@ -196,8 +196,8 @@ def spearman_values(predicted: ArrayLike, gold: ArrayLike) -> Values | None:
         return None
     a, b = (_centred_ranks(codes) for codes in (x, y))
     both, of_a, of_b = float(np.mean(a * b)), float(np.mean(a * a)), float(np.mean(b * b))
-    # A pair acts through its own ranks, and by lifting those of others in either series. Each of the three has the mean
-    # `both`, so what is left sums to 0.
+    # A pair contributes by its own ranks, and by shifting the ranks of others in either series. Each of these three
+    # terms has the mean `both`, so the influences sum to 0.
     of_both = a * b + _moved(x, b) + _moved(y, a) - 3 * both
     influence = of_both / np.sqrt(of_a * of_b)
     coefficient = both / np.sqrt(of_a * of_b)

@@ -101,7 +101,7 @@ def _reaching(name: str, mean: float, n: int, error: float | None) -> Score:
     """Return a correlation with the interval that follows from its standard error; None: it has none."""
     if error is None or abs(mean) >= PERFECT:
         return Score(name=name, value=mean, n=n)
-    # The derivative of atanh(r) is 1 / (1 - r^2), which carries the error over to the scale of z.
+    # Delta method: the derivative of atanh(r) is 1 / (1 - r^2).
     low, high = fisher(mean, error / (1 - mean**2))
     return Score(name=name, value=mean, n=n, low=low, high=high, sd=error * math.sqrt(n))
 

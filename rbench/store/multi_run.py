@@ -141,7 +141,7 @@ def _sources(parts: Mapping[str, Part], plan: Plan) -> dict[str, str]:
     """
     sources: dict[str, str] = {}
     above: dict[str, set[str]] = {job.key: set() for job in plan.jobs}  # the RUNs of the jobs that need each job
-    # Backwards: where a job is taken from is known before what it needs is looked for.
+    # In reverse order the source of a job is known before those of the jobs that it needs.
     for job in reversed(plan.jobs):
         done = [run for run, part in parts.items() if job.key in part.standing.done]
         if done:

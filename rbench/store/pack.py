@@ -184,7 +184,7 @@ class _Writer:
         stored = not fits(max(len(data), becomes), packed)
         if stored and not fits(becomes, len(data)):
             return False
-        # No date and no mode of this machine: the same RUN gives the same bytes.
+        # Date and mode are fixed, so that the same RUN gives the same bytes.
         info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
         info.external_attr = (stat.S_IFREG | 0o644) << 16
         info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED

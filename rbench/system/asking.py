@@ -206,7 +206,7 @@ class Poster:
         error = state.outcome.exception() if state.outcome is not None else None
         pause = error.pause if isinstance(error, Unavailable) else None
         longest = min(FIRST_WAIT * 2 ** (state.attempt_number - 1), LONGEST_WAIT)
-        # At random, so that threads which failed together do not come back together.
+        # The pause is random, so that threads that failed together do not retry together.
         return self._random.uniform(longest / 2, longest) if pause is None else pause
 
 
@@ -269,7 +269,7 @@ class _Pace:
         with self._lock:
             at = max(self._next, time.monotonic())
             self._next = at + self._gap
-        # Outside of the lock: the others take their turns meanwhile.
+        # The wait is outside the lock, so that other threads can take their turns meanwhile.
         time.sleep(max(0.0, at - time.monotonic()))
 
 

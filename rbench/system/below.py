@@ -110,7 +110,7 @@ class Below:
         """Return the content of a file of at most so many bytes."""
         with self._folder(path.parent) as folder, os.fdopen(self._open(folder, path, os.O_RDONLY), "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            # One byte more than allowed: the file may grow after its size was asked.
+            # One byte more than allowed is read, because the file may have grown since its size was asked.
             content = file.read(most + 1) if size <= most else b""
             if max(size, len(content)) > most:
                 raise self._too_large(path, "has", most)
@@ -166,7 +166,7 @@ class Below:
                 _forget(folder, temporary)
                 raise
             if sync:
-                # The name is in the folder, which must be on the disk as well.
+                # The file's name is part of the folder, which must reach the disk as well.
                 os.fsync(folder)
 
     def make(self, path: Path, content: bytes) -> bool:
@@ -176,7 +176,7 @@ class Below:
             try:
                 _fill(folder, temporary, content)
                 try:
-                    # A link, because a rename would replace the file of a process that was faster.
+                    # A link fails if the name exists, where a rename would replace the file of a faster process.
                     os.link(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
                 except FileExistsError:  # on NFS the link may have been made, and the answer lost
                     return os.stat(temporary, dir_fd=folder, follow_symlinks=False).st_nlink == 2
@@ -293,7 +293,7 @@ class Below:
                 raise
         handle = os.open(path.name, flags | _FILE, 0o666, dir_fd=folder)
         try:
-            # Once more, of what was opened: something else may have come in its place after the look.
+            # The opened file is checked again: something else may have replaced it since the first look.
             self._check_regular(path, os.fstat(handle).st_mode)
         except BaseException:
             os.close(handle)

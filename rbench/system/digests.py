@@ -68,7 +68,7 @@ def remembered(paths: Sequence[Path], part: str, read: Callable[[], str]) -> str
     settled = found is not None
     if found is None:
         found = read()
-        # A file that changed while it was read must not have its old content under its new stamp.
+        # If the file changed while it was read, the hash may be of mixed content and must not be remembered.
         settled = tuple(map(_stamp, paths)) == stamps and all(now - stamp[-1] > SETTLED for stamp in stamps)
         if settled:
             _known[stamps, part] = found

@@ -326,7 +326,7 @@ def _lines(text: str, room: float) -> tuple[str, ...]:
     words = re.findall(r"\s*\S+?(?:-(?=\w{3})|,(?=\w))|\s*(?:\(≤ )?\S+(?: [†‡](?!\S))?", text)
     best: tuple[str, ...] = (text,)
     cuts = range(1, len(words))
-    # All cuts, for a header has few words: two lines first, so that three are taken only where they are narrower.
+    # Headers are short, so all cuts are tried. Three lines come last, and are used only if they are narrower.
     for cut in [(i,) for i in cuts] + [(i, j) for i in cuts for j in cuts if i < j]:
         parts = zip((0, *cut), (*cut, len(words)), strict=True)
         lines = tuple("".join(words[start:end]).strip() for start, end in parts)

@@ -140,7 +140,7 @@ class Weak:
             return flag, ""  # it finds nearly all there is, so there is little that an order could add
         for other in self._same.get((place, "inside", "random"), ()):
             mine, theirs = self._ended(job), self._ended(other)
-            # Only texts that both attacked: where victims were right on other texts, rates compare the texts.
+            # Only texts that ended in both attacks count: one that errored in one of them would favour the other.
             both = [one for one in mine if one in theirs]
             fell, by_chance = (sum(of[one].status == "succeeded" for one in both) for of in (mine, theirs))
             if len(both) >= LEAST and fell - by_chance < GAP * len(both):

@@ -182,7 +182,7 @@ def clean(
     for split, examples in found.items():
         dropped.conflicts[split] = _conflicts(spec, examples, keys[split])
     if "test" in found and "train" in found:
-        # Training rows give way, so that the test split is the one on which others report.
+        # Training rows are removed, not test rows, so that results stay comparable with published ones.
         tested = set(keys["test"])
         leaks = {f"train: {IN_TEST}": [one in tested for one in keys["train"]]}
         found["train"] = _without(leaks, found["train"], rows["train"], dropped)

@@ -165,11 +165,11 @@ class SentenceModel(nn.Module):
         """
         X = self.embed(batch)
         nothing = torch.zeros_like(X).requires_grad_()
-        # Zeros as a leaf: their gradient is that at X, and the pass also serves the loss.
+        # Adding a leaf of zeros gives the gradient at X from the same pass that yields z.
         z, z_plus = self.z(X + nothing, batch.mask), self.z(X, batch.mask)
         self.show_views(z, z_plus)
         target = z_plus.detach()
-        # The graph is kept, because the training loss goes back through the same pass.
+        # The graph is retained, because the training loss goes back through the same pass.
         g = torch.autograd.grad(loss(z, target).mean(), nothing, retain_graph=True)[0]
         r = fgm(g * batch.words, epsilon, norm)
         return z, z_plus, self.perturbed(X, r, lambda z_adv: loss(z_adv, target))

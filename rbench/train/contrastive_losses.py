@@ -48,7 +48,7 @@ def info_nce_each(z: Tensor, positives: Sequence[Tensor], others: Tensor, temper
     apart = cosines(z, others)
     own = torch.eye(len(z), dtype=torch.bool, device=z.device)
     together, apart = together / temperature, (apart / temperature).masked_fill(own, -math.inf)
-    # log of the sum of exponentials, never the exponentials: with tau = 0.05 they reach e^20.
+    # -log p = logsumexp(all) - logsumexp(positives): no probability is computed that could round to 0.
     return torch.cat([together, apart], dim=1).logsumexp(1) - together.logsumexp(1)
 
 
@@ -78,7 +78,7 @@ def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:
     n = len(a)
     scores = cosines(views, views) / temperature
     scores = scores.masked_fill(torch.eye(2 * n, dtype=torch.bool, device=scores.device), -math.inf)
-    # Views are a_1..a_n, b_1..b_n: the partner of row i is row i + n, modulo 2n.
+    # Rows are a_1..a_n, b_1..b_n, so the partner of row i is row i + n (modulo 2n).
     partner = torch.arange(2 * n, device=scores.device).roll(n)
     return functional.cross_entropy(scores, partner)
 

@@ -143,7 +143,7 @@ def tagged(text: str, tagger: Callable[[Sequence[str]], Sequence[tuple[str, str]
         if any(map(str.isalnum, word)):
             words, begins = words + 1, False
         elif word in ".!?":
-            # A capital after a full stop says nothing about names.
+            # At the start of a sentence a capital letter says nothing about names.
             begins = True
     return Tagged(words, packed)
 
@@ -171,7 +171,7 @@ def rate(share: float, words: Sequence[int], most: Sequence[int]) -> float:
     low, high = 0.0, 1.0
     for _ in range(40):
         q = (low + high) / 2
-        # Rising in q, so halving finds it; clipping is what makes it no plain quotient.
+        # Clipping makes the count nonlinear in q, but it never falls as q rises, so bisection finds q.
         low, high = (low, q) if np.clip(q * n, np.minimum(1, m), m).sum() >= share * n.sum() else (q, high)
     return high
 
@@ -243,7 +243,7 @@ class Editor:
         for _ in range(_TRIES):
             words, sums = self._drawn[kind[1]]
             word = rng.choices(words, cum_weights=sums)[0]  # by frequency
-            # Its other forms are compared too, so that no inflection of a related word is drawn.
+            # Its inflections are compared too, so that no form of a related word is drawn.
             if own.isdisjoint((word, *self._table[word, kind[1]].forms)):
                 return word
         return None

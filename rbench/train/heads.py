@@ -217,6 +217,6 @@ class ReplacedTokenDetection(nn.Module):
         seen = torch.cat([h.unsqueeze(1).to(X_adv.dtype), X_adv[:, 1:]], dim=1)
         states = self.discriminator(inputs_embeds=seen, attention_mask=mask).last_hidden_state
         chosen = words.squeeze(-1) > 0
-        # A draw may give the word that was masked: that is no replacement, and its class is `original`.
+        # The generator may return the masked word itself, which is then `original` and not replaced.
         same = (edited == ids)[chosen]
         return token_detection(self.original(states)[chosen], same.long(), self._options.detection)

@@ -195,7 +195,7 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
         finally:
             for part, name, buffer, content in kept:
                 buffer.data.copy_(content)
-                # The tensor too, and not its content alone: a part may have put another one in its place.
+                # The buffer itself is restored as well as its content, because a part may have assigned a new tensor.
                 part._buffers[name] = buffer
 
 
@@ -264,7 +264,7 @@ def of_adversary(model: nn.Module, adversary: Adversary, words: Tensor, f: Vecto
         moved = functional.cosine_similarity(f(X), f(X + delta), dim=-1)
 
     def at(point: Tensor, masks: int) -> tuple[Tensor, Tensor]:
-        # Points that are compared have the same dropout masks, or their difference would be that of the masks.
+        # The same seed gives the same dropout masks, so that losses differ by the perturbation alone.
         torch.manual_seed(masks)
         h = f(point)
         return h, loss(head(h)).double() if loss is not None else h.new_zeros(())

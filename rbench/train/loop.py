@@ -373,7 +373,7 @@ class Order(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self._seed)
         order: list[int] = []
-        # The orders of all epochs before are drawn again, so that this one follows from the seed and its number alone.
+        # The orders of all earlier epochs are drawn again, so that this one depends on the seed and its number alone.
         for _ in range(self._epoch() + 1):
             if self._rows.lengths is None:
                 near = self._rows.neighbours
@@ -487,7 +487,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         total, before = 0.0, 0
         for entry in self.state.log_history:
             if "loss" in entry:
-                # Each entry is the mean since the one before, so it counts once a step of this stretch.
+                # Each entry is a mean over the steps since the entry before, so it is weighted by their number.
                 total += entry["loss"] * (entry["step"] - before)
                 before = entry["step"]
         return total / before if before else 0.0

@@ -115,7 +115,7 @@ class Queue(nn.Module):
             raise ValueError(f"{len(keys)} keys at once do not go into a queue of {self.size}")
         start = int(self.num_enqueued)
         total = start + len(keys)
-        # A ring: the place of the n-th key is n modulo the size, so new keys overwrite the oldest.
+        # The queue is a ring buffer: key number n is stored at n modulo the size, over the oldest key.
         positive_index = torch.arange(start, total, device=self.keys.device) % self.size
         held = self.keys.index_copy(0, positive_index, keys.detach().to(self.keys.dtype))
         return Held(held if self._random else held[: min(self.size, total)], positive_index)
@@ -207,10 +207,10 @@ class MoCo(TextModel):
         torch.clear_autocast_cache()
         queries = self.tokens(others) if turned else {"input_ids": input_ids, "attention_mask": attention_mask}
         z = self.head(self.encoder(**queries))
-        # Before the loss (3.2): the other keys of the batch are negatives too, and each positive is in the sum once.
+        # Keys are enqueued before the loss (section 3.2), so that the batch's other keys are negatives too.
         held = self.queue.push(keys)
         same = sum(ours == theirs for ours, theirs in zip(texts, others, strict=True))
-        # -log(1 / keys) for each text: the loss if every key were as near as the positive.
+        # If every key were as near as the positive, the loss of a text would be log(number of keys).
         chance = len(texts) * math.log(len(held.keys))
         counted |= dict(zip(_COUNTS, (len(texts), same, self.queue.filling, 1, chance), strict=True))
         self.tally.add(**counted)

@@ -49,8 +49,7 @@ def project(x: Tensor, epsilon: float, norm: Norm) -> Tensor:
         falling = x.abs().sort(dim=-1, descending=True).values
         over = falling.cumsum(-1) - epsilon
         rank = torch.arange(1, x.shape[-1] + 1, device=x.device, dtype=x.dtype)
-        # The condition holds for the largest numbers and for no others, so their count is the last rank at which it
-        # holds.
+        # The condition holds for a prefix of the sorted numbers, so counting gives its last rank.
         last = (falling * rank > over).sum(-1, keepdim=True).clamp(min=1)
         level = over.gather(-1, last - 1) / last
         shrunk = x.sign() * (x.abs() - level.clamp(min=0)).clamp(min=0)
@@ -111,8 +110,7 @@ def ascend(
             fgsm = points[1] + options.beta * gradients[-1].sign()
             fgsm = ball(fgsm) if each else fgsm
         mixed = options.rho * pgd + (1 - options.rho) * fgsm
-        # A mixture of two points of a ball lies in it, for balls are convex: it is projected only where its parts were
-        # not.
+        # Balls are convex, so a mixture of two projected points needs no projection of its own.
         mixed = mixed if each else ball(mixed)
         if tokens is not None and for_eta is not None:
             tokens.step(for_eta)
@@ -174,7 +172,7 @@ class TokenLevel:
 
     def step(self, gradient: Tensor) -> None:
         """Move eta one step along `gradient`, the gradient of the loss with respect to eta."""
-        # Before sizes are compared: no special token may be the largest of its sentence.
+        # Special tokens are masked first, because the scaling divides by the largest size in the sentence.
         gradient = gradient * self._words
         stepped = self.eta + self._gamma * unit(gradient, self._norm)
         scaled_by = {"perturbation": self.eta, "gradient": gradient, "stepped": stepped}[self._scaling]

@@ -140,7 +140,7 @@ def _positive(anchor: Span, tokens: int, shortest: int, longest: int, options: A
         if starts:
             start = starts[_up_to(len(starts) - 1)]
             return Span(start, start + length)
-    # Any overlap with the anchor will do, down to touching it at either end.
+    # A positive may lie anywhere from directly before the anchor to directly behind it.
     first, last = max(0, anchor.start - length), min(anchor.end, tokens - length)
     start = first + _up_to(last - first)
     return Span(start, start + length)

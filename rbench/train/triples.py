@@ -82,7 +82,7 @@ class Triples(nn.Module):
         views, ori = input_ids.unbind(1), input_ids[:, 0]
         masked_ori, labels = masked(self._collator, ori, special_tokens_mask[:, 0])
         first, real = int(self._options.anchor == "masked"), attention_mask.unbind(1)
-        # The masked copy is in the pass in any case, for the masked-LM loss; as the anchor it takes the place of x_ori.
+        # The masked copy is needed for the masked-LM loss anyway; as the anchor it replaces x_ori and saves a pass.
         ids, masks = (masked_ori, *views[first:]), (real[0], *real[first:])
         inputs = {"input_ids": torch.cat(ids), "attention_mask": torch.cat(masks)}
         hidden = in_groups(self._states, inputs, linear_weights(self.masked_lm.base_model)).chunk(len(ids))
@@ -102,7 +102,7 @@ class Triples(nn.Module):
 
     def _contrast(self, h: list[Tensor], ids: Tensor) -> Tensor:
         if self._options.hard_negative:
-            # A sentence whose x_ant is itself has no negative, and would be pushed away from itself.
+            # If x_ant equals x_ori there is no negative, and the loss would push the sentence away from itself.
             return self._loss(h[0], h[1], h[2], (ids[:, 0] != ids[:, 2]).any(1))
         others, valid = another(len(ids)).to(ids.device), len(ids) > 1
         return self._loss(h[0], h[1], h[0][others], torch.full((len(ids),), valid, device=ids.device))

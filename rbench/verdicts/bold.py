@@ -87,7 +87,7 @@ def marked(table: Table, results: Results, how: Bold = "significant") -> Table:
     # Values that depend on what else a machine did are not tested.
     contests = [contest for contest in table.contests if metrics[contest.metric].about.repeatable]
     compared = [one for contest in contests if (one := judge.compared(table, contest)) is not None]
-    # A clean accuracy stands under each attack, and is one comparison however often it stands there.
+    # The clean accuracy stands under each attack, but it is only one comparison.
     once = {one.same: one for one in compared}
     family = sum(one.pairs for one in once.values())
     found = iter(holm([p for one in once.values() for p in one.p], family))

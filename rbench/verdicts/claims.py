@@ -101,7 +101,7 @@ class JudgedClaim:
             key = one.comparison.combination if self.claim.holds_in is not None else len(by)
             by.setdefault(key, []).append(one.verdict)
         needed = min(self.claim.holds_in or len(by), len(by))
-        # Even if all others hold, they are too few.
+        # Even if all other combinations hold, they are fewer than needed.
         if sum("contradicted" in those for those in by.values()) > len(by) - needed:
             return "contradicted"
         held = sum({*those} == {"supported"} for those in by.values())
@@ -452,7 +452,7 @@ def _before_attacks(groups: Sequence[Group]) -> Iterator[Group]:
     """
     seen: set[Group] = set()
     for group in groups:
-        # Backwards, so that the first attack on a victim is the one that stays.
+        # The last entry wins in a dict, so the reversed order keeps the first attack on each victim.
         first, second = (tuple({cell._replace(attack=None): cell for cell in side[::-1]}.values()) for side in group)
         victims = Group(*(tuple(cell._replace(attack=None) for cell in side) for side in (first, second)))
         if victims not in seen:

@@ -179,7 +179,7 @@ def _distribution(row: Row) -> Row:
             f"it gave {shown(row.tolist())}, which are no probabilities (their sum is {total:.6g}). If they are "
             "logits, write `scores: logits`; otherwise have it give probabilities that sum to 1"
         )
-    # Division would make equal probabilities of two answers differ in the last bit.
+    # Dividing by a sum that is 1 but for rounding would make equal probabilities differ in their last bits.
     return row if abs(total - 1) <= EXACT else row / total
 
 

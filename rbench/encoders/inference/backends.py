@@ -306,7 +306,7 @@ def _measure(module: nn.Module, read: Read, names: Sequence[str], sample: Sample
         for name, call in calls.items():
             start = time.process_time()
             call(inputs)
-            # Whatever disturbs a measurement makes it longer, so the shortest is the network's own.
+            # Other work can only make a measurement longer, so the shortest one is closest to the truth.
             seconds[name] = min(seconds[name], time.process_time() - start)
     whole = {name: opening[name] + CELL * took for name, took in seconds.items()}
     return min(whole, key=lambda name: whole[name] * (1.0 if name in SHARING else CLEARLY))

@@ -95,7 +95,7 @@ class GradientNetwork:
         embedded: list[Tensor] = []
 
         def keep(module: nn.Module, args: Any, output: Tensor) -> Tensor:
-            # As leaves: the backward pass ends there, and no gradient of the table or of what is below it is made.
+            # The embeddings become leaves of the graph, so that no gradient is computed for the table or below it.
             embedded.append(output.detach().requires_grad_())
             return embedded[-1]
 
@@ -107,6 +107,6 @@ class GradientNetwork:
         finally:
             handle.remove()
         towards = direction(answers.detach())
-        # The chain rule: `towards` weighs the answers, so that one pass serves any loss of them.
+        # By the chain rule, this is the gradient of any loss whose gradient at the answers is `towards`.
         (gradients,) = torch.autograd.grad(answers, embedded[0], towards.to(answers.dtype))
         return [InputGradients(*row) for row in zip(answers.detach(), towards, gradients.cpu(), strict=True)]

@@ -70,7 +70,7 @@ class Memo(Generic[K, V]):
         found = {key: self.get(key) for key in dict.fromkeys(wanted)}
         if new := [key for key, value in found.items() if value is None]:
             for key, made in zip(new, compute(new), strict=True):
-                # Not from the memo afterwards: a small one may have dropped the first of these by then.
+                # Values are collected here too, because a small memo may drop the first while it stores the last.
                 found[key] = made
                 self.put(key, made)
         return [value for key in wanted if (value := found[key]) is not None]
@@ -229,7 +229,7 @@ class _Attack(greenlet):
 
 def _resume(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: Any) -> None:
     """Run one job until its next query or its end, with its own random state."""
-    # A greenlet that ends goes to its parent, which must be who resumed it last.
+    # When a greenlet ends, control returns to its parent, so the parent must be whoever resumed it last.
     attack.parent = getcurrent()
     if attack.generators is not None:
         random.setstate(attack.generators[0])
@@ -282,7 +282,7 @@ def _depart(waiting: list[_Attack], flights: list[_Flight], least: int) -> None:
 
 def _answered(waiting: list[_Attack], flights: list[_Flight]) -> list[tuple[_Attack, Any]]:
     """Return attacks that can go on, with their answers. Waits only where there is nothing to compute here."""
-    # What has landed goes first: its attacks ask again, and the server is busy while something is computed here.
+    # Answers that have arrived are handed on first: those attacks can ask again while this process computes.
     landed = next((flight for flight in flights if flight.done), None)
     if landed is None:
         here = [attack for attack in waiting if not isinstance(attack.asked, Remote)]

@@ -89,7 +89,7 @@ class Identity:
         except OSError:  # it belongs to another user
             pass
         started = _started(self.pid)
-        # With another start it is another process, which has the number by now.
+        # A different start time means that another process has taken over the number.
         return started is None or (bool(self.started) and started != self.started)
 
 
@@ -163,7 +163,7 @@ class Member:
             self._beats += 1
             told = {"id": self.id, **dataclasses.asdict(self._identity), "since": self._since, "beat": self._beats}
             self._below.replace(self.file, json.dumps({**told, **self.about, "doing": self._doing}).encode())
-            # Before this beat counts: in the silence that ends now others may have taken over, which stays known.
+            # The silence that ends now is recorded first, because others may have taken over during it.
             self._longest = self.silent
             self._last = self._clock()
 
@@ -376,7 +376,7 @@ class Leases:
             self.below.remove(file)
             return None
         with suppress(OSError):
-            # Never the highest: by it a holder that was taken for dead sees that it lost the part.
+            # The highest number is never removed: it tells a holder that was taken for dead that it lost the part.
             for older in range(number, 0, -1):
                 if not self.below.remove(folder / f"{part}.{older}"):
                     break

@@ -351,7 +351,7 @@ def _settled(left: dict[str, Job], failed: set[str], board: TeamBoard) -> list[t
     gone = set(failed)
     for job in left.values():
         if gone.intersection(job.needs.values()):
-            # Jobs come after what they need, so one pass finds all that a failure takes with it.
+            # Jobs come after those that they need, so one pass finds everything that a failure rules out.
             gone.add(job.key)
             found.append((job, None))
         elif not _waits(job, left) and (record := board.ended(job, job.key in needed)) is not None:

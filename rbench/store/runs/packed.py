@@ -327,7 +327,7 @@ def _checked(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
             raise ValueError(f"{one.filename} would become {one.file_size} bytes of {one.compress_size}")
     found = sorted(members, key=lambda one: one.header_offset)
     for one, other in pairwise(found):
-        # Members that share their bytes unpack the same few again and again (Fifield 2019, "A better zip bomb").
+        # Overlapping members let the same few bytes unpack many times (Fifield 2019, "A better zip bomb").
         if one.header_offset + one.compress_size > other.header_offset:
             raise ValueError(f"{one.filename} and {other.filename} share bytes")
     return found
@@ -364,7 +364,7 @@ def to_columns(content: bytes) -> bytes | None:
     for style in _STYLES:
         columns = to_json({"n": len(values), "style": style, "lines": _column(values)})
         try:
-            # The proof is the way back: a file that anything here does not foresee is stored as it is.
+            # Columns are used only if they restore the same bytes; anything unforeseen is stored as it is.
             if b"".join(from_columns(columns)) == content:
                 return columns
         except ValueError:  # a number that JSON cannot say, or text that is no Unicode

@@ -119,7 +119,7 @@ class Store(Reader):
         content = b"".join(write_line(job, outcome) + b"\n" for outcome in kept)
         files.write(self.folder(job) / OUTCOMES, content, self.below(job))
         for path in self.part_files(job):
-            # Only now: until the file of all was complete, these were the results.
+            # The files of single processes are removed last, because until now they held the results.
             if path.name != OUTCOMES:
                 self.remove(job, path)
         return digest(content, len(kept), texts=any(outcome.original is not None for outcome in kept))

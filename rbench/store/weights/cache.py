@@ -125,7 +125,7 @@ class WeightCache:
             Below(self.root).make_folder(self.lock_file(job.key).parent)
             lock.acquire()
         try:
-            # Under the lock: whoever held it before may have made the entry.
+            # This is checked under the lock, because its previous holder may have made the entry.
             record = self._found(job.key)
             if record is not None:
                 self._note_use(job.key)

@@ -122,7 +122,7 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
                     batch = self.data_collator(features).to(self.model.device)
                     fooled = int((self.model(**batch).logits.argmax(dim=1) != batch["labels"]).sum())
             self.tally.add(epoch, made, fooled)
-            # One batch of both, clean examples first: an example and its change are seen with the same weights.
+            # Clean and adversarial examples share one batch, so that both gradients are of the same weights.
             inputs = self.data_collator([self.features[row] for row in rows] + features)
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         return loss
@@ -135,7 +135,7 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
         def margin(z: Tensor, places: list[int]) -> Tensor:
             """DeepFool's distance to the nearest boundary, negative while the model is right."""
             logits, own, weight = victim.head(z).float(), labels[places], victim.head.weight.detach().float()
-            # Which boundary is nearest is not differentiated: the gradient is the normal of that boundary alone.
+            # The choice of the nearest boundary is not differentiated; the gradient is the normal of that boundary.
             other = nearest_boundary(logits.detach(), own, weight)
             gap = logits.gather(1, other.unsqueeze(1)) - logits.gather(1, own.unsqueeze(1))
             distance: Tensor = gap.squeeze(1) / (weight[other] - weight[own]).norm(dim=1)

@@ -75,7 +75,7 @@ class FreeLBTrainer(transformers.Trainer):  # type: ignore[misc]
             embeddings = {"inputs_embeds": embed(ids) + delta}
             with torch.random.fork_rng(gpus, enabled=step < last):  # all readings have the same dropout masks
                 losses.append(super().training_step(model, rest | embeddings, num_items_in_batch))
-        # The gradients of the readings were added up, and Algorithm 1 steps along their mean.
+        # The gradients of all readings were added up; Algorithm 1 takes their mean.
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 parameter.grad /= len(losses)
@@ -94,7 +94,7 @@ def first(embeddings: Tensor, mask: Tensor, options: FreeLBOptions) -> Tensor:
         return delta
     bound = torch.full_like(delta[:, :1, :1], options.adv_init_mag)
     if options.norm_type == "l2":
-        # Uniform numbers of this bound give a vector whose length does not grow with the text: sqrt(L * D) cancels.
+        # The bound is divided by sqrt(L * D), so that the length of the noise does not grow with the text.
         bound = bound / (mask.sum(dim=1).view(-1, 1, 1) * embeddings.shape[-1]).sqrt()
     return projected(delta.uniform_(-1, 1) * bound * mask.unsqueeze(-1), options)
 

@@ -71,7 +71,7 @@ def knots(
     values, place, counts = np.unique(cosines, return_inverse=True, return_counts=True)
     if len(values) < 2:
         raise JobError("all validation pairs have the same cosine: the encoder does not tell sentences apart")
-    # Pairs of one cosine have one score, whatever their order: their mean, with their number as weight.
+    # Pairs with equal cosines must get the same score: their mean, weighted by their number.
     means = np.bincount(place, weights=gold) / counts
     levels = isotonic_regression(means, sample_weight=counts, y_min=scale[0], y_max=scale[1])
     scores, step = np.unique(levels, return_inverse=True)

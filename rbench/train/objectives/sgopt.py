@@ -115,7 +115,7 @@ def self_guided(c: Tensor, h: Tensor, temperature: float) -> Tensor:
     n, layers, dim = h.shape
     scores = cosines(c, h.reshape(n * layers, dim)).view(n, n, layers) / temperature
     own = scores[torch.arange(n), torch.arange(n)]  # (n, layers)
-    # All layers of a sentence are its positives, one a term: none of them may stand below the line of another.
+    # None of a sentence's own layers may be its negative, so all of them are masked, not layer k alone.
     apart = scores.masked_fill(torch.eye(n, dtype=torch.bool, device=c.device).unsqueeze(-1), -torch.inf)
     others = apart.flatten(1).logsumexp(1, keepdim=True)
     return (torch.logaddexp(own, others) - own).mean()

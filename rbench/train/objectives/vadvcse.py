@@ -67,7 +67,7 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     F = DIVERGENCES[options.divergence]
     start, label = X.detach(), log_p(options, z, z_plus).detach()
 
-    # Not from 0, where both distributions agree but for dropout, and the gradient of their divergence says nothing.
+    # The ascent cannot start at 0: there the distributions agree but for dropout, and the gradient of F is nearly 0.
     r = project_sentence(torch.randn_like(start) * options.sigma * words, options.epsilon, options.norm)
     for _ in range(options.K):
         r.requires_grad_()

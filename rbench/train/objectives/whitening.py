@@ -113,12 +113,12 @@ def whiten(vectors: NDArray[Any], k: int | None) -> tuple[Matrix, Matrix, float]
         covariance += apart.T @ apart / count
     variances, U = np.linalg.eigh(covariance)
     variances, U = variances[::-1], U[:, ::-1]
-    # Below the rounding of float32 vectors a direction is noise; divided by its root it would be as long as any other.
+    # Directions below the rounding error of float32 are noise, which whitening would scale to unit variance.
     floor = variances[0] * (dim * float(np.finfo(np.float32).eps)) ** 2
     rank = int((variances > max(floor, 0.0)).sum())
     if rank < (k or 1):
         raise ValueError(f"its vectors vary in {rank} directions only, and train.options.dim asks for {k or 1}")
     kept = min(rank, needed)
     share = float(variances[:kept].sum() / variances[:rank].sum())
-    # W = U diag(1 / sqrt(variance)): W' covariance W = I (Algorithm 1).
+    # W = U diag(1 / sqrt(variances)), so that W' C W = I for the covariance C (Algorithm 1).
     return mean, U[:, :kept] / np.sqrt(variances[:kept]), share

@@ -154,7 +154,7 @@ class NltkTagger:
 
         The words before it are tagged once and remembered, because attacks try many words at one place.
         """
-        # Tags further back do not see the word at `place`, so they are the same for all words that are tried there.
+        # Tags before this place do not depend on the word at `place`, so all words tried there share them.
         begun = max(0, place - self.REACH)
         tags = [*self._begun(tuple(words[:place]), begun)]
         self._go_on(tags, words, place + 1)

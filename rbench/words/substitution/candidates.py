@@ -131,7 +131,7 @@ class MaskedWords:
                 before -= 1  # a byte-level piece that is only the space in front, which mask tokens include
             after = sum(1 for start, end in offsets if start >= b)
             tokens = [*ids[:before], self.tokenizer.mask_token_id, *ids[len(ids) - after :]]
-            # A window of `room` tokens with the mask in its middle, moved inside at either end of the text.
+            # The window of `room` tokens is centred on the mask, and shifted inwards at either end of the text.
             left = max(0, min(before - room // 2, len(tokens) - room))
             window = tokens[left : left + room]
             masked.append(([*self._prefix, *window, *self._suffix], len(self._prefix) + before - left))

@@ -232,7 +232,7 @@ def _first_offers(
                 state.free.discard(index)
             else:
                 if ranking[lookahead:]:
-                    # Asked again in the next call with those of other texts: one call a depth, and not one a text.
+                    # The next call asks for these together with those of other texts: one call per depth, not per text.
                     still.append((state, ranking[lookahead:]))
                 else:
                     state.free.clear()
@@ -279,7 +279,7 @@ def _take_best(
         if keep == "always" or projections[best] > 0 or done[best]:
             old, new = state.words[index], texts[best].words[index]
             state.taken.append(Substitution(index, old, new, projections[best], len(state.taken) + 1))
-            # The gradients were those of the text before. A word that stays leaves them valid.
+            # The gradients are of the text before the replacement. If the word stays, they remain valid.
             state.words, state.done, state.look = texts[best].words, done[best], None
         start += len(words)
 

@@ -60,7 +60,7 @@ def pieces_to_words(
     for piece, ((start, end), column) in enumerate(zip(offsets, columns, strict=True)):
         if column is None or start == end:
             continue
-        # Both lists are in the order of the text, so one walk finds the word of every piece.
+        # Both lists follow the text, so a single pass assigns every piece to its word.
         while word < len(spans) and (spans[word][0], spans[word][2]) <= (column, start):
             word += 1
         if word < len(spans) and spans[word][0] == column and spans[word][1] < end:
@@ -81,7 +81,7 @@ def word_norms(gradients: Tensor, owners: Sequence[int], num_words: int, norm: W
         (num_words,), -inf for words without pieces.
     """
     rows = gradients.detach().float()
-    # Pieces of no word go into a row of their own behind the last word, which is cut off.
+    # Pieces outside of words are collected in an extra last row, which is cut off.
     owner = torch.tensor([word if word >= 0 else num_words for word in owners], device=rows.device, dtype=torch.long)
     counts = torch.bincount(owner, minlength=num_words + 1)[:num_words]
     if norm == "l1":
