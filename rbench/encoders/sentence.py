@@ -326,6 +326,7 @@ def pool(pooling: Pooling, outputs: Any, mask: Tensor | None, skip: int = 0) -> 
     positions = mask.cumsum(dim=1)
     counted = mask * (positions > skip).to(mask.dtype) if skip else mask
     if pooling in ("cls", "last"):
+        # Positions count tokens alone, so padding on either side moves none of them.
         wanted = counted * (positions if pooling == "last" else positions == skip + 1)
         # A gather, because a trace (OpenVINO) keeps no number of rows.
         places = wanted.argmax(dim=1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
@@ -344,6 +345,7 @@ def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
     Other numbers of `mask` are weights.
     """
     weights = mask.to(states.dtype).unsqueeze(-1)
+    # A text without a counted token gets the vector 0, where 0 / 0 would give NaN.
     return (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
 
 

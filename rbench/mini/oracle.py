@@ -142,6 +142,7 @@ def _clauses(sentences: tuple[Sentence, ...]) -> list[Clause]:
 
 def _verdict(facts: list[Clause], claim: Clause) -> int | None:
     entailed = any(_entails(fact, claim) for fact in facts)
+    # A claim is contradicted where its denial follows from a fact.
     denied = replace(claim, negated=not claim.negated)
     contradicted = any(_entails(fact, denied) for fact in facts)
     if entailed and contradicted:
