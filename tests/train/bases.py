@@ -21,6 +21,8 @@ TEXTS = [tiny.sentence(np.random.default_rng(i), i % 2) for i in range(80)]
 
 MOMENTUM = {"adcl": {"queue": 24}, "btcl": {"queue": 24, "paraphraser": "mini"}}
 """Options of the objectives with a queue: one that is full after three batches of 8."""
+OPTIONS = MOMENTUM | {"sgopt": {"width": 16}}
+"""Options that fit these bases. SG-OPT's own head has 17 million weights, and the bases have a few thousand."""
 STEPLESS = ("whitening", "forget", "retrofit")
 """Objectives that train nothing."""
 
@@ -86,7 +88,7 @@ def masked_roberta(folder: Path) -> Path:
 
 def spec(objective: str, base: Path, pooling: str = "cls", **train: Any) -> EncoderSpec:
     """An encoder to be trained on `base`."""
-    train["options"] = MOMENTUM.get(objective, {}) | train.get("options", {})
+    train["options"] = OPTIONS.get(objective, {}) | train.get("options", {})
     settings = {"data": "any", "steps": 8, "batch_size": 8, "learning_rate": 1e-2, "max_length": 16, **train}
     return EncoderSpec.model_validate(
         {"name": "tiny", "base": str(base), "pooling": pooling, "train": {"objective": objective, **settings}}

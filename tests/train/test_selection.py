@@ -257,7 +257,7 @@ def test_select_by_and_pairs_come_together(base: Path, tmp_path: Path) -> None:
 def test_every_objective_encodes_as_it_is_saved(name: str, base: Path, tmp_path: Path) -> None:
     module = objectives.find(name)
     spec = bases.spec(name, base, "mean")
-    built = module.build(module.Options(**bases.MOMENTUM.get(name, {})), spec, base, **bases.asked(name))
+    built = module.build(module.Options(**bases.OPTIONS.get(name, {})), spec, base, **bases.asked(name))
     built.model.train()
     vectors = built.encode(TEXTS[:9])
     assert built.model.training

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from rbench.encoders.sentence import SentenceEncoder
+from rbench.train import objectives
 from tests.train.made import SENTENCES, batch_of, made, run
 
 
@@ -64,7 +65,7 @@ def test_one_copy_is_trained_but_for_its_embeddings(base: Path) -> None:
 
 
 def test_the_head_is_that_of_the_code(base: Path) -> None:
-    built = made("sgopt", base)
+    built = made("sgopt", base, width=objectives.find("sgopt").Options().width)
     layers = [part for part in built.model.parts["projection"] if isinstance(part, torch.nn.Linear)]
     assert [layer.out_features for layer in layers] == [4096, 4096]
     assert all(abs(layer.weight.std().item() - 0.3) < 0.05 and not layer.bias.any() for layer in layers)
