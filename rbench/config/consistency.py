@@ -193,8 +193,10 @@ def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Choice, .
     chosen = [(choice, _serves(entries, "finetune", choice)) for choice in choices(merged, "finetune")]
     if any(of is None for _, of in chosen):
         return {}  # loading that strategy has added a problem
-    others = {name: what for kind, what in _SERVED.items() for name in entries.tasks.names_of_kind(kind)}
-    there: set[Serves] = {others.get(name, "classification") for name in known}
+    kinds = [entries.tasks.stated_kind(name) for name in known]
+    there: set[Serves] = {
+        next((what for one, what in _SERVED.items() if one == kind), "classification") for kind in kinds
+    }
     for choice, of in chosen:
         if there and there.isdisjoint(of or ()):
             meant = " and ".join(_TASKS[what] for what in of or ())
@@ -212,10 +214,11 @@ def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Choice, .
 
 def check_table(entries: Entries, known: Collection[str]) -> None:
     """Check that a suite with a table of adversarial STS attacks STS tasks, at least in one of its profiles."""
-    if entries.merged.data.get("attacks") and not set(entries.tasks.names_with_scores()).isdisjoint(known):
-        return
     for metric, table in tables(entries.merged):
-        if metric == "advsts":
+        attacked = entries.merged.data.get("attacks") and any(
+            entries.tasks.stated_kind(name) == "sts" for name in known
+        )
+        if metric == "advsts" and not attacked:
             what = "a table of advsts needs `attacks` and STS tasks under `tasks`, which this suite lacks"
             entries.problems.add(table.at(("metric",)), what)
 

@@ -425,22 +425,24 @@ class Tasks:
 
         Files with errors are skipped: they fail where they are used.
         """
-        return self.names_of_kind("sts")
+        return self._names_where(lambda data: data.get("kind") == "sts")
 
-    def names_of_kind(self, kind: TaskKind) -> list[str]:
-        """Return the names of tasks of a kind. Files with errors are skipped."""
-        return self._names_where(lambda data: data.get("kind") == kind)
+    def stated_kind(self, name: str) -> Any:
+        """Return the kind that a task's file states. None where there is no such file, or it has errors."""
+        known = name in self.files.registry.names("tasks")
+        return (self._quiet(name) or {}).get("kind") if known else None
 
     def _names_where(self, asked: Callable[[Mapping[str, Any]], bool]) -> list[str]:
-        quiet = Files(self.files.registry, Problems())
-        found = []
-        for name in quiet.registry.names("tasks"):
-            try:
-                data = quiet.content("tasks", name).data
-            except SuiteError:
-                continue
-            found += [name] if asked(data) else []
-        return found
+        found = ((name, self._quiet(name)) for name in self.files.registry.names("tasks"))
+        return [name for name, data in found if data is not None and asked(data)]
+
+    def _quiet(self, name: str) -> Mapping[str, Any] | None:
+        """Return what a task's file says, or None where it has errors. They are told where the task is used."""
+        try:
+            content: Mapping[str, Any] = Files(self.files.registry, Problems()).content("tasks", name).data
+        except SuiteError:
+            return None
+        return content
 
 
 class ContrastSets:

@@ -102,7 +102,7 @@ def _used(path: Path) -> tuple[str, ...]:
 
     A file whose imports are not all used by every job lists the used ones: `USES = ("train.contrastive_losses",)`.
     """
-    said = _stated(path, "USES") if path.is_relative_to(_PACKAGE) else None
+    said = _stated(path, "USES") if _inside(path, _PACKAGE) is not None else None
     if said is not None:
         return tuple(ast.literal_eval(said))
     return tuple(sorted({_name(file) for file in _walk(path)[0]} - {_name(path)}))
@@ -110,7 +110,7 @@ def _used(path: Path) -> tuple[str, ...]:
 
 def _stated(path: Path, name: str) -> ast.expr | None:
     """Return the expression that a file assigns to a name, outside of functions and classes."""
-    if path.is_relative_to(_PACKAGE) and name.encode() not in path.read_bytes():
+    if _inside(path, _PACKAGE) is not None and name.encode() not in _source(path):
         return None  # most of rbench's own files, and to parse them all takes a good part of planning
     for node in _tree(path).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
@@ -200,14 +200,22 @@ def _by_name(package: Path) -> dict[str, Path]:
 
 def _name(path: Path) -> str:
     """Return the name of a file in keys: its folder and its own name, as in `train.loop`."""
-    return ".".join(_module(path).split(".")[-2:]) if path.is_relative_to(_PACKAGE) else str(path)
+    parts = _inside(path, _PACKAGE)
+    return str(path) if parts is None else ".".join(parts[-2:])
 
 
 def _module(path: Path) -> str:
-    if not path.is_relative_to(_PACKAGE):
-        return str(path)
-    parts = path.relative_to(_PACKAGE).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    parts = _inside(path, _PACKAGE)
+    return str(path) if parts is None else ".".join(parts)
+
+
+@functools.lru_cache(maxsize=1024)
+def _inside(path: Path, package: Path) -> tuple[str, ...] | None:
+    """Return the names of packages and module by which a file of the package is imported; None for another file."""
+    if not path.is_relative_to(package):
+        return None
+    parts = path.relative_to(package).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
 
 
 def _states_version(path: Path) -> bool:
@@ -215,7 +223,20 @@ def _states_version(path: Path) -> bool:
 
 
 def _tree(path: Path) -> ast.Module:
-    return _parsed(path, path.read_bytes())
+    return _parsed(path, _source(path))
+
+
+def _source(path: Path) -> bytes:
+    """Return a file's content. A plan asks for each file of rbench dozens of times, and reads it once."""
+    if _inside(path, _PACKAGE) is None:
+        return path.read_bytes()
+    found = path.stat()
+    return _read(path, found.st_mtime_ns, found.st_size)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(path: Path, *_: int) -> bytes:
+    return path.read_bytes()
 
 
 @functools.lru_cache(maxsize=512)

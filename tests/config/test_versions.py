@@ -255,3 +255,4 @@ def test_a_version_is_a_whole_number(source: str, said: str, tmp_path: Path) -> 
 def test_a_file_that_is_edited_is_read_again(package: Path) -> None:
     assert uses(package, "import rbench.a\n", {"a": "VERSION = 1\n", "b": "VERSION = 1\n"}) == {"a": 1}
     assert uses(package, "import rbench.b\n", {}) == {"b": 1}
+    assert uses(package, "import rbench.b\n", {"b": "VERSION = 12\n"}) == {"b": 12}, "one of rbench's own, too"
