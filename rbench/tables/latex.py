@@ -7,6 +7,7 @@ as several, one after the other, under one number. Texts are escaped to ASCII.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import unicodedata
@@ -152,10 +153,11 @@ def _pages(blocks: Sequence[Shown], room: float, below: float, texts: bool) -> I
 
 
 def _parts(one: Shown, room: float) -> Iterator[Shown]:
-    start = 0
-    while one.height(start, len(one.rows)) > room - one.head_lines + 1:
-        ends = range(start + 1, len(one.rows))
-        fit = [end for end in ends if one.height(start, end) <= room - one.head_lines + 1] or [start + 1]
+    start, most = 0, room - one.head_lines + 1
+    while one.height(start, len(one.rows)) > most:
+        # More rows are never lower, so the first end that does not fit is the last one to be measured.
+        ends = itertools.takewhile(lambda end: one.height(start, end) <= most, range(start + 1, len(one.rows)))  # noqa: B023
+        fit = [*ends] or [start + 1]
         end = max([end for end in fit if end in one.groups] or fit)
         yield one.part(start, end)
         start = end
