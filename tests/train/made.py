@@ -22,7 +22,9 @@ def made(name: str, base: Path, dropout: float = 0.0, **options: Any) -> Contras
     """The objective in float64, in train mode, with a dropout that the objective would not take for itself."""
     torch.manual_seed(0)
     module = objectives.find(name)
-    built: Any = module.build(module.Options(**{"dropout": 0.1, **bases.OPTIONS.get(name, {}), **options}), bases.spec(name, base), base)
+    built: Any = module.build(
+        module.Options(**{"dropout": 0.1, **bases.OPTIONS.get(name, {}), **options}), bases.spec(name, base), base
+    )
     built.model.double().train()
     for part in built.model.modules():
         if isinstance(part, nn.Dropout):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from rbench.store.runs.packed import from_columns, to_columns
 from tests.store.runs.test_store import JOB, make_outcome
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
-anything = st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=12)
-steps = st.lists(st.fixed_dictionaries({"score": st.floats(), "changes": st.lists(st.dictionaries(st.text(), plain))}))
-lines = st.lists(st.dictionaries(st.text(), anything) | st.fixed_dictionaries({"job": st.just("a"), "steps": steps}))
+few = partial(st.lists, max_size=4)  # more of the same take seconds to draw
+named = partial(st.dictionaries, st.text(), max_size=4)
+anything = st.recursive(plain, lambda inner: few(inner) | named(inner), max_leaves=12)
+steps = few(st.fixed_dictionaries({"score": st.floats(), "changes": few(named(plain))}))
+lines = few(named(anything) | st.fixed_dictionaries({"job": st.just("a"), "steps": steps}))
 
 
 def back(content: bytes) -> bytes | None:
