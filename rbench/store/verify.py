@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from rbench.errors import StoreError
-from rbench.schema import PART_ACCURACY, AttackJob, Health, Job, MeasureJob, Record, Score
+from rbench.schema import PART_ACCURACY, AttackJob, Health, Job, MeasureJob, Outcome, Record, Score
 from rbench.score import Deviations, attack_counts, attack_health, attack_scores, near_chance, wilson
 from rbench.store import judged
 from rbench.store.job_status import lacking, measure_of, mixed, redo, strangers
-from rbench.store.runs import Store
+from rbench.store.runs import Found, Store
 from rbench.store.runs.store import folder_path
 
 State = Literal["verified", "damaged", "not done"]
@@ -65,10 +65,13 @@ def verify(run: Path | str) -> Verified:
         raise StoreError(f"{store.root} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
     states: dict[str, State] = {}
     findings: list[Finding] = []
+    sound: dict[str, Record] = {}
     for job in plan.jobs:
-        states[job.key], found = _job(store, job)
-        findings += found
-    sound = {job.key: record for job in plan.jobs if (record := store.look(job).record) is not None}
+        found = store.look(job)
+        states[job.key], wrong = _job(store, job, found)
+        findings += wrong
+        if found.record is not None:
+            sound[job.key] = found.record
     for key, text in mixed(plan, sound).items():
         states[key] = "damaged"
         findings.append(Finding(f"{text} {redo(store, plan.job(key))}"))
@@ -87,32 +90,34 @@ def verify(run: Path | str) -> Verified:
     )
 
 
-def _job(store: Store, job: Job) -> tuple[State, list[Finding]]:
-    """Return the state of one job and its findings."""
+def _job(store: Store, job: Job, found: Found) -> tuple[State, list[Finding]]:
+    """Return the state of one job, whose record was found so, and its findings."""
     if job.key != Job.make(job.spec, job.parts, job.needs, job.seed).key:
         said = f"{store.root / 'plan.json'}: the key of {job.name} is not that of its content. Run the suite again."
         return "damaged", [Finding(said)]
-    found = store.look(job)
     record = found.record
     complete = record is not None and record.status == "complete"
     wrong = [found.problem] if found.problem is not None else []
+    outcomes: list[Outcome] = []
     if found.problem is None:  # the job's record, if any, matches the file
-        read, remedy = store.read(job), DELETE if complete else RESUME
-        wrong += [f"{one.damage}. {remedy}" for one in store.reads(job) if one.damage]
+        reads, remedy = store.reads(job), DELETE if complete else RESUME
+        read = reads[0]  # outcomes.jsonl itself
+        outcomes = read.outcomes
+        wrong += [f"{one.damage}. {remedy}" for one in reads if one.damage]
         ids = Counter(line.outcome.example_id for line in read.lines if line.outcome is not None)
         again = [name for name, n in ids.items() if n > 1]
         if again:
             more = f", and {len(again) - 1} more are" if len(again) > 1 else ""
             wrong.append(f"{read.path}: example {again[0]} is there more than once{more}. {remedy}")
     if record is not None and complete and not wrong:
-        wrong = [f"{store.folder(job) / 'record.json'}: {text} {DELETE}" for text in _wrong(store, record)]
+        wrong = [f"{store.folder(job) / 'record.json'}: {text} {DELETE}" for text in _wrong(store, record, outcomes)]
     if wrong:
         return "damaged", [Finding(text) for text in wrong]
     return ("verified" if complete else "not done"), []
 
 
-def _wrong(store: Store, record: Record) -> Iterator[str]:
-    """Say what is wrong within a complete record, or between it and the lines beside it."""
+def _wrong(store: Store, record: Record, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Say what is wrong within a complete record, or between it and the lines beside it, of which these are outcomes."""
     job = record.job
     if job.key != Job.make(job.spec, job.parts, job.needs, job.seed).key:
         yield "its key is not that of its content."
@@ -122,7 +127,7 @@ def _wrong(store: Store, record: Record) -> Iterator[str]:
         yield lack
     else:
         try:
-            yield from unlike(store, record)
+            yield from unlike(store, record, outcomes)
         except (StoreError, ValueError, KeyError) as error:
             yield f"{error}."
 
@@ -130,8 +135,11 @@ def _wrong(store: Store, record: Record) -> Iterator[str]:
 # ----------------------------------------------------------------------------------------------------- numbers again
 
 
-def unlike(store: Store, record: Record) -> Iterator[str]:
+def unlike(store: Store, record: Record, outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Say which numbers of a complete record are not those of the lines beside it.
+
+    Args:
+        outcomes: those of an attack, which the caller has read.
 
     Raises:
         StoreError: the lines cannot be read.
@@ -139,15 +147,14 @@ def unlike(store: Store, record: Record) -> Iterator[str]:
     """
     job, spec = record.job, record.job.spec
     if isinstance(spec, AttackJob):
-        yield from _attack(store, job, spec, record)
+        yield from _attack(spec, record, outcomes)
     elif isinstance(spec, MeasureJob):
         yield from _measured(store, job, spec, record)
     elif job.victim is not None:
         yield from _victim(record)
 
 
-def _attack(store: Store, job: Job, spec: AttackJob, record: Record) -> Iterator[str]:
-    outcomes = store.outcomes(job)
+def _attack(spec: AttackJob, record: Record, outcomes: Sequence[Outcome]) -> Iterator[str]:
     if len(outcomes) != spec.num_examples:
         yield f"it has {len(outcomes)} outcomes, but its job has {spec.num_examples} examples."
     more = Deviations.of(outcomes).scores() if spec.task.kind == "sts" else ()

@@ -26,6 +26,7 @@ from rbench.cli import app
 from rbench.errors import StoreError
 from rbench.store.pack import pack, unpack
 from rbench.store.runs import Store
+from rbench.store.runs import packed as packing
 from rbench.store.runs.packed import ALWAYS, CHECKSUMS, Packed
 from tests.store.conftest import World
 from tests.test_foreign_runs import soon
@@ -97,6 +98,26 @@ def test_python_reads_the_file_as_the_folder(whole: World, packed: Path, tmp_pat
     assert api.strip(packed, tmp_path / "stripped").is_dir()
     assert api.verify(tmp_path / "stripped").damaged is False
     assert api.write_figure(packed, "queries", out=tmp_path / "figures", formats=["svg"])
+
+
+def test_a_file_is_unpacked_once_and_not_more_are_kept_than_fit(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked: list[str] = []
+    before = packing._Archive.unpacked
+
+    def counted(archive: packing._Archive, name: str) -> bytes:
+        unpacked.append(name)
+        return before(archive, name)
+
+    monkeypatch.setattr(packing._Archive, "unpacked", counted)
+    monkeypatch.setattr(packing, "_KEPT", packing._Kept())
+    files = contents_of(packed)
+    assert sorted(unpacked) == sorted(files) and contents_of(packed) == files and len(unpacked) == len(files)
+    room = max(map(len, files.values()))  # for the largest alone, and not for all others together
+    assert room < sum(map(len, files.values()))
+    monkeypatch.setattr(packing, "KEPT", room)
+    monkeypatch.setattr(packing, "_KEPT", kept := packing._Kept())
+    assert contents_of(packed) == files
+    assert kept._size == sum(map(len, kept._contents.values())) <= room and kept._contents
 
 
 def test_files_stand_beside_the_run_by_default(world: World, tmp_path: Path) -> None:

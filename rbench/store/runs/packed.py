@@ -52,6 +52,9 @@ RATIO, ALWAYS = 250, 16 * MEGABYTE
 """Most bytes that a packed byte may become, and what any member may become."""
 MEMBERS = 1_000_000
 """Most members."""
+KEPT = 64 * MEGABYTE
+"""Most bytes of files that stay in memory once they were unpacked. Who reads a RUN asks for most of them several times:
+to compare them with the record, for the outcomes, for single fields."""
 _REMEDY = "Ask for it again, or take it from where it was copied from."
 
 
@@ -183,10 +186,10 @@ class Packed(Below):
                 raise StoreError(f"{self.root} holds {name}, which is of no job of its plan. {_REMEDY}")
 
     def damage(self) -> Iterator[str]:
-        """Say which files are not as they were packed. Reads all of them."""
+        """Say which files are not as they were packed. Reads all of them anew."""
         for name in self._archive.files:
             try:
-                self._archive.read(name)
+                self._archive.unpacked(name)
             except (StoreError, OSError) as error:
                 yield str(error)
 
@@ -204,6 +207,29 @@ class Packed(Below):
 def _opened(path: Path, *_: int) -> _Archive:
     """Open a packed RUN once, as long as its inode, size and time stay."""
     return _Archive(path)
+
+
+class _Kept:
+    """Files that were unpacked, by archive and name: of all archives together those asked for last, of KEPT bytes."""
+
+    def __init__(self) -> None:
+        self._contents: dict[tuple[_Archive, str], bytes] = {}
+        self._size = 0
+
+    def get(self, archive: _Archive, name: str) -> bytes:
+        """Return what is kept, or unpack it and keep it."""
+        key = archive, name
+        content = self._contents.pop(key, None)
+        if content is None:
+            content = archive.unpacked(name)
+            self._size += len(content)
+        self._contents[key] = content  # at the end
+        while self._size > KEPT:
+            self._size -= len(self._contents.pop(next(iter(self._contents))))
+        return content
+
+
+_KEPT = _Kept()
 
 
 class _Archive:
@@ -235,6 +261,10 @@ class _Archive:
 
     def read(self, name: str) -> bytes:
         """Return a file of the RUN as it was packed. Raises StoreError where it is damaged."""
+        return _KEPT.get(self, name)
+
+    def unpacked(self, name: str) -> bytes:
+        """Unpack a file and compare it with its checksum. Raises StoreError where it is damaged."""
         member, stated = self._places[name], self.files[name]
         try:
             if isinstance(member, int):
