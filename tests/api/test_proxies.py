@@ -69,6 +69,14 @@ def run(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """A RUN of fewer texts, for what does not depend on the numbers: a judge is asked twice about each success."""
+    made = mini_run(tmp_path / "run", n=100)
+    judge(made, Rater(1), Rater(2, 0.95), Rater(3, 0.9))
+    return made
+
+
 def chat(body: Any) -> Any:
     """Answer as a language model might that knows nine of ten labels, in words around them."""
     (message,) = body["messages"]
@@ -122,13 +130,13 @@ def test_a_language_model_joins_people_with_its_error_beside_and_no_key_anywhere
     assert not api.verify(run).damaged
 
 
-def test_no_number_with_a_proxy_is_without_its_error_and_that_of_people(run: Path, serve: Serve) -> None:
+def test_no_number_with_a_proxy_is_without_its_error_and_that_of_people(few: Path, serve: Serve) -> None:
     serve(chat)
-    api.ask_proxy(run, "chat")
-    for row in rows_of(run):
+    api.ask_proxy(few, "chat")
+    for row in rows_of(few):
         assert {"people_low", "people_high", "off", "bias", "auc", "judged", "weight"} <= row.keys()
         assert None not in (row["people_low"], row["off"], row["bias"])
-    frame = api.table(run, metric="powered", fmt="csv", intervals=True)
+    frame = api.table(few, metric="powered", fmt="csv", intervals=True)
     assert "people_low" in frame and "off" in frame
     with pytest.raises(SuiteError, match="metric"):
         api.conditions(["powered > 5"])
@@ -206,7 +214,7 @@ def test_what_a_judge_said_before_it_failed_is_kept_and_the_next_call_goes_on(
 
 
 def test_that_an_address_gets_texts_of_a_closed_licence_is_said_before(
-    run: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    few: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     said: list[int] = []
 
@@ -217,28 +225,28 @@ def test_that_an_address_gets_texts_of_a_closed_licence_is_said_before(
     serve(answer)
     monkeypatch.setattr("rbench.report.sheet.may_pass_on", lambda licence: False)
     with caplog.at_level("WARNING", logger="rbench"):
-        assert api.ask_proxy(run, "chat").closed == (f"{TASK}: Apache-2.0",)
+        assert api.ask_proxy(few, "chat").closed == (f"{TASK}: Apache-2.0",)
     assert {*said} == {1}
 
 
-def test_answers_that_are_imported_while_a_proxy_is_asked_are_kept(run: Path, serve: Serve) -> None:
-    whole = judged.read(Store(run))
+def test_answers_that_are_imported_while_a_proxy_is_asked_are_kept(few: Path, serve: Serve) -> None:
+    whole = judged.read(Store(few))
     assert whole is not None
     first = whole.model_copy(update={"answers": tuple(one for one in whole.answers if one.rater == 1)})
-    judged.write(Store(run), first)
+    judged.write(Store(few), first)
 
     def answer(body: Any) -> Any:
-        judged.write(Store(run), whole)
+        judged.write(Store(few), whole)
         return chat(body)
 
     serve(answer)
-    api.ask_proxy(run, "chat")
-    now = judged.read(Store(run))
+    api.ask_proxy(few, "chat")
+    now = judged.read(Store(few))
     assert now is not None and now.raters == (1, 2, 3) and len(now.proxies) == 1
 
 
-def test_answers_of_another_run_are_refused(run: Path, tmp_path: Path) -> None:
-    said = judged.read(Store(run))
+def test_answers_of_another_run_are_refused(few: Path, tmp_path: Path) -> None:
+    said = judged.read(Store(few))
     assert said is not None
     other = mini_run(tmp_path / "other", attacks=("textfooler",))
     judged.write(Store(other), said)
@@ -268,27 +276,27 @@ def test_few_answers_that_cannot_be_read_count_a_half_and_many_are_an_error(run:
         api.ask_proxy(run, "chat")
 
 
-def test_proxies_survive_further_answers_pack_and_strip_and_damage_is_found(run: Path, serve: Serve) -> None:
+def test_proxies_survive_further_answers_pack_and_strip_and_damage_is_found(few: Path, serve: Serve) -> None:
     serve(chat)
-    said = judged.read(Store(run))
+    said = judged.read(Store(few))
     assert said is not None
     later = tuple(one for one in said.answers if one.rater < 3)
-    judged.write(Store(run), said.model_copy(update={"answers": later}))
-    api.ask_proxy(run, "chat")
-    key = run.parent / "key.json"
+    judged.write(Store(few), said.model_copy(update={"answers": later}))
+    api.ask_proxy(few, "chat")
+    key = few.parent / "key.json"
     key.write_bytes(seal(said.sheet.model_dump_json(indent=1)))
-    assert api.judge_import(run, [run.parent / "3.csv"], key).raters == (1, 2, 3)
-    after = judged.read(Store(run))
+    assert api.judge_import(few, [few.parent / "3.csv"], key).raters == (1, 2, 3)
+    after = judged.read(Store(few))
     assert after is not None and len(after.proxies) == 1 and len(after.answers) == len(said.answers)
-    zipped = api.pack(run).path
-    assert judged.read(Store(zipped)) == after == judged.read(Store(api.strip(run)))
+    zipped = api.pack(few).path
+    assert judged.read(Store(zipped)) == after == judged.read(Store(api.strip(few)))
     other = after.proxies[0].model_copy(update={"said": {"f" * 64: ()}})
-    judged.write(Store(run), after.model_copy(update={"proxies": (other,)}))
-    assert any("not on the sheet" in one.text for one in api.verify(run).findings if one.damage)
+    judged.write(Store(few), after.model_copy(update={"proxies": (other,)}))
+    assert any("not on the sheet" in one.text for one in api.verify(few).findings if one.damage)
     with pytest.raises(StoreError, match="rbench unpack"):
         api.ask_proxy(zipped, "chat")
     with pytest.raises(StoreError, match="keeps no texts"):
-        api.ask_proxy(f"{run}-stripped", "chat")
+        api.ask_proxy(f"{few}-stripped", "chat")
 
 
 def test_mistakes_are_one_line_before_anything_is_asked(

@@ -29,7 +29,7 @@ training: {{max_train: 1000, max_validation: 40, epochs: 3, learning_rate: 3.0e-
 ENCODER = """\
 name: toy
 architecture: {hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 32}
-train: {objective: mlm, data: mini-corpus, steps: 10, learning_rate: 1.0e-3}
+train: {objective: mlm, data: mini-topic, steps: 10, learning_rate: 1.0e-3}
 """
 
 

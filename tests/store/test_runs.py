@@ -326,7 +326,9 @@ def test_exactly_a_tenth_is_not_more_than_a_tenth() -> None:
 
 def test_attack_shows_examples_that_errored(world: World, erring: Callable[[int], None]) -> None:
     erring(1)
-    options = api.Options(include=world.options.include, device="cpu", overrides=("resources.masked_lm=toy",))
+    trained = ["max_train=1000", "max_validation=40", "epochs=3", "learning_rate=3.0e-3"]  # so that the cache has it
+    overrides = ("resources.masked_lm=toy", *(f"training.{one}" for one in trained))
+    options = api.Options(include=world.options.include, device="cpu", overrides=overrides)
     seen: list[tuple[Outcome, int, int]] = []
     outcomes = list(api.attack("toy", "mini-sentiment", "random", 2, options, seen=lambda *told: seen.append(told)))
     assert attack_counts(outcomes)["errored"] == 1 and len(outcomes) == 2

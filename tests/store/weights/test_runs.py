@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ training: {max_train: 200, max_validation: 40, epochs: 1, learning_rate: 1.0e-3}
 ENCODER = """\
 name: toy
 architecture: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64}
-train: {objective: mlm, data: mini-corpus, steps: 10, learning_rate: 1.0e-3}
+train: {objective: mlm, data: mini-topic, steps: 10, learning_rate: 1.0e-3}
 """
 
 
@@ -43,13 +44,35 @@ class Notes(Silent):
         self.said.append(text)
 
 
+def prepared(place: Path) -> Path:
+    """The folder with a suite and an encoder."""
+    (place / "mine" / "encoders").mkdir(parents=True)
+    (place / "mine" / "encoders" / "toy.yaml").write_text(ENCODER)
+    (place / "small.yaml").write_text(SUITE)
+    return place
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a suite and an encoder, and a cache of its own."""
     monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "mine" / "encoders").mkdir(parents=True)
-    (tmp_path / "mine" / "encoders" / "toy.yaml").write_text(ENCODER)
-    (tmp_path / "small.yaml").write_text(SUITE)
+    return prepared(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, api.RunResult]:
+    """Such a folder in which the suite was run, and what the run returned. Not to be written to."""
+    place = prepared(tmp_path_factory.mktemp("made"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RBENCH_CACHE", str(place / "cache"))
+        return place, run(place)
+
+
+@pytest.fixture
+def ran(made: tuple[Path, api.RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that folder, its RUN and its cache."""
+    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -81,31 +104,30 @@ def again(place: Path, stage: str) -> None:
 
 
 def test_a_victim_with_another_tokenizer_is_made_again_and_the_table_stays(
-    place: Path, caplog: pytest.LogCaptureFixture
+    ran: Path, made: tuple[Path, api.RunResult], caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = run(place)
-    made = records(place)["finetune"]
-    victim = WeightCache(default_cache()).folder(made.job.key)
+    first = made[1]
+    tuned = records(ran)["finetune"]
+    victim = WeightCache(default_cache()).folder(tuned.job.key)
     right = (victim / "tokenizer.json").read_bytes()
     swap_two_words(victim)
-    again(place, "attack")
+    again(ran, "attack")
     with caplog.at_level(logging.WARNING):
-        second = run(place)
-    assert f"{made.job.key[:8]} ({made.job.name}) cannot be trusted: tokenizer.json was altered" in caplog.text
+        second = run(ran)
+    assert f"{tuned.job.key[:8]} ({tuned.job.name}) cannot be trusted: tokenizer.json was altered" in caplog.text
     assert (victim / "tokenizer.json").read_bytes() == right
     assert second.tables == first.tables
     assert not second.failed
 
 
 def test_a_victim_altered_while_the_run_is_under_way_fails_the_job_and_the_same_command_mends_it(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    ran: Path, made: tuple[Path, api.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rbench.execution import run as running
     from rbench.execution.job import Context, run_job
 
-    first = run(place)
-    made = records(place)["finetune"]
-    again(place, "attack")
+    tuned = records(ran)["finetune"]
+    again(ran, "attack")
 
     def alter_first(job: Job, context: Context) -> Record:
         if isinstance(job.spec, AttackJob):
@@ -114,10 +136,10 @@ def test_a_victim_altered_while_the_run_is_under_way_fails_the_job_and_the_same_
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(running, "run_job", alter_first)
-        (failed,) = run(place).failed
-    assert made.job.key[:8] in (failed.error or "")
+        (failed,) = run(ran).failed
+    assert tuned.job.key[:8] in (failed.error or "")
     assert "tokenizer.json was altered. Run the same command again" in (failed.error or "")
-    assert run(place).tables == first.tables
+    assert run(ran).tables == made[1].tables
 
 
 def test_a_run_sweeps_what_killed_ones_left_and_says_so(place: Path) -> None:
