@@ -117,7 +117,7 @@ def _job(store: Store, job: Job, found: Found) -> tuple[State, list[Finding]]:
 
 
 def _wrong(store: Store, record: Record, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Say what is wrong within a complete record, or between it and the lines beside it, of which these are outcomes."""
+    """Say what is wrong within a complete record, or between it and the lines beside it, such as these outcomes."""
     job = record.job
     if job.key != Job.make(job.spec, job.parts, job.needs, job.seed).key:
         yield "its key is not that of its content."

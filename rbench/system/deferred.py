@@ -2,8 +2,8 @@
 
 Transformers, sentence-transformers and NLTK import scikit-learn, SciPy's statistics, pandas, datasets, PyTorch's
 compiler and others for single functions that no attack calls. This takes longer than PyTorch's own import, and each
-command would wait for it. `deferred` is for the command line's process alone: a notebook that imports rbench gets the
-libraries as they are.
+command would wait for it. `deferred` is for the processes of commands and of executors alone: a notebook that imports
+rbench gets the libraries as they are.
 
 Inside the block, while a module of DEFERRED is imported, `sys.modules` holds a stand-in for each library named there.
 It gives a class for each name that is asked of it. The class imports the library when it is called or an attribute is

@@ -21,7 +21,7 @@ EXECUTORS = {
 
 @pytest.fixture(scope="module")
 def inline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return api.run(SUITE, out=tmp_path_factory.mktemp("inline"), device="cpu", progress=False).run
+    return api.run(SUITE, out=tmp_path_factory.mktemp("inline"), device="cpu", backend="torch", progress=False).run
 
 
 def results(run: Path) -> dict[str, object]:
@@ -40,7 +40,9 @@ def test_an_executor_gives_what_one_process_gives(kind: str, inline: Path, tmp_p
     if package is not None:
         pytest.importorskip(package, reason=f'needs {package}: pip install "rbench[{kind}]"')
     told = Told([], [])
-    result = api.run(SUITE, out=tmp_path / "run", device="cpu", executor=EXECUTORS[kind], progress=told)
+    result = api.run(
+        SUITE, out=tmp_path / "run", device="cpu", backend="torch", executor=EXECUTORS[kind], progress=told
+    )
     assert (result.complete, result.failed, result.left, result.elsewhere) == (1, [], [], [])
     assert results(result.run) == results(inline) and len(results(inline)) > 2
     assert "measure/mini-bert-packaged/mini-sts/seed0: complete" in told.notes
@@ -51,7 +53,7 @@ def test_an_executor_gives_what_one_process_gives(kind: str, inline: Path, tmp_p
 
 def test_a_run_that_is_complete_starts_nothing(inline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Child, "__init__")
-    result = api.run(SUITE, out=inline, device="cpu", executor="local", progress=False)
+    result = api.run(SUITE, out=inline, device="cpu", backend="torch", executor="local", progress=False)
     assert result.complete == 1 and not result.left and result.tables
 
 
@@ -59,7 +61,7 @@ def test_what_no_process_can_do_is_left(tmp_path: Path, monkeypatch: pytest.Monk
     """The processes die at once, because the module that they run is another one."""
     monkeypatch.setattr("rbench.execution.spread.WORKER", "this_module_is_not_there")
     told = Told([], [])
-    result = api.run(SUITE, out=tmp_path / "run", device="cpu", executor="local", progress=told)
+    result = api.run(SUITE, out=tmp_path / "run", device="cpu", backend="torch", executor="local", progress=told)
     assert (result.complete, [job.stage for job in result.left], result.tables) == (0, ["measure"], result.tables)
     assert sum("No module named this_module_is_not_there" in note for note in told.notes) == 6
 
@@ -73,6 +75,6 @@ def test_without_waiting_the_tasks_are_submitted_and_named(tmp_path: Path, monke
 
     monkeypatch.setattr(slurm, "submit", lambda *given: [Job()])
     executor = api.Executor("slurm", cluster="local")
-    result = api.run(SUITE, out=tmp_path / "run", device="cpu", executor=executor, progress=False)
+    result = api.run(SUITE, out=tmp_path / "run", device="cpu", backend="torch", executor=executor, progress=False)
     assert result.submitted == ["12_0"] and len(result.elsewhere) == 1 and result.complete == 0
     assert len([*(tmp_path / "run" / ".processes" / "seen").iterdir()]) == 1, "the tasks will look for it"
