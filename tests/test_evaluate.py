@@ -27,7 +27,7 @@ SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, interme
 FILES = {
     "encoders/toy.yaml": (
         f"architecture: {SMALL}\npooling: mean\n"
-        "train: {objective: mlm, data: mini-corpus, steps: 4, batch_size: 16, learning_rate: 1.0e-2}\n"
+        "train: {objective: mlm, data: mini-topic, steps: 4, batch_size: 16, learning_rate: 1.0e-2}\n"
     ),
     "encoders/toy-cse.yaml": (
         "base: toy\npooling: mean\n"

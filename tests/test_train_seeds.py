@@ -16,7 +16,7 @@ from rbench.store.runs import Store
 from rbench.store.verify import verify
 
 SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"
-OWN = f"architecture: {SMALL}\npooling: mean\ntrain: {{objective: mlm, data: mini-corpus, steps: 2, batch_size: 16}}\n"
+OWN = f"architecture: {SMALL}\npooling: mean\ntrain: {{objective: mlm, data: mini-topic, steps: 2, batch_size: 16}}\n"
 SUITE = """\
 encoders: [own, own-first]
 tasks: [mini-sentiment]

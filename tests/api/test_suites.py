@@ -226,7 +226,7 @@ training: {max_train: 32, max_validation: 16, epochs: 1}
 """
 SMALL = """\
 architecture: {hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}
-train: {objective: mlm, data: mini-corpus, steps: 2, batch_size: 8}
+train: {objective: mlm, data: mini-topic, steps: 2, batch_size: 8}
 """
 
 

@@ -34,7 +34,7 @@ licence: MIT
 architecture:
   {hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 16, hidden_dropout_prob: 0.0,
    attention_probs_dropout_prob: 0.0}
-train: {objective: mlm, data: mini-corpus, steps: 3, batch_size: 8, max_length: 16}
+train: {objective: mlm, data: mini-topic, steps: 3, batch_size: 8, max_length: 16}
 """
 QUERIES = ["The dog slept.", "a", "Anna bought a red car in Paris, and nobody knew why. " * 20]
 

@@ -41,7 +41,7 @@ FILES = {
     ),
     "encoders/toy.yaml": (
         "architecture: {hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}\n"
-        "train: {objective: mlm, data: mini-corpus, steps: 2, batch_size: 8}\n"
+        "train: {objective: mlm, data: mini-topic, steps: 2, batch_size: 8}\n"
     ),
     "resources/mine.yaml": (
         "title: Folders\nword_vectors: {kind: folder, name: vectors}\nsynonyms: {kind: folder, name: words}\n"

@@ -105,7 +105,7 @@ def test_a_suite_attacks_the_training_texts_first(tmp_path: Path, monkeypatch: p
     (tmp_path / "mine" / "encoders").mkdir(parents=True)
     small = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"
     (tmp_path / "mine/encoders/own.yaml").write_text(
-        f"architecture: {small}\ntrain: {{objective: mlm, data: mini-corpus, steps: 2, batch_size: 16}}\n"
+        f"architecture: {small}\ntrain: {{objective: mlm, data: mini-topic, steps: 2, batch_size: 16}}\n"
     )
     (tmp_path / "s.yaml").write_text(
         "encoders: [own]\ntasks: [mini-sentiment]\nattacks: [pwws]\nresources: mini\nnum_examples: 3\n"
