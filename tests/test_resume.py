@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from rbench import api
+from rbench import api, mini
 from rbench.cli import app, main
 from rbench.execution import attacks
 from rbench.execution import weights as stages
@@ -42,7 +42,7 @@ training: {max_train: 300, max_validation: 50, epochs: 1, learning_rate: 1.0e-3}
 ENCODER = """\
 name: toy
 architecture: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64}
-train: {objective: mlm, data: mini-corpus, steps: 30, learning_rate: 1.0e-3}
+train: {objective: mlm, data: mini-topic, steps: 30, learning_rate: 1.0e-3}
 """
 
 
@@ -63,6 +63,15 @@ FORK = multiprocessing.get_context("forkserver")
 """Starts processes that have imported PyTorch and TextAttack."""
 
 
+def rows_in(cache: Path) -> None:
+    """Put the generated rows that this process has into a cache: a new process would take seconds to make them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RBENCH_CACHE", str(cache))
+        for name in ("mini-corpus", "mini-topic", "mini-sentiment", "mini-nli"):
+            mini.keep(name, lambda name=name: mini._generated(name))  # type: ignore[misc]
+        mini.keep("mini-sentiment-contrast", lambda: mini._edited("mini-sentiment"))
+
+
 def command(place: Path, words: list[str], cache: str, at_once: bool) -> None:
     """The command `rbench`, unheard; with `at_once` the first checkpoint of a fine-tuning is complete."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -80,6 +89,7 @@ def start(
     place: Path, out: str, *, cache: str, workers: int = 1, suite: str = "small.yaml", at_once: bool = False
 ) -> ForkServerProcess:
     """Start `rbench run` in a process, which can be killed."""
+    rows_in(place / cache)
     given = (place, words(suite, out, "--workers", str(workers)), cache, at_once)
     process = FORK.Process(target=command, args=given)
     process.start()
@@ -206,6 +216,7 @@ def test_three_processes_do_nothing_twice_and_lose_nothing_of_one_that_is_killed
     (place / "few.yaml").write_text(FEW)
     run(place, "one", suite="few.yaml")
     log = place / "log"
+    rows_in(place / "empty-cache")
     processes = [FORK.Process(target=one_of_three, args=(place, log, 30 if i == 1 else None)) for i in range(3)]
     for process in processes:
         process.start()
