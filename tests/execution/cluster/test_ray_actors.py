@@ -94,6 +94,7 @@ def test_a_lost_actor_is_replaced_and_its_process_ends(tmp_path: Path, cluster: 
         os.kill(first, signal.SIGKILL)
 
 
+@pytest.mark.nightly  # a lost actor is killed on every push
 def test_a_run_whose_machine_of_the_cluster_died_ends_and_says_so(
     tmp_path: Path, cluster: list[Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_run_whose_machine_of_the_cluster_died_ends_and_says_so(
         os.kill(first, signal.SIGKILL)
 
 
+@pytest.mark.nightly
 def test_a_process_that_dies_in_its_actor_is_replaced(tmp_path: Path, cluster: list[Machine]) -> None:
     told = command(tmp_path, "once=died note=X")
     said = [*filter(None, ray_actors.run(told, 1, 0, ["process 1"], lambda: False))]

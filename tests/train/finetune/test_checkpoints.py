@@ -90,7 +90,10 @@ def steps(folder: Path) -> list[int]:
 
 @pytest.mark.parametrize(
     ("name", "grouped"),
-    [("clean", False), ("clean", True), ("freelb", False), ("adversarial", True), ("adversarial, last", False)],
+    [
+        *(("clean", False), ("clean", True), ("freelb", False), ("adversarial", True)),
+        pytest.param("adversarial, last", False, marks=pytest.mark.nightly),
+    ],
 )
 def test_an_interrupted_fine_tuning_goes_on_and_ends_with_the_same_bits(
     name: str, grouped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
