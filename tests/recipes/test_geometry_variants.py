@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import OrderedDict
 from types import SimpleNamespace
@@ -160,21 +161,28 @@ def test_each_variant_and_each_option_alone_is_the_slow_attack(victims, given):
     assert replaced >= len(texts)
 
 
-@pytest.mark.parametrize("name", [name for name in SWITCHES if name not in ("direction", "keep", "accept_flip")])
-def test_each_option_acts(victims, name):
-    """Alone, it changes what the attack ends with, or how it gets there. The toy is too small for three of them."""
-    base = {"source": "neighbours", "candidates": 24, "min_cosine": -1.0, "accept_flip": False}
-    other = {"source": "masked_lm", "min_cosine": 0.5}
+@pytest.fixture(scope="module")
+def ends(victims):
+    """What an attack ends with under options beside a base, text by text."""
 
-    def ends(**given):
-        found = []
+    @functools.cache
+    def found(**given):
+        base = {"source": "neighbours", "candidates": 24, "min_cosine": -1.0, "accept_flip": False}
+        results = []
         for victim in victims:
             attack = make(victim, **{**base, **given})
             for text in TEXTS[0][:8]:
                 result = attack.attack(text, predicted(victim, text)).perturbed_result
-                found.append((result.attacked_text.text, result.num_queries))
-        return found
+                results.append((result.attacked_text.text, result.num_queries))
+        return results
 
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in SWITCHES if name not in ("direction", "keep", "accept_flip")])
+def test_each_option_acts(ends, name):
+    """Alone, it changes what the attack ends with, or how it gets there. The toy is too small for three of them."""
+    other = {"source": "masked_lm", "min_cosine": 0.5}
     assert ends() != ends(**{name: other.get(name, SWITCHES[name])})
 
 
@@ -279,14 +287,23 @@ def test_wrong_options_are_refused(name):
             load_module(FOLDER / f"{name}.py").Options(**given)
 
 
-@pytest.mark.parametrize("budget", [1, 2, 3, 6, 11])
-def test_a_query_budget_is_never_passed(victims, budget):
+@pytest.fixture(scope="module")
+def unbounded(victims):
+    """For each victim texts and labels, and what they become without a budget."""
+    found = []
     for victim in victims:
-        attack, free = make(victim, variant="released"), make(victim, variant="released")
+        free, pairs = make(victim, variant="released"), [(text, predicted(victim, text)) for text in TEXTS[0]]
+        found.append([(text, label, free.attack(text, label).perturbed_result) for text, label in pairs])
+    return found
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 6, 11])
+def test_a_query_budget_is_never_passed(victims, unbounded, budget):
+    for victim, ends in zip(victims, unbounded, strict=True):
+        attack = make(victim, variant="released")
         attack.goal_function.query_budget = budget
-        for text in TEXTS[0]:
-            label = predicted(victim, text)
-            limited, unbounded = (one.attack(text, label).perturbed_result for one in (attack, free))
+        for text, label, free in ends:
+            limited = attack.attack(text, label).perturbed_result
             assert limited.num_queries <= budget
-            if unbounded.num_queries < budget:
-                assert limited.attacked_text.text == unbounded.attacked_text.text
+            if free.num_queries < budget:
+                assert limited.attacked_text.text == free.attacked_text.text
