@@ -63,7 +63,7 @@ ALLOWED: dict[str, set[str]] = {
 """By wing, the first name below rbench: the wings that it may import."""
 NARROWER: dict[str, set[str]] = {
     "plan.planner": {"schema", "plan.lineage", "plan.order"},
-    "plan.union": {"schema", "plan.order"},
+    "plan.union": {"schema", "plan.order", "plan.labels"},
     "plan.lineage": {"schema"},
     "words.substitution.search": set(),
     "store.runs": {"schema", "system"},

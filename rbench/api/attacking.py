@@ -17,13 +17,13 @@ from pydantic import ValidationError
 
 from rbench import config as loading
 from rbench.api.call_options import options_of, plain
-from rbench.api.results import AttackResult, run_prepared
+from rbench.api.results import AttackResult
 from rbench.config.entries import FUNCTION, ChosenAttack, chosen_attack, named_by_file
 from rbench.config.registry import Registry, search_path
 from rbench.errors import JobError, PlanError, RbenchError, StoreError, SuiteError
 from rbench.execution.forecast import ahead
 from rbench.execution.given import GivenVictim, How, read, unreadable, victim_of
-from rbench.execution.run import device_of, workers_for
+from rbench.execution.run import device_of, ran, workers_for
 from rbench.plan.prepare import Options, prepare_loaded
 from rbench.schema import AttackSpec, Job, Outcome, ResourceChoice, ResourceProfile, TaskSpec
 from rbench.score import exchanged_labels
@@ -446,11 +446,11 @@ def attack(
             progress.note(note)
         store, job = Store(folder), prepared.plan.jobs[-1]
         telling = Telling(progress or Silent(), lambda: store.outcomes(job), seen or (lambda *ended: None), n)
-        result = run_prepared(prepared, options, telling)
-        telling.tell()
+        with ran(prepared, options, telling) as found:  # without tables and figures, which nobody would see
+            telling.tell()
         outcomes = store.outcomes(job)
-        if result.failed and len(outcomes) < n:  # a job that failed because examples errored still has all outcomes
-            raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
+        if found.failed and len(outcomes) < n:  # a job that failed because examples errored still has all outcomes
+            raise RbenchError(found.failed[0].error or f"{found.failed[0].job.name} failed")
         yield from outcomes
 
 

@@ -277,7 +277,11 @@ class Composed:
         profile = self._resources(loaded)
         left = [label for label, spec in loaded.attacks.items() if self._lacks(spec.needs, profile)]
         if len(left) == len(loaded.attacks):
-            raise ResourceError("\n".join(dict.fromkeys(self._lacks(loaded.attacks[left[0]].needs, profile))))
+            lacking = "\n".join(dict.fromkeys(self._lacks(loaded.attacks[left[0]].needs, profile)))
+            raise ResourceError(
+                f"no attack has what it needs of the resources {profile}. What is missing, each with its remedy:\n"
+                f"{lacking}\nTo see a card first, rbench eval mini-bert-packaged needs none of it."
+            )
         for label in left:
             self._without(label, self._lacks(loaded.attacks[label].needs, profile))
         n = min(self.n, rows.sizes.get("test", 0)) or self.n
@@ -327,10 +331,13 @@ class Composed:
         return loading.load_mapping(call_options.plain(suite), registry=self.registry, origin="rbench eval")
 
     def _resources(self, loaded: loading.Loaded) -> str:
-        """Return the resource profile: the world's, or the user's, or else the one that lacks fewest resources."""
+        """Return the resource profile: the world's, or the user's, or else the one that lacks fewest resources. What
+        `local` has of word vectors can be had nowhere, so without them it is `standard`, whose remedies are commands."""
         if self.embedded or self.profile is not None:
             return self.profile or "mini"
         needs = {kind for spec in loaded.attacks.values() for kind in spec.needs}
+        if "word_vectors" in needs & self._checked("local").keys():
+            return "standard"
         return min(PROFILES, key=lambda name: len(self._lacks(needs, name)))
 
     def _lacks(self, needs: Iterable[str], profile: str) -> list[str]:
@@ -444,7 +451,7 @@ _EXACT = (
     "change that the list of near words allows was tried, so no search finds more in it."
 )
 _NOISE = (
-    "Classified correctly with a random typing error in every tenth letter: {value} of 100 texts. Nobody looked for "
+    "Classified correctly with a random typing error in every tenth letter: {value}% of the texts. Nobody looked for "
     "the worst errors."
 )
 _STS = "How well the vectors order {n} pairs of sentences by likeness, as people do: 100 is perfect, 0 is chance."

@@ -116,7 +116,7 @@ def results_of(runs: Runs, include: Sequence[Path | str] = ()) -> Results:
     joined, notes = _joined(found)
     for note in notes:
         log.warning("%s", note)
-    return Results(joined, joined.plan(), joined.standing, Metrics(Registry(include)))
+    return Results(joined, joined.plan(), joined.standing, Metrics(Registry(include)), notes=notes)
 
 
 def reader_of(runs: Runs) -> Reader:

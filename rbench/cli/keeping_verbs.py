@@ -35,8 +35,10 @@ def verify(
     """
     found = rbench.api.verify_strictly(run) if strict else rbench.api.verify(run)
     for finding in found.findings:
-        say(f"{'damaged' if finding.damage else 'note'}: {finding.text}")
+        say(f"{finding.kind}: {finding.text}")
     say(f"{sum(found.counts.values())} jobs: {', '.join(f'{n} {state}' for state, n in found.counts.items())}")
+    if strict:
+        say(f"{found.run} {'may not' if found.damaged else 'may'} stand on a leaderboard")
     if found.damaged:
         raise typer.Exit(FAILED)
 

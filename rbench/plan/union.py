@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rbench.errors import StoreError
+from rbench.plan.labels import unlabelled
 from rbench.plan.order import in_order
 from rbench.schema import (
     AttackJob,
@@ -70,7 +71,8 @@ def union(plans: Mapping[str, Plan], labelled: Collection[str] = ()) -> tuple[Pl
     narrow = _narrow(jobs)
     jobs = {key: job for key, job in jobs.items() if job not in narrow}
     if narrow:
-        named = ", ".join(job.name for job in narrow[:_NAMED]) + (", ..." if len(narrow) > _NAMED else "")
+        names = list(dict.fromkeys(job.name for job in narrow))
+        named = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
         notes.append(
             f"left out {len(narrow)} jobs of measures, because each reads the victims of its own RUN alone: {named}"
             + ("" if labelled else ". Run the whole suite into the merged RUN, which computes them over all victims")
@@ -177,7 +179,8 @@ def union_suite(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> tuple[S
         else:
             raise StoreError(f"the suites of {', '.join(plans)} disagree about `{name}`, so they are not one suite")
     # Of the label of a draw, the encoder that a suite without `train_seeds` names.
-    joined["encoders"] = _listed([[draws.get(label, Draw(encoder=label)).encoder for label in joined["encoders"]]])
+    encoders = _listed([[draws.get(label, Draw(encoder=label)).encoder for label in joined["encoders"]]])
+    joined |= {"encoders": _beside(encoders), "victims": _beside(joined["victims"])}
     if len({suite.require for suite in suites}) > 1:
         asking = [run for run, plan in plans.items() if plan.suite.require == joined["require"]]
         notes.append(f"`require: {joined['require']}` of {', '.join(asking)} holds for all entries of the tables")
@@ -185,6 +188,12 @@ def union_suite(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> tuple[S
         return Suite.model_validate(joined), notes
     except ValueError as error:
         raise StoreError(f"the suites of {', '.join(plans)} make no suite together: {error}") from error
+
+
+def _beside(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names in their order, except that those that differ in the label of their RUN alone follow each other."""
+    own = [unlabelled(name) for name in names]
+    return tuple(sorted(names, key=lambda name: own.index(unlabelled(name))))
 
 
 def _listed(values: Sequence[Sequence[Any]]) -> tuple[Any, ...]:

@@ -202,6 +202,8 @@ class Report(Strict):
     suite: str
     facts: tuple[Fact, ...] = ()
     claims: tuple[ClaimChip, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Of several RUNs: where they differ, and what is left out."""
     flags: tuple[str, ...] = ()
     names: Names = Names()
     attacked: bool = True
@@ -218,7 +220,8 @@ class Report(Strict):
     packages: tuple[Fact, ...] = ()
     suite_json: str = ""
     """The suite as the plan holds it, as JSON."""
-    command: str = ""
+    commands: tuple[str, ...] = ()
+    """By RUN, what makes it again."""
     bibtex: str = ""
     licences: tuple[Fact, ...] = ()
     missing: tuple[Fact, ...] = ()

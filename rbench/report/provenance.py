@@ -22,6 +22,7 @@ from rbench.tables import Results
 from rbench.tables.aggregate import Grid
 from rbench.tables.for_people import titles
 from rbench.tables.notes import spanned
+from rbench.tables.results import plan_of
 
 
 def header(results: Results, grid: Grid | None) -> Iterator[Fact]:
@@ -69,10 +70,11 @@ def packages(results: Results) -> Iterator[Fact]:
         yield Fact(name=name, value=_each(record.provenance.packages.get(name, "") for record in records))
 
 
-def command(results: Results) -> str:
-    """Return the command that makes the RUN again, without what the plan does not keep: the options of the first run,
+def commands(results: Results) -> Iterator[str]:
+    """Yield the command that makes each RUN again, without what the plan does not keep: the options of the first run,
     and the path of a suite that is none of rbench's."""
-    return shlex.join(["rbench", "run", results.plan.suite.name, "--out", name_of(results.root)])
+    for store in results.store.parts:
+        yield shlex.join(["rbench", "run", plan_of(store).suite.name, "--out", name_of(store.root)])
 
 
 def names_of(results: Results, grid: Grid | None) -> Names:

@@ -5,7 +5,7 @@ Each job is taken from one of them: where it is complete, if it is anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -102,7 +102,7 @@ class Joined(Reader):
             )
         if wrong := _unlike_endpoints(parts):
             raise StoreError("these RUNs do not belong into one table:\n" + "\n".join(f"  {line}" for line in wrong))
-        self._plan = plan
+        self._plan, self._parts = plan, [part.store for part in parts.values()]
         self._folders, self._stores = {}, {}
         records, problems = {}, {}
         for job in plan.jobs:
@@ -115,6 +115,10 @@ class Joined(Reader):
                 problems[job.key] = part.standing.problems[job.key]
         self.standing = Standing(records, problems)
         self.shared, self.notes = _shared(parts, plan, self.source)
+
+    @property
+    def parts(self) -> Sequence[Reader]:
+        return self._parts
 
     def plan(self) -> Plan:
         return self._plan

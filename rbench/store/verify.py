@@ -41,6 +41,13 @@ class Finding:
     text: str
     damage: bool = True
     """Whether something is wrong. If not, the finding is only information."""
+    refused: bool = False
+    """Whether nothing is damaged, and the RUN may not stand on a leaderboard."""
+
+    @property
+    def kind(self) -> str:
+        """What it is, in a word."""
+        return "refused" if self.refused else "damaged" if self.damage else "note"
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ class Results:
     """The examples that a seed draws from a task, for `repeats`. Encoders and attacks share them."""
     pooled: dict[Hashable, Share | Sample] = field(default_factory=dict, compare=False, repr=False)
     """Metrics of cells over all of their seeds, by cell and metric."""
+    notes: tuple[str, ...] = ()
+    """Of several RUNs that are read as one: where they differ, and what is left out."""
     limits: dict[Hashable, tuple[float, float] | None] = field(default_factory=dict, compare=False, repr=False)
     """Intervals with seeds as levels, by cell and metric, so that each is computed once for all tables."""
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from rbench import api
 from rbench.errors import StoreError
+from tests.api.test_reporting import data, missing
 from tests.api.test_runs import content
 from tests.report.conftest import write_run
 
@@ -33,6 +37,18 @@ def test_every_encoder_stands_there_with_both_labels(runs: list[str], tmp_path: 
     site = api.site(runs, tmp_path / "site").index
     assert all(name in site.read_text() for name in names)
     assert (content(tmp_path / "before"), content(tmp_path / "after")) == stored
+
+
+def test_a_report_compares_an_encoder_with_itself_first_and_says_where_the_runs_differ(tmp_path: Path) -> None:
+    runs = [
+        f"{of}={write_run(tmp_path / of, require=wanted)}" for of, wanted in (("before", None), ("after", "healthy"))
+    ]
+    (page,) = api.report(runs, tmp_path / "both.html")
+    first, text = data(page)["pairs"][0], html.unescape(page.read_text())
+    assert (first["one"], first["other"]) == ("minilm (before)", "minilm (after)") and not missing(page)
+    assert re.search(r'<p class="dim">`require: healthy` of .* holds for all', text)
+    commands = re.findall(r'<code class="command">(.*?)</code>', text)
+    assert [shlex.split(one)[-1] for one in commands] == ["before", "after"]
 
 
 def _cells(run: str | list[str]) -> list[dict[str, str]]:

@@ -18,7 +18,7 @@ from rbench import api
 from rbench.api.runs import results_of
 from rbench.errors import StoreError
 from rbench.report import examples
-from rbench.report.provenance import command
+from rbench.report.provenance import commands
 from rbench.store.runs import Store
 from tests.report.conftest import LETTERS, NASTY, SCRIPT, TURNED, write_run
 from tests.report.conftest import page_file as page_file
@@ -153,7 +153,8 @@ def test_the_command_names_the_folder_as_a_shell_reads_it(tmp_path: Path, monkey
     where = write_run(tmp_path / "my run", encoders=("minilm",))
     monkeypatch.chdir(where)
     for named in (where, Path()):
-        assert shlex.split(command(results_of(named)))[-2:] == ["--out", "my run"]
+        (command,) = commands(results_of(named))
+        assert shlex.split(command)[-2:] == ["--out", "my run"]
 
 
 def test_several_runs_need_a_file_and_make_one_page(tmp_path: Path) -> None:

@@ -27,6 +27,12 @@ def test_a_committed_run_may_stand_on_a_leaderboard() -> None:
     assert found.findings == () and not found.damaged and found.counts["verified"] == 8
 
 
+def test_the_check_of_a_pull_request_runs_the_command_of_the_page() -> None:
+    root = Path(__file__).parents[2]
+    for page in ("results/README.md", ".github/workflows/ci.yml"):
+        assert "rbench verify --strict" in (root / page).read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", [name for name in reference.NAMES if name.startswith("board-")])
 def test_what_was_submitted_to_the_leaderboard_may_stand_on_it(name: str) -> None:
     assert said(reference.run(name)) == []

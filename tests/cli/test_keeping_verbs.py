@@ -47,6 +47,17 @@ def test_verify_prints_a_line_a_finding(shell: Shell, monkeypatch: pytest.Monkey
     ]
 
 
+@pytest.mark.parametrize(("findings", "may"), [((), "may"), ((Finding("few", refused=True),), "may not")])
+def test_verify_strict_says_what_is_refused(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], may: str
+) -> None:
+    monkeypatch.setattr(api, "verify_strictly", lambda run: Verified(Path("r"), findings, COUNTS))
+    result = shell("verify", "--strict", "r")
+    assert result.exit_code == len(findings)
+    assert result.stdout.splitlines()[0 : len(findings)] == ["refused: few"] * len(findings)
+    assert result.stdout.splitlines()[-1] == f"r {may} stand on a leaderboard"
+
+
 def test_strip_says_where_the_copy_is(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "strip", lambda run, out: out or run.with_name(f"{run.name}-stripped"))
     assert shell("strip", "a/r").stdout == "the copy without texts is in a/r-stripped\n"

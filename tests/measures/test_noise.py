@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -228,6 +230,9 @@ def test_a_suite_with_a_kind_of_ones_own(folder: Path) -> None:
     assert "Normalised, " in table and "Accuracy under noise" in table
     full = api.table(folder / "RUN", metric="noise", layout="full", include=[folder / "DIR"])
     assert "leet@0.5" in full and "Read as before" in full
+    rows = csv.DictReader(io.StringIO(api.table(folder / "RUN", metric="noise", layout="full", fmt="csv")))
+    ends = [float(row[end]) for row in rows for end in ("low", "high") if row[end]]
+    assert {0.0, 1.0} <= {*ends} and all(0 <= end <= 1 for end in ends), "where Student's t goes beyond"
     assert (folder / "RUN" / "figures" / "noise.svg").exists() and "noise" in (folder / "RUN/report.html").read_text()
     said = api.claims(folder / "RUN", include=[folder / "DIR"])
     assert {one.claim.id for one in said} == {"lost", "first", "same"}

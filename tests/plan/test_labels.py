@@ -13,6 +13,9 @@ from tests.plan.test_planner import inputs, suite
 from tests.plan.test_union import drawn, full
 
 
+WEIGHTS = ("lm", "lm-2", "cse-lm")
+
+
 def both(one: Plan, other: Plan) -> dict[str, Plan]:
     taken = {job.key for job in one.jobs} & {job.key for job in other.jobs}
     return {f"{of}=r": labels.relabelled(plan, of, taken)[0] for of, plan in (("before", one), ("after", other))}
@@ -53,6 +56,19 @@ def test_fine_tuning_may_differ_between_labels_and_is_noted() -> None:
         union({"a": plan, "b": longer})
     _, notes = union(both(plan, longer), ("before=r", "after=r"))
     assert any("epochs" in note for note in notes)
+
+
+def test_two_checkpoints_of_one_name_stand_beside_each_other() -> None:
+    plan, newer = (
+        make_plan(suite(encoders=["lm", "lm-2"], tasks=["a"], evaluate=[]), inputs(weights=dict.fromkeys(WEIGHTS, of)))
+        for of in ("w", "v")
+    )
+    with pytest.raises(StoreError, match=r"(?s)encoder lm: the weights .*give each RUN a label"):
+        union({"a": plan, "b": newer})
+    joined, _ = union(both(plan, newer), ("before=r", "after=r"))
+    assert joined.suite.encoders == ("lm (before)", "lm (after)", "lm-2 (before)", "lm-2 (after)")
+    assert list(dict.fromkeys(job.parts[0] for job in joined.attacks)) == [*joined.suite.encoders]
+    assert {job.key for job in joined.attacks} == {job.key for one in (plan, newer) for job in one.attacks}
 
 
 def test_attacks_on_other_numbers_of_examples_are_refused_with_labels_too() -> None:

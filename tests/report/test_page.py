@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rbench import api
 from tests.browser import Axe, Opened
-from tests.report.conftest import AREA, LETTERS, LONG, SCRIPT, steps
+from tests.report.conftest import AREA, LETTERS, LONG, SCRIPT, steps, write_run
 
 
 def test_it_loads_without_a_network_and_the_console_stays_empty(opened: Opened) -> None:
@@ -318,3 +319,22 @@ def test_axe_has_no_serious_finding(opened: Opened, axe: Axe, scheme: str) -> No
     found = axe(opened.page)
     opened.page.emulate_media(color_scheme="light")
     assert found == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_page_of_runs_with_labels_fits_and_axe_has_no_serious_finding(
+    browser: Any, axe: Axe, run: Path, tmp_path: Path, width: int, scheme: str
+) -> None:
+    copy = write_run(tmp_path / "run")
+    (file,) = api.report([f"a-rather-long-label-of-a-RUN={run}", f"after={copy}"], tmp_path / "both.html")
+    page = browser.new_page(offline=True, color_scheme=scheme, viewport={"width": width, "height": 800})
+    opened = Opened(page, file).go()
+    chosen = opened.all("#compare select", "one => one.value")
+    assert chosen == ["minilm (a-rather-long-label-of-a-RUN)", "minilm (after)"]
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    cut = "one => one.scrollWidth > one.clientWidth"
+    assert width < 1000 or not any(opened.all("#compare .scroll", cut)), "all columns can be seen"
+    assert axe(page) == {} and opened.said == []
+    page.close()

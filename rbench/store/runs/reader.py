@@ -85,6 +85,11 @@ class Reader:
 
     root: Path
 
+    @property
+    def parts(self) -> Sequence[Reader]:
+        """What is read as one: this RUN, or several."""
+        return (self,)
+
     def plan(self) -> Plan | None:
         """Return the plan of the last run in this folder; None if there is none. StoreError if it is damaged."""
         path = self.root / PLAN
