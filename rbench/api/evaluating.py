@@ -332,7 +332,7 @@ class Composed:
 
     def _resources(self, loaded: loading.Loaded) -> str:
         """Return the resource profile: the world's, or the user's, or else the one that lacks fewest resources. What
-        `local` has of word vectors can be had nowhere, so without them it is `standard`, whose remedies are commands."""
+        `local` has of word vectors can be had nowhere; without them it is `standard`, which commands get."""
         if self.embedded or self.profile is not None:
             return self.profile or "mini"
         needs = {kind for spec in loaded.attacks.values() for kind in spec.needs}

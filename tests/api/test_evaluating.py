@@ -271,7 +271,7 @@ def test_data_and_resources_that_are_not_here_are_reasons(place: Path, monkeypat
     table = place / "reviews.csv"
     lines = [f"{text} {i},{label}" for i in range(40) for text, label in (("fine film", "good"), ("dull film", "bad"))]
     table.write_text("text,label\n" + "\n".join(lines) + "\n")
-    with pytest.raises(ResourceError, match=r"(?s)the resources standard\..*\nword_vectors: TextAttack's counter-fitted"):
+    with pytest.raises(ResourceError, match=r"(?s)the resources standard\..*\nword_vectors: TextAttack's"):
         api.evaluate("rules:predict", task={"reviews.csv": {}}, n=5, label_map="negative=bad", progress=False)
     composed = evaluating.Composed(
         [evaluating.Model("minilm", "encoders", "minilm", True)],

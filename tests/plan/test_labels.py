@@ -12,7 +12,6 @@ from rbench.schema import Plan
 from tests.plan.test_planner import inputs, suite
 from tests.plan.test_union import drawn, full
 
-
 WEIGHTS = ("lm", "lm-2", "cse-lm")
 
 
