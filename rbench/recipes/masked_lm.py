@@ -81,8 +81,8 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         mask_id = self._lm_tokenizer.mask_token_id
         rows = dict(zip(texts, self._lm.rows(texts, self.max_length), strict=True))
         places = {text: row[0].index(mask_id) for text, row in rows.items() if mask_id in row[0]}
-        # Predictions that are word pieces or signs are passed over. This many are nearly always enough, which saves
-        # sorting the whole vocabulary.
+        # Word pieces and signs are passed over, so more predictions are asked for than are kept. Where these are too
+        # few after all, `_top_words` ranks the whole vocabulary.
         first = 2 * self.max_candidates + 64
         asked = [Question(rows[text], place, first, "probabilities") for text, place in places.items()]
         found = {
