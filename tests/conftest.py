@@ -129,6 +129,18 @@ def generated_rows_are_cleaned_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def generated_rows_are_made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """All processes of pytest-xdist find the rows of the embedded world in one folder. To make all takes long."""
+    from rbench import mini
+
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "generated rows"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mini, "default_cache", lambda: folder)
+        yield
+
+
 @pytest.fixture
 def measuring(one_back_end: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The back-end `auto` is the one that is the fastest on this machine, as for users."""

@@ -66,7 +66,7 @@ FORK = multiprocessing.get_context("forkserver")
 def rows_in(cache: Path) -> None:
     """Put the generated rows that this process has into a cache: a new process would take seconds to make them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RBENCH_CACHE", str(cache))
+        patch.setattr(mini, "default_cache", lambda: cache)
         for name in ("mini-corpus", "mini-topic", "mini-sentiment", "mini-nli"):
             mini.keep(name, lambda name=name: mini._generated(name))  # type: ignore[misc]
         mini.keep("mini-sentiment-contrast", lambda: mini._edited("mini-sentiment"))

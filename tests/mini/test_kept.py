@@ -16,6 +16,7 @@ import pytest
 
 from rbench import mini
 from rbench.mini.generators import generate
+from rbench.system.scratch import default_cache
 
 ROWS = {"train": [{"text": "Ein schöner “Film” \u2028.", "label": 1}], "test": [{"text": "", "score": 3.0}]}
 
@@ -24,6 +25,7 @@ ROWS = {"train": [{"text": "Ein schöner “Film” \u2028.", "label": 1}], "tes
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where rows are mini."""
     monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(mini, "default_cache", default_cache)
     return tmp_path / "cache" / "prepared"
 
 
