@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
@@ -28,6 +28,7 @@ def back(content: bytes) -> bytes | None:
     return None if columns is None else b"".join(from_columns(columns))
 
 
+@settings(max_examples=150)
 @given(lines)
 def test_what_has_columns_comes_back_byte_for_byte(values: list[dict[str, Any]]) -> None:
     content = b"".join(to_json(line, inf_nan_mode="constants") + b"\n" for line in values)
