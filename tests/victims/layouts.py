@@ -109,7 +109,7 @@ CANINE = {
     "max_position_embeddings": 256,
     "num_hash_functions": 4,
     "num_hash_buckets": 256,
-    "local_transformer_stride": 32,
+    "local_transformer_stride": 16,
     "downsampling_rate": 4,
 }
 LAYOUTS: dict[str, Make] = {
