@@ -100,7 +100,7 @@ class Head:
 
     @property
     def wide(self) -> float:
-        return max(map(wide, self.lines), default=0)
+        return max(map(wide, self.lines), default=0) + (4 if self.letter else 0)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Shown:
     rows: tuple[tuple[Cell, ...], ...]
     forms: tuple[Form, ...]
     groups: tuple[int, ...] = ()
-    titles: Mapping[int, str] = field(default_factory=dict)
+    titles: Mapping[int, Cell] = field(default_factory=dict)
     """What stands above a row, by the row that follows."""
 
     @property
@@ -151,7 +151,7 @@ class Shown:
                 widths[at] += max(0, head.wide - own)
                 at += head.span
         total = math.fsum(widths) + GAP * (len(widths) - 1)
-        return max(total, *(wide(title) for title in self.titles.values()), 0)
+        return max(total, *(title.wide for title in self.titles.values()), 0)
 
     @property
     def lines_in_all(self) -> float:
@@ -259,8 +259,9 @@ def _plain(grid: Grid) -> Shown:
 
 def _headed(grid: Grid) -> Shown:
     """Set the names of groups above their rows, in place of the first column."""
-    titles = {at: grid.rows[at][0].text for at in (0, *grid.groups) if at < len(grid.rows)}
-    if not grid.grouped or grid.names < 2 or not 0 < len(titles) == len({*titles.values()}):
+    titles = {at: grid.rows[at][0] for at in (0, *grid.groups) if at < len(grid.rows)}
+    texts = {title.text for title in titles.values()}
+    if not grid.grouped or grid.names < 2 or not 0 < len(titles) == len(texts):
         return _plain(grid)
     rows = [row[1:] for row in grid.rows]
     less = replace(grid, header=grid.header[1:], rows=rows, sides=grid.sides[1:], names=grid.names - 1, grouped=False)
@@ -278,12 +279,12 @@ def _turned(grid: Grid) -> Shown | None:
         return None
     values = grid.header[grid.names :]
     rows = [[*name, *(cell for part in parts for cell in part[i][grid.names :])] for i, name in enumerate(names[0])]
-    titles = [part[0][0].text for part in parts]
+    titles = [part[0][0] for part in parts]
     own = tuple(Head((name,)) for name in grid.header[1 : grid.names])
     if len(values) == 1:
-        heads: tuple[tuple[Head, ...], ...] = ((*own, *(Head((title,)) for title in titles)),)
+        heads: tuple[tuple[Head, ...], ...] = ((*own, *(Head((title.text,), letter=title.letter) for title in titles)),)
     else:
-        above = (*(Head(()) for _ in own), *(Head((title,), len(values)) for title in titles))
+        above = (*(Head(()) for _ in own), *(Head((title.text,), len(values), title.letter) for title in titles))
         heads = (above, (*own, *(Head((name,)) for _ in titles for name in values)))
     sides = [*grid.sides[1 : grid.names], *[*grid.sides[grid.names :]] * len(parts)]
     return Shown(heads, tuple(map(tuple, rows)), _forms(rows, sides))

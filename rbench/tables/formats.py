@@ -252,10 +252,10 @@ def _numbers(table: Table) -> list[Number]:
     return [entry for row in table.rows for entry in row if isinstance(entry, Number)]
 
 
-def _footnotes(table: Table, intervals: Intervals, notes: Notes) -> list[str]:
+def _footnotes(table: Table, intervals: Intervals, notes: Notes, *, basis: bool = True) -> list[str]:
     """Return what stands below the table: its notes, and the meaning of each sign that it uses.
 
-    In short it is one paragraph. A table without short notes has the full ones.
+    In short it is one paragraph, where a caption may say the `basis`. A table without short notes has the full ones.
     """
     if notes == "none":
         return []
@@ -279,7 +279,8 @@ def _footnotes(table: Table, intervals: Intervals, notes: Notes) -> list[str]:
     if intervals and intervals != "spread" and table.interval:
         shown += [_LIMITS["pm"], table.interval] if intervals == "pm" else [table.interval]
     if notes == "short" and (table.basis or table.brief):
-        return [" ".join([*_basis(table, intervals), *table.brief, *shown])]
+        said = [*(_basis(table, intervals) if basis else ()), *table.brief, *shown]
+        return [" ".join(said)] if said else []
     return [*table.notes, *([_BETWEEN] if intervals == "spread" else []), *shown]
 
 
@@ -344,8 +345,8 @@ def _latex(table: Table, intervals: Intervals, notes: Notes, look: Look | None) 
         grouped=table.layout == "paper" or bool(table.groups),
     )
     rest = covered(table.interval)[1]
-    below = replace(table, interval=rest, basis=() if notes == "short" else table.basis)
-    said = _footnotes(below, bool(intervals) and intervals != "spread", notes)
+    below = replace(table, interval=rest)
+    said = _footnotes(below, bool(intervals) and intervals != "spread", notes, basis=False)
     return latex.layout(latex.Body(_sentences(table, intervals), grid, for_readers(said)), look or latex.Look())
 
 

@@ -26,8 +26,10 @@ COLUMN, PAGE = 219.0, 455.0
 """Points of a column and of a page of the style of ACL, the narrowest of the usual ones in two columns."""
 _PAGE = 36
 """Lines of a table that a page holds besides its caption and notes: an article of 10 or 11 points has 43 or 38."""
-_NOTES, _CAPTION = 3, 4
+_NOTES, _CAPTION = 1, 1
 """Lines of notes, and of the caption, for which a page has room besides them."""
+_SMALL = 0.81
+"""The height of a line of notes, as a share of one of the table."""
 _TEXT = r"p{0.6\linewidth}"
 _BREAK = "\u200b"
 """Placed between two hyphens so that LaTeX does not make them a dash."""
@@ -117,7 +119,7 @@ def layout(body: Body, look: Look) -> str:
     size = look.sizes[arranged.size]
     look = replace(look, size=None if size == "normalsize" and look.size is None else size)
     width = look.room("footnotesize")
-    below = sum(math.ceil(fitting.wide(note) / width) for note in notes) - _NOTES
+    below = _SMALL * (sum(math.ceil(fitting.wide(note) / width) for note in notes) - _NOTES)
     above = max(0, math.ceil(fitting.wide(" ".join(said)) / look.room("normalsize")) - _CAPTION)
     for number, (blocks, last) in enumerate(_pages(arranged.blocks, (_PAGE - above) / SIZES[size], below, texts)):
         part = replace(body, caption=[*said], notes=[*notes] if last else ())
@@ -191,8 +193,8 @@ def _environment(body: Body, blocks: Sequence[Shown], look: Look, *, continued: 
 def _tabular(one: Shown) -> list[str]:
     lines = [" & ".join(_cells(row, one.forms)) + r" \\" for row in one.rows]
     for start in sorted({0, *one.groups}, reverse=True):
-        if title := one.titles.get(start, ""):
-            emphasised = rf"\emph{{{latex_escape(title)}}}"
+        if (title := one.titles.get(start)) is not None and title.text:
+            emphasised = rf"\emph{{{latex_escape(title.text)}}}{f'$^{{{title.letter}}}$' if title.letter else ''}"
             lines.insert(start, rf"\multicolumn{{{_columns(one.forms)}}}{{@{{}}l}}{{{emphasised}}} \\")
         if start:
             lines.insert(start, r"\midrule")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import string
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.tables.fitting import Grid, Shown, arranged, wide
+from rbench.tables.fitting import Cell, Grid, Shown, arranged, wide
 from tests.tables.test_latex import cells
 
 
@@ -47,8 +48,21 @@ def test_attacks_with_several_columns_span_them() -> None:
 
 def test_attacks_stand_above_their_rows_where_there_is_less() -> None:
     (one,) = arranged(same(5, 2, 2), [130]).blocks
-    assert dict(one.titles) == {2 * a: f"attack {a}" for a in range(5)}
+    assert {at: title.text for at, title in one.titles.items()} == {2 * a: f"attack {a}" for a in range(5)}
     assert heads(one) == ["Encoder", "task 0", "task 1"]
+
+
+def test_an_attack_keeps_the_letter_of_its_note_wherever_it_stands() -> None:
+    of = same(3, 2, 1)
+    rows = [
+        [Cell("Geometry [variant=released,max_words=12]"), *row[1:]] if i < 2 else row for i, row in enumerate(of.rows)
+    ]
+    found = arranged(replace(of, rows=rows), [300])
+    (beside,) = found.blocks
+    assert found.notes == ("a: variant = released, max_words = 12.",)
+    assert [(head.lines[0], head.letter) for head in beside.heads[-1]][1:3] == [("Geometry", "a"), ("attack 1", "")]
+    (above,) = arranged(replace(of, rows=rows), [110]).blocks
+    assert [(title.text, title.letter) for title in above.titles.values()][:2] == [("Geometry", "a"), ("attack 1", "")]
 
 
 def test_smaller_letters_are_taken_before_the_table_is_divided() -> None:

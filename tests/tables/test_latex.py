@@ -80,6 +80,26 @@ def test_a_long_table_is_divided_into_pages_and_loses_no_row(groups: int, rows: 
         assert f"attack {of_group} & encoder {of_group}." in page, "the first row of a page names its group"
 
 
+def test_long_captions_and_notes_take_room_of_the_rows() -> None:
+    of = grid(4, 7)
+    assert layout(body(of), Look()).count("\\begin{table}") == 1
+    words = "There are many words to be said of this table. " * 9
+    assert layout(Body([words], of, ["All notes."]), Look()).count("\\begin{table}") == 2
+    assert layout(Body(["A rate."], of, [words * 2]), Look()).count("\\begin{table}") == 2
+
+
+def test_short_notes_that_the_caption_has_said_are_not_replaced_by_all() -> None:
+    run = reference.run("vadvcse-table2-local")
+    short, full = (api.table(run, metric="senteval", fmt="latex", notes=notes) for notes in ("short", "full"))
+    assert "n of a cell" in short and "Published without splits" not in short and "Names in notes" not in short
+    assert "Published without splits" in full
+
+
+def test_a_title_above_rows_has_the_letter_of_its_note() -> None:
+    text = api.table(reference.run("adcl-gated-mr"), fmt="latex")
+    assert r"\emph{Geometry attack}$^{a}$} \\" in text and "\na: max" in text
+
+
 def test_a_table_without_rows_is_an_empty_one() -> None:
     assert "\\begin{tabular}{@{}llr@{}}" in layout(body(grid(0, 0)), Look())
 
