@@ -24,7 +24,7 @@ SIZES: dict[FontSize, float] = dict(zip(get_args(FontSize), (1.0, 0.93, 0.86, 0.
 """The widths of letters, as shares of those of the article. Small letters are wider for their height."""
 COLUMN, PAGE = 219.0, 455.0
 """Points of a column and of a page of the style of ACL, the narrowest of the usual ones in two columns."""
-_PAGE = 36
+_PAGE = 35.5
 """Lines of a table that a page holds besides its caption and notes: an article of 10 or 11 points has 43 or 38."""
 _NOTES, _CAPTION = 1, 1
 """Lines of notes, and of the caption, for which a page has room besides them."""
@@ -115,7 +115,7 @@ def layout(body: Body, look: Look) -> str:
     lines = ["% Needs " + " ".join(rf"\usepackage{{{name}}}" for name in packages)]
     said, notes = [*body.caption, *arranged.said], [*arranged.notes, *body.notes]
     if arranged.transposed:
-        said, notes = map(_exchanged, said), map(_exchanged, notes)  # type: ignore[assignment]
+        said, notes = [*map(_exchanged, said)], [*map(_exchanged, notes)]
     size = look.sizes[arranged.size]
     look = replace(look, size=None if size == "normalsize" and look.size is None else size)
     width = look.room("footnotesize")
@@ -123,7 +123,7 @@ def layout(body: Body, look: Look) -> str:
     above = max(0, math.ceil(fitting.wide(" ".join(said)) / look.room("normalsize")) - _CAPTION)
     for number, (blocks, last) in enumerate(_pages(arranged.blocks, (_PAGE - above) / SIZES[size], below, texts)):
         part = replace(body, caption=[*said], notes=[*notes] if last else ())
-        said, notes = part.caption, [*notes] if not last else []  # type: ignore[assignment]
+        notes = [] if last else notes
         lines += _environment(part, blocks, look, continued=number > 0)
     return "\n".join(lines)
 

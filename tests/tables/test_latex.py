@@ -95,6 +95,11 @@ def test_short_notes_that_the_caption_has_said_are_not_replaced_by_all() -> None
     assert "Published without splits" in full
 
 
+def test_a_table_whose_rows_and_columns_changed_places_has_its_caption() -> None:
+    text = api.table(reference.run("noise-local"), metric="noise", fmt="latex", wide=True)
+    assert r"\caption{Accuracy under noise" in text and "Bold: the highest of each column" in text
+
+
 def test_a_title_above_rows_has_the_letter_of_its_note() -> None:
     text = api.table(reference.run("adcl-gated-mr"), fmt="latex")
     assert r"\emph{Geometry attack}$^{a}$} \\" in text and "\na: max" in text
