@@ -321,6 +321,16 @@ def test_axe_has_no_serious_finding(opened: Opened, axe: Axe, scheme: str) -> No
     assert found == {}
 
 
+def test_the_page_of_the_quickstart_fits_a_phone_with_everything_open(browser: Any, tmp_path: Path) -> None:
+    (file,) = api.report(Path(__file__).parents[2] / "results/quickstart.zip", tmp_path / "quickstart.html")
+    page = browser.new_page(offline=True, viewport={"width": 360, "height": 800})
+    Opened(page, file).go()
+    for chip in page.locator("details").all():  # of chips, one is open at a time
+        chip.evaluate("one => { one.open = true; }")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, chip.inner_text()[:200]
+    page.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_a_page_of_runs_with_labels_fits_and_axe_has_no_serious_finding(
