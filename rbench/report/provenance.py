@@ -73,8 +73,10 @@ def packages(results: Results) -> Iterator[Fact]:
 def commands(results: Results) -> Iterator[str]:
     """Yield the command that makes each RUN again, without what the plan does not keep: the options of the first run,
     and the path of a suite that is none of rbench's."""
-    for store in results.store.parts:
-        yield shlex.join(["rbench", "run", plan_of(store).suite.name, "--out", name_of(store.root)])
+    stores = results.store.parts
+    for store in stores:
+        plan = results.plan if len(stores) == 1 else plan_of(store)
+        yield shlex.join(["rbench", "run", plan.suite.name, "--out", name_of(store.root)])
 
 
 def names_of(results: Results, grid: Grid | None) -> Names:
