@@ -44,7 +44,7 @@ def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:
     assert {path.relative_to(ROOT).as_posix() for path in packaged} <= names
     assert {"rbench/py.typed", "rbench/execution/publish/card.md.jinja"} <= names
     assert not [name for name in names if name.startswith(("tests/", "results/", "benchmarks/"))]
-    assert wheel.stat().st_size < 6_000_000
+    assert wheel.stat().st_size < 6_500_000  # most of it are the packaged weights
 
 
 @pytest.mark.nightly
