@@ -331,8 +331,11 @@ class Composed:
         return loading.load_mapping(call_options.plain(suite), registry=self.registry, origin="rbench eval")
 
     def _resources(self, loaded: loading.Loaded) -> str:
-        """Return the resource profile: the world's, or the user's, or else the one that lacks fewest resources. What
-        `local` has of word vectors can be had nowhere; without them it is `standard`, which commands get."""
+        """Return the resource profile: the world's, or the user's, or else the one that lacks fewest resources.
+
+        The word vectors of `local` cannot be downloaded. Where they are missing, the profile is `standard`, whose parts
+        can.
+        """
         if self.embedded or self.profile is not None:
             return self.profile or "mini"
         needs = {kind for spec in loaded.attacks.values() for kind in spec.needs}

@@ -34,11 +34,11 @@ __all__ = [
 
 
 _STORED = ("MeasuredJob", "measured")
-"""The names of `_stored`; all others above are of `_context`, but for that of the schema."""
+"""The names above that `_stored` defines. `_context` defines the others, except for `MeasuredRow`."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name's module on first use, because the budget curves of a report need neither of the two."""
+    """Import the module of a name at its first use, because a run without measures uses neither of the two."""
     if name not in __all__:
         raise AttributeError(f"module 'rbench.measures' has no attribute {name!r}")
     return getattr(importlib.import_module(f"rbench.measures.{'_stored' if name in _STORED else '_context'}"), name)
