@@ -331,6 +331,17 @@ def test_the_page_of_the_quickstart_fits_a_phone_with_everything_open(browser: A
     page.close()
 
 
+def test_options_that_the_rows_do_not_name_stand_above_the_table(browser: Any, tmp_path: Path) -> None:
+    (file,) = api.report(Path(__file__).parents[2] / "results/quickstart.zip", tmp_path / "quickstart.html")
+    page = browser.new_page(offline=True)
+    opened = Opened(page, file).go()
+    rows = opened.all("#heat tbody th", "one => one.textContent")
+    assert rows == ["mini-bert (packaged), Clean", "mini-bert (packaged), Adversarial"]
+    options = "clean_epochs=2, max_words=4, order=once, source=neighbours"
+    assert page.inner_text("#metric-said").endswith(f"to sort. Clean: epochs=4. Adversarial: {options}.")
+    page.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_a_page_of_runs_with_labels_fits_and_axe_has_no_serious_finding(
