@@ -66,8 +66,11 @@ def outcome(example: Example, job: Job, **changes: Any) -> Outcome:
     return Outcome(**made)
 
 
-def work(root: Path, log: Path | None = None, wait: float = 0.0) -> list[str]:
-    """Be one process that runs the plan. Each attack is a line in `log`. Returns the names of the jobs that ended."""
+def work(root: Path, log: Path | None = None, wait: float = 0.0, processes: int = 1) -> list[str]:
+    """Be one process that runs the plan. Each attack is a line in `log`. Returns the names of the jobs that ended.
+
+    Nobody makes a second attack before all `processes` have made their first, so that a late one finds work left.
+    """
     team, store = Team(root), Store(root)
     with team.joined(lambda others: PLAN):
         board = TeamBoard(team, store, WeightCache(root / "cache"), JOBS)
@@ -81,6 +84,8 @@ def work(root: Path, log: Path | None = None, wait: float = 0.0) -> list[str]:
                 if log is not None:
                     with log.open("a") as file:
                         file.write(f"{os.getpid()} {job.parts[-1]} {example.id}\n")
+                    while len({line.split()[0] for line in log.read_text().splitlines()}) < processes:
+                        time.sleep(0.002)
             kept = cell.complete
             if kept is None or team.take(job) is None:
                 board.nothing_left(job)
@@ -116,7 +121,7 @@ def test_the_outcomes_are_those_of_the_sample_in_its_order(alone: dict[str, byte
 
 def together(root: Path, log: Path, count: int = 3, wait: float = 0.004) -> list[Any]:
     fork = multiprocessing.get_context("fork")
-    processes = [fork.Process(target=work, args=(root, log, wait)) for _ in range(count)]
+    processes = [fork.Process(target=work, args=(root, log, wait, count), daemon=True) for _ in range(count)]
     for process in processes:
         process.start()
     return processes
