@@ -66,10 +66,11 @@ def outcome(example: Example, job: Job, **changes: Any) -> Outcome:
     return Outcome(**made)
 
 
-def work(root: Path, log: Path | None = None, wait: float = 0.0, processes: int = 1) -> list[str]:
+def work(root: Path, log: Path | None = None, wait: float = 0.0, processes: int = 1, stuck: int = 10**9) -> list[str]:
     """Be one process that runs the plan. Each attack is a line in `log`. Returns the names of the jobs that ended.
 
     Nobody makes a second attack before all `processes` have made their first, so that a late one finds work left.
+    With `stuck` attacks in the log this process works at its next one for ever.
     """
     team, store = Team(root), Store(root)
     with team.joined(lambda others: PLAN):
@@ -78,8 +79,9 @@ def work(root: Path, log: Path | None = None, wait: float = 0.0, processes: int 
         def call(job: Job) -> Record | None:
             cell = Cell(job, EXAMPLES, context(root, team))
             for example in cell.examples():
-                if wait:
-                    time.sleep(wait)
+                time.sleep(wait)
+                while log is not None and log.exists() and len(attacks(log)) >= stuck:
+                    time.sleep(1)
                 cell.append(outcome(example, job))
                 if log is not None:
                     with log.open("a") as file:
@@ -119,9 +121,9 @@ def test_the_outcomes_are_those_of_the_sample_in_its_order(alone: dict[str, byte
         assert Store(tmp_path).record(job) is not None
 
 
-def together(root: Path, log: Path, count: int = 3, wait: float = 0.004) -> list[Any]:
+def together(root: Path, log: Path, stuck: tuple[int, ...] = (10**9,) * 3) -> list[Any]:
     fork = multiprocessing.get_context("fork")
-    processes = [fork.Process(target=work, args=(root, log, wait, count), daemon=True) for _ in range(count)]
+    processes = [fork.Process(target=work, args=(root, log, 0.004, 3, each), daemon=True) for each in stuck]
     for process in processes:
         process.start()
     return processes
@@ -146,9 +148,10 @@ def test_three_processes_attack_each_example_once(alone: dict[str, bytes], tmp_p
 
 def test_what_a_killed_process_wrote_counts(alone: dict[str, bytes], tmp_path: Path) -> None:
     root, log = tmp_path / "run", tmp_path / "log"
-    processes = together(root, log)
+    processes = together(root, log, (10**9, 20, 10**9))
     while not log.exists() or len(attacks(log)) < 20:
         time.sleep(0.002)
+    time.sleep(0.01)  # the one that is killed has begun an attack
     processes[1].kill()
     for process in processes:
         process.join(60)

@@ -161,7 +161,8 @@ class Team:
             folders = [path for path, kind in entries if kind == "folder" and path.name in own]
             files = [path for path, kind in entries if kind == "file"]
             for file in [*files, *(file for folder in folders for file in self.below.files(folder))]:
-                if UNFINISHED.search(file.name):
+                # A process says that it is there before it waits to join, so its first heartbeat may be half written.
+                if UNFINISHED.search(file.name) and file.parent != self.members.folder:
                     self.below.remove(file)
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,24 @@ def test_the_first_to_come_sweeps(tmp_path: Path) -> None:
         left.write_text("half")
         with Team(tmp_path).joined(lambda others: PLAN):
             assert left.exists(), "a process that is there may be writing it"
+
+
+def test_a_process_that_writes_its_first_heartbeat_is_not_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Team(tmp_path), Team(tmp_path)
+    rename, swept = os.rename, []
+
+    def late(source: str, target: str, **folders: int) -> None:
+        if target == second.member.file.name and not swept:
+            with first.joined(lambda others: PLAN):
+                swept.append(source)
+        rename(source, target, **folders)
+
+    monkeypatch.setattr(os, "rename", late)
+    with second.joined(lambda others: PLAN):
+        assert swept, "the first has joined, and left, while the second wrote"
+        assert len(second.members.living()) == 1
 
 
 def test_the_end_gives_back_what_is_held(tmp_path: Path) -> None:
