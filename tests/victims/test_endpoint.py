@@ -70,7 +70,7 @@ def test_each_text_gets_its_answer_whatever_the_batches(serve: Serve, batch_size
 
 
 def test_requests_are_under_way_at_once_up_to_the_concurrency(serve: Serve) -> None:
-    gate = threading.Barrier(4, timeout=5)
+    gate = threading.Barrier(4, timeout=30)
 
     def together(body: Any) -> Any:
         gate.wait()  # answers only if four ask at once
@@ -239,8 +239,8 @@ def test_a_server_that_hangs_ends_the_job_soon(drip: bool, serve: Serve) -> None
 
 def test_one_text_on_which_a_server_hangs_has_no_answer(serve: Serve) -> None:
     server = serve(lambda body: time.sleep(9) if "bad" in body["inputs"] else pipeline(body))
-    rows = opened(server.url, timeout=1.0, retries=0, concurrency=2).each([("good",), ("bad",)])
-    assert "did not answer within 1 s, though it answers other texts" in str(rows[1])
+    rows = opened(server.url, timeout=2.5, retries=0, concurrency=2).each([("good",), ("bad",)])
+    assert "did not answer within 2.5 s, though it answers other texts" in str(rows[1])
     assert not isinstance(rows[0], AnswerError)
 
 

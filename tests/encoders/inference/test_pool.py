@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -184,12 +183,14 @@ def test_without_a_limit_nothing_ends() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2])
-def test_a_job_that_is_over_its_limit_ends_at_its_next_question(width: int) -> None:
+def test_a_job_that_is_over_its_limit_ends_at_its_next_question(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(pool.time, "perf_counter", lambda: now[0])
     asked: list[int] = []
 
     def compute(keys: list[int]) -> list[int]:
         asked.extend(keys)
-        time.sleep(0.02)
+        now[0] += 0.02
         return keys
 
     ask: Batched[int, int] = Batched(compute)
@@ -209,9 +210,12 @@ def test_a_job_that_is_over_its_limit_ends_at_its_next_question(width: int) -> N
     assert ask([40]) == [40], "the limit ends with its block"
 
 
-def test_a_job_is_not_charged_for_the_questions_of_others() -> None:
+def test_a_job_is_not_charged_for_the_questions_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(pool.time, "perf_counter", lambda: now[0])
+
     def compute(keys: list[int]) -> list[int]:
-        time.sleep(0.004 * len(keys))
+        now[0] += 0.004 * len(keys)
         return keys
 
     ask: Batched[int, int] = Batched(compute)
