@@ -60,9 +60,10 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 class Claim(Checked):
     """A sentence on the values of a metric. Exactly one kind:
 
-    - `lower: A, than: B` or `higher: A, than: B`; `than` may list several. With `by: 5`, by more than 5 points. With
-      `times: 0.5`, lower (or higher) than half of it. With `beyond: {finetune: clean}`, by more than where these names
-      stand in place of those that both sides have: the difference of two differences.
+    - `lower: A, than: B` or `higher: A, than: B`; `than` may list several. With `by: 5`, by more than 5 points; with
+      `by: -5`, or else less than 5 points on the other side of it. With `times: 0.5`, lower (or higher) than half of
+      it. With `beyond: {finetune: clean}`, by more than where these names stand in place of those that both sides have:
+      the difference of two differences.
     - `of: A, at_most: 60` or `of: A, at_least: 10`, in the units of tables (percent for shares).
     - `ordering: [A, B, C]`, from the lowest value to the highest.
     - `rising: A, in: OPTION` or `falling: A, in: OPTION`: monotone in an option of A's objective, over the encoders of
@@ -135,6 +136,8 @@ class Claim(Checked):
         """The claim in words, without the axes in `for_each`."""
         more = f" {self.times:g} times" if self.times is not None else ""
         by = f" by more than {self.by:g}" if self.by is not None else ""
+        if self.by is not None and self.by < 0:  # a bound of what may be lost
+            by = f", or {'lower' if self.kind == 'higher' else 'higher'} by less than {-self.by:g}"
         by += f" beyond the difference with {self.beyond}" if self.beyond is not None else ""
         span = "".join(f" {w} {v:g}" for w, v in (("from", self.start), ("to", self.end)) if v is not None)
         bound = f"at most {self.at_most:g}" if self.at_most is not None else f"at least {self.at_least or 0:g}"

@@ -131,3 +131,16 @@ def test_a_stored_claim_is_read_as_it_was_written() -> None:
 def test_a_claim_is_of_exactly_one_kind(keys: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         claim(**keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"higher": "a"}, "clean of a higher than b"),
+        ({"higher": "a", "by": 5}, "clean of a higher than b by more than 5"),
+        ({"higher": "a", "by": -5}, "clean of a higher than b, or lower by less than 5"),
+        ({"lower": "a", "by": -2.5}, "clean of a lower than b, or higher by less than 2.5"),
+    ],
+)
+def test_a_claim_is_said_in_words(keys: dict[str, object], words: str) -> None:
+    assert str(claim(metric="clean", than="b", **keys)) == words
