@@ -21,7 +21,7 @@ from rbench.store.runs import Store
 from rbench.store.runs.files import make_folder_of
 from rbench.store.runs.store import folder_path
 from rbench.tables import Results
-from rbench.tables.formats import render
+from rbench.tables.formats import listed, render
 from rbench.tables.results import plan_of
 from rbench.tasks.contrast import Bundle, open_contrast
 from rbench.verdicts import baseline as baselines
@@ -107,18 +107,20 @@ def compare(
     run: Path | str,
     other_run: Path | str | None = None,
     *,
-    between: tuple[str, str],
+    between: tuple[str, str] | None = None,
     metric: str = "asr",
     common: bool = False,
     include: Sequence[Path] = (),
 ) -> Comparison:
-    """Compare two encoders in every cell (task, strategy, attack) that both have.
+    """Compare two encoders, strategies or attacks in every cell that both have.
 
     Args:
-        run: the RUN of the first encoder, and of the second where `other_run` is None.
-        other_run: the RUN of the second encoder. None: the same.
-        between: two encoders, as the suites or tables name them (by name, folder, hub id or label). B is compared with
-            A; the same encoder twice compares two RUNs of it.
+        run: the RUN of the first, and of the second where `other_run` is None.
+        other_run: the RUN of the second. None: the same.
+        between: two encoders, as the suites or tables name them (by name, folder, hub id or label), two fine-tuning
+            strategies or two attacks. B is compared with A; the same name twice compares two RUNs. None: the two
+            encoders of a RUN that has two, the two strategies of one that has one encoder, or the one encoder of each
+            of two RUNs.
         metric: a name of `rbench list metrics`, such as asr, aua, clean, queries, or any_attack: whether at least one
             of all attacks succeeded; or a number of a measure, such as sts.
         common: where the RUNs attacked other examples, compare those that both have.
@@ -126,25 +128,47 @@ def compare(
 
     Raises:
         SuiteError: there is no such metric.
-        StoreError: a folder is not a RUN, an encoder is unknown, nothing is common, or the RUNs differ in more than the
-            encoder.
+        StoreError: a folder is not a RUN, a name is unknown, nothing is common, or the RUNs differ in more than what is
+            compared.
     """
     metrics = Metrics(Registry(include))
     _ = metrics.asked(metric)  # a wrong name is told before anything is read
-    if isinstance(between, str) or not isinstance(between, Sequence) or [type(one) for one in between] != [str, str]:
+    if between is not None and (not isinstance(between, (list, tuple)) or [type(one) for one in between] != [str, str]):
         raise StoreError(f"between={between!r}: expected the names of two encoders")
     first = results_of(run, include)
     second = first if other_run is None else results_of(other_run, include)
-    one, other = _label(between[0], first.plan), _label(between[1], second.plan)
+    if between is None:
+        one, other = _only_two(*([first] if other_run is None else [first, second]))
+    else:
+        one, other = _label(between[0], first.plan), _label(between[1], second.plan)
     if one == other and other_run is None:
         raise StoreError(f"{one} cannot be compared with itself in one RUN; name a second RUN or encoder")
-    return comparing.compare_encoders((first, one), (second, other), metric, common=common)
+    return comparing.compare_names((first, one), (second, other), metric, common=common)
+
+
+def _encoders(plan: Plan) -> list[str]:
+    """Return the labels of a plan's encoders, and of the models that it attacks as they are."""
+    attacked = (plan.draw(job.parts[0]).encoder for job in plan.jobs if job.attacking is not None)
+    return [*dict.fromkeys((*plan.suite.encoders, *attacked))]
+
+
+def _only_two(*runs: Results) -> list[str]:
+    """Return the two that can be compared where there are no others: see `compare`."""
+    found = [_encoders(one.plan) for one in runs]
+    tuned = [
+        *dict.fromkeys(job.parts[2] for job in runs[0].plan.jobs if job.attacking is not None and len(job.parts) > 3)
+    ]
+    if len(runs) == len(found[0]) == 1 and len(tuned) == 2:
+        return tuned
+    if any(len(names) != 2 // len(runs) for names in found):
+        has = "; ".join(f"{one.root} has {listed(names)}" for one, names in zip(runs, found, strict=True))
+        raise StoreError(f"say which two are compared: --between A B ({has})")
+    return [name for names in found for name in names]
 
 
 def _label(encoder: str, plan: Plan) -> str:
     """Return the label that an encoder has in a plan; a text that means none of them stays as it is."""
-    attacked = {plan.draw(job.parts[0]).encoder for job in plan.jobs if job.attacking is not None}
-    known = {*plan.suite.encoders, *attacked}
+    known = _encoders(plan)
     own = {unlabelled(name): name for name in known}  # the label of a RUN need not be said
     return known_as(encoder, known) if encoder in known else own.get(found := known_as(encoder, own), found)
 

@@ -63,22 +63,21 @@ def claims(
 
 @app.command(
     rich_help_panel=MEASURE,
-    epilog="Example: [bold]rbench compare results/runs/quickstart --between mini-bert-packaged simcse-mini-packaged"
-    "[/bold]",
+    epilog="Example: [bold]rbench compare results/runs/quickstart --between clean adversarial[/bold]",
 )
-@verb("Comparing encoders of {run}", of="api.judging.compare", shared="include")
+@verb("Comparing what {run} has", of="api.judging.compare", shared="include")
 def compare(
     *,
     run: Path,
     other_run: Path | None,
-    show: int = a.option("--show N>=0", "Show N texts of each cell that fell with one encoder alone.", 0),
+    show: int = a.option("--show N>=0", "Show N texts of each cell that fell with one of the two alone.", 0),
     fmt: str = a.FORMAT,
     **how: Any,
 ) -> None:
-    """Compare two encoders, text by text.
+    """Compare two encoders, strategies or attacks, text by text.
 
-    For each task, strategy and attack: both values, the difference with its 95% interval, p corrected for the number of
-    cells, how many texts fell with one encoder alone, and the smallest difference that so many texts could have shown.
+    For each cell that both have: both values, the difference with its 95% interval, p corrected for the number of
+    cells, how many texts fell with one alone, and the smallest difference that so many texts could have shown.
     """
     found = rbench.api.compare(run, other_run, **how)
     say(rbench.api.comparison_table(found, fmt).rstrip("\n"))

@@ -1,4 +1,4 @@
-"""Compare two encoders in every cell that both have, of one RUN or of two: `rbench compare`.
+"""Compare two encoders, strategies or attacks in every cell that both have, of one RUN or of two: `rbench compare`.
 
 Their examples are paired, cell by cell. Claims and bold pair cells in the same way. A metric may be one of attacks, or
 a number of a measure, whose units are paired.
@@ -33,7 +33,7 @@ from rbench.verdicts.pairing import by_tables, matched, paired_sample, unmatched
 
 
 class CellKey(NamedTuple):
-    """Names a cell; of two encoders without the encoder, and of a victim without the attack. Names may be empty."""
+    """Names a cell; without what is compared, and of a victim without the attack. Names may be empty."""
 
     encoder: str
     task: str
@@ -48,43 +48,49 @@ class CellKey(NamedTuple):
         return "/".join(name for name in self if name)
 
 
+AXES = {"encoder": "an encoder", "finetune": "a strategy", "attack": "an attack"}
+"""What the two sides of a comparison may be, by the name of the axis, and what a message calls one."""
+
+
 @dataclass(frozen=True)
 class Side:
-    """One encoder of a RUN, with its numbers of a metric by cell, over the jobs that are complete."""
+    """An encoder, strategy or attack of a RUN, with its numbers of a metric by cell. Only complete jobs count."""
 
-    encoder: str
+    name: str
+    axis: str
+    """One of `AXES`. The keys of `cells` are empty there."""
     results: Results
     cells: dict[CellKey, OfCell]
 
     @classmethod
-    def of(cls, results: Results, encoder: str, metric: AnyMetric) -> Side:
-        """Find an encoder's cells.
+    def of(cls, results: Results, name: str, metric: AnyMetric) -> Side:
+        """Find the cells of an encoder, strategy or attack. What names an encoder too is the encoder.
 
-        Raises StoreError where the suite has no such encoder, where none of its jobs for the metric is complete, or
+        Raises StoreError where the RUN has none of this name, where none of its jobs for the metric is complete, or
         where the RUN has several numbers of one name.
         """
         there = by_name(results, metric, apart=True)
-        done = [(CellKey.of(name), one) for name, one in there.items() if one.cell.present]
+        done = [(CellKey.of(key), one) for key, one in there.items() if one.cell.present]
         known = results.plan.suite.lineup
-        if encoder not in known and encoder not in {name.encoder for name, _ in done}:
-            near = nearest(encoder, known)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            for axis, what in (("finetune", "a strategy"), ("attack", "an attack")):
-                if encoder in {getattr(name, axis) for name, _ in done}:
-                    hint = (
-                        f" {encoder} is {what}; a claim compares two of these: rbench claims RUN --claims FILE, with "
-                        f"`lower: {{{axis}: {encoder}}}` and `than: {{{axis}: ...}}` (docs/guide-write-claims.md)."
-                    )
-            raise StoreError(f"{results.root} has no encoder {encoder}; it has {', '.join(known)}.{hint}")
-        found = {
-            name._replace(encoder=""): one._replace(cell=replace(one.cell, runs=one.cell.done))
-            for name, one in done
-            if name.encoder == encoder
+        axis, label = "encoder", name
+        if name not in known and name not in {key.encoder for key, _ in done}:
+            others = {axis: {getattr(key, axis) for key, _ in done} for axis in ("finetune", "attack")}
+            found = [(axis, one) for axis, names in others.items() if (one := _named(name, names)) is not None]
+            if not found:
+                heads = {label.partition("[")[0] for label in set().union(*others.values())}
+                near = nearest(name, [*known, *sorted(filter(None, heads))])
+                hint = f" Did you mean {near[0]}?" if near else ""
+                raise StoreError(f"{results.root} has no encoder {name}; it has {', '.join(known)}.{hint}")
+            axis, label = found[0]
+        cells = {
+            key._replace(**{axis: ""}): one._replace(cell=replace(one.cell, runs=one.cell.done))
+            for key, one in done
+            if getattr(key, axis) == label
         }
-        if not found:
+        if not cells:
             what = f"{metric.name} of" if metric.of is None else "attack on"
-            raise StoreError(f"{results.root}: no {what} {encoder} is complete. Finish the run, then compare.")
-        return cls(encoder, results, found)
+            raise StoreError(f"{results.root}: no {what} {label} is complete. Finish the run, then compare.")
+        return cls(label, axis, results, cells)
 
     def before_attacks(self, shared: Collection[CellKey]) -> Side:
         """Return a side with one cell for each victim: the attacks on it found the same classifications."""
@@ -120,6 +126,12 @@ class Side:
         return replace(self, cells=cells)
 
 
+def _named(name: str, labels: Collection[str]) -> str | None:
+    """Return the label that a name means: its own, or the only one that has it before its options."""
+    heads = [label for label in labels if label.partition("[")[0] == name]
+    return name if name in labels else heads[0] if len(heads) == 1 else None
+
+
 def note_on_all(attacks: Iterable[Sequence[str]]) -> str:
     """Return the note that names the attacks of each victim, which are put together where there are two or more."""
     several = {" and ".join((", ".join(some[:-1]), some[-1])) for some in attacks if len(some) > 1}
@@ -127,24 +139,24 @@ def note_on_all(attacks: Iterable[Sequence[str]]) -> str:
 
 
 class FellOnly(NamedTuple):
-    """An example that fell with one of two encoders alone."""
+    """An example that fell with one of the two alone."""
 
     task: TaskSpec
     outcome: Outcome
     first: bool
-    """Whether that is the first encoder."""
+    """Whether that is the first."""
 
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """Two encoders in one cell, and what could not be paired."""
+    """The two in one cell, and what could not be paired."""
 
     name: CellKey
     difference: Difference
     """The second minus the first: over the examples that both have a value for, or by counts, or by the intervals of
     tables, where the RUN keeps none."""
     unpaired: tuple[float | None, float | None]
-    """The values of the two in tables: each over the encoder's own examples."""
+    """The values of the two in tables: each over its own examples."""
     paired: bool
     both: int | None
     """Shares: pairs in which both are 1; None where examples are not paired, and for other values."""
@@ -246,6 +258,10 @@ def _outcomes(cell: tabled.Cell, run: Run) -> dict[str, Outcome]:
     return {name: outcome for name, (_, outcome) in worst.items()}
 
 
+OF_THE_ATTACK = {"the attack's options", "the resources", "the version of the attack's code"}
+"""What two attacks may differ in that are compared with each other."""
+
+
 def decisive(job: Job) -> dict[str, object]:
     """Return what two jobs of the same names must have in common so that what they found can be compared."""
     if (measure := job.measuring) is not None:
@@ -277,6 +293,7 @@ def differing(one: Job, other: Job) -> list[str]:
 class Comparison:
     """All cells of a comparison, and what it left out."""
 
+    axis: str
     one: str
     other: str
     metric: AnyMetric
@@ -284,34 +301,41 @@ class Comparison:
     notes: tuple[str, ...]
 
 
-def compare_encoders(
+def compare_names(
     one: tuple[Results, str], other: tuple[Results, str], metric: str = "asr", *, common: bool = False
 ) -> Comparison:
-    """Compare two encoders, each named with the results of its RUN.
+    """Compare two encoders, strategies or attacks, each named with the results of its RUN.
 
     Args:
         common: whether to compare the examples that both have where one RUN attacked others too.
 
     Raises:
-        StoreError: an encoder is unknown or not done, no cell is common, or cells of the same names were computed from
-            other data, attacks or resources; the message names all of them.
+        StoreError: a name is unknown or not done, the two are of different kinds, no cell is common, or cells of the
+            same names were computed from other data, attacks or resources; the message names all of them.
     """
     about = one[0].metrics.asked(metric)
     return compare_sides((Side.of(*one, about), Side.of(*other, about)), about, common=common)
 
 
 def compare_sides(sides: tuple[Side, Side], about: AnyMetric, *, common: bool = False) -> Comparison:
-    """Compare two encoders whose cells of a metric are found already; see `compare_encoders`."""
+    """Compare two sides whose cells of a metric are found already; see `compare_names`."""
+    axis, kinds = sides[0].axis, [f"{side.name} is {AXES[side.axis]}" for side in sides]
+    if axis != sides[1].axis:
+        raise StoreError(f"{' and '.join(kinds)}: two of a kind can be compared")
+    if axis == "attack" and about.of in ("victims", "all attacks"):
+        raise StoreError(f"{kinds[0]}, and {about.name} is not a number of one attack")
     shared = [name for name in sides[0].cells if name in sides[1].cells]
     if not shared:
-        names = f"{sides[0].encoder} and {sides[1].encoder}"
-        raise StoreError(f"{names} have no cell (task, strategy, attack) in common that is complete")
+        names = f"{sides[0].name} and {sides[1].name}"
+        raise StoreError(f"{names} have no cell (encoder, task, strategy, attack) in common that is complete")
     unlike = {name: differing(*(side.cells[name].cell.runs[0].job for side in sides)) for name in shared}
     allowed = {"the number of examples"} if common else set()
+    allowed |= OF_THE_ATTACK if axis == "attack" else set()
     wrong = [f"{name}: {', '.join(what)}" for name, what in unlike.items() if set(what) - allowed]
     if wrong:
         raise StoreError(
-            "these cells cannot be compared, because they differ in more than the encoder:\n" + "\n".join(wrong)
+            f"these cells cannot be compared, because they differ in more than the {AXES[axis].split()[1]}:\n"
+            + "\n".join(wrong)
         )
     notes, left = [], _left(sides, shared)
     if sides[0].results.root != sides[1].results.root:
@@ -332,7 +356,7 @@ def compare_sides(sides: tuple[Side, Side], about: AnyMetric, *, common: bool = 
             side.results.flags.told(_answerable(one.cell, about)) or () for side, one in zip(sides, both, strict=True)
         ]
         told = tuple(sorted({str(flag) for some in raised for flag in some}))
-        found.append(replace(paired, flags=told, alone=_alone(sides, paired.difference)))
+        found.append(replace(paired, flags=told, alone=_alone(sides, name, paired.difference)))
         notes += [f"{name}: {note}" for note in paired.notes]
     if unpaired := [str(one.name) for one in found if not one.paired]:
         why = "has no values by unit" if about.of is None else "keeps no outcomes"
@@ -340,23 +364,29 @@ def compare_sides(sides: tuple[Side, Side], about: AnyMetric, *, common: bool = 
         notes.append(f"The RUN {why} of {', '.join(unpaired)}: judged unpaired, by {by}.")
     p_values = holm([one.difference.p for one in found])
     cells = tuple(replace(one, p=p) for one, p in zip(found, p_values, strict=True))
-    return Comparison(sides[0].encoder, sides[1].encoder, about, cells, (*notes, *left))
+    return Comparison(axis, sides[0].name, sides[1].name, about, cells, (*notes, *left))
 
 
-def _alone(sides: tuple[Side, Side], difference: Difference) -> str:
+def _alone(sides: tuple[Side, Side], cell: CellKey, difference: Difference) -> str:
     """Say why a comparison is about these weights. Encoders of one name in two RUNs are two."""
-    names = _told_apart(sides[0].encoder, sides[1].encoder)
+    encoders = [side.name if side.axis == "encoder" else cell.encoder for side in sides]
+    names = _told_apart(encoders[0], encoders[1], "encoder") if sides[0].axis == "encoder" else encoders
     trained = {
-        name: min(trainings(side.results.plan)[side.encoder], found)
-        for name, side, found in zip(names, sides, difference.trainings, strict=True)
-        if side.encoder in trainings(side.results.plan)
+        name: min(trainings(side.results.plan)[encoder], found)
+        for name, encoder, side, found in zip(names, encoders, sides, difference.trainings, strict=True)
+        if encoder in trainings(side.results.plan)
     }
     return alone(names[:1], names[1:], trained, difference.seeds)
 
 
-def _told_apart(one: str, other: str) -> list[str]:
-    """Return the names of two encoders, with a number where they are the same."""
-    return [f"{one} (1)", f"{other} (2)"] if one == other else [one, other]
+def _told_apart(one: str, other: str, axis: str) -> list[str]:
+    """Return what two sides are called: with a number where they have one name, and strategies and attacks without
+    their options where they differ without them.
+    """
+    if one == other:
+        return [f"{one} (1)", f"{other} (2)"]
+    heads = [name.partition("[")[0] for name in (one, other)]
+    return heads if axis != "encoder" and heads[0] != heads[1] else [one, other]
 
 
 def _answerable(cell: tabled.Cell, metric: AnyMetric) -> list[Job]:
@@ -368,16 +398,16 @@ def _answerable(cell: tabled.Cell, metric: AnyMetric) -> list[Job]:
 def _left(sides: tuple[Side, Side], shared: Sequence[CellKey]) -> list[str]:
     """Name the cells that one side alone has."""
     alone = [[str(name) for name in side.cells if name not in shared] for side in sides]
-    names = _told_apart(sides[0].encoder, sides[1].encoder)
+    names = _told_apart(sides[0].name, sides[1].name, sides[0].axis)
     return [f"only {name} has {', '.join(cells)}" for name, cells in zip(names, alone, strict=True) if cells]
 
 
 def _of_runs(sides: tuple[Side, Side]) -> str:
     """Say of which RUN either side is."""
     roots = [str(side.results.root) for side in sides]
-    if sides[0].encoder == sides[1].encoder:
+    if sides[0].name == sides[1].name:
         return f"(1) {roots[0]}, (2) {roots[1]}."
-    return "; ".join(f"{side.encoder} is of {root}" for side, root in zip(sides, roots, strict=True)) + "."
+    return "; ".join(f"{side.name} is of {root}" for side, root in zip(sides, roots, strict=True)) + "."
 
 
 def _other_trainings(sides: tuple[Side, Side], shared: Sequence[CellKey]) -> list[str]:
@@ -389,16 +419,16 @@ def _other_trainings(sides: tuple[Side, Side], shared: Sequence[CellKey]) -> lis
         specs = [known.get(victim) for known, victim in zip(settings, victims, strict=True)]
         tuned = [spec.training for spec in specs if spec is not None]
         if len(tuned) == 2 and tuned[0] != tuned[1]:
-            unlike.append(f"{name.task}/{name.finetune}")
+            unlike.append(str(name._replace(attack="")))
     names = ", ".join(dict.fromkeys(unlike))
     return [f"The victims of {names} were fine-tuned with other settings in the two RUNs."] if names else []
 
 
 def _all_attacks(shared: Sequence[CellKey], metric: str) -> str:
     """Say which attacks are put together. Raises StoreError where no victim has two."""
-    attacks: dict[tuple[str, str], list[str]] = {}
+    attacks: dict[CellKey, list[str]] = {}
     for name in shared:
-        attacks.setdefault((name.task, name.finetune), []).append(name.attack)
+        attacks.setdefault(name._replace(attack=""), []).append(name.attack)
     if all(len(some) == 1 for some in attacks.values()):
         raise StoreError(f"{metric} needs two or more attacks that both have; they have {shared[0].attack} alone")
     return note_on_all(attacks.values())
@@ -407,12 +437,10 @@ def _all_attacks(shared: Sequence[CellKey], metric: str) -> str:
 def table(found: Comparison) -> Table:
     """Lay out a comparison: a row for each cell, with the difference and what this n could have shown."""
     about = found.metric.about
-    several = len({cell.name.finetune for cell in found.cells}) > 1
-    attacked = any(cell.name.attack for cell in found.cells)
-    one, other = _told_apart(found.one, found.other)
-    rows = tuple(_row(cell, found.metric, several, attacked) for cell in found.cells)
+    names = {head: axis for axis, head in _HEADS.items() if _shown(found, axis)}
+    one, other = _told_apart(found.one, found.other, found.axis)
+    rows = tuple(_row(cell, found.metric, [*names.values()]) for cell in found.cells)
     only = (f"Only {one}", f"Only {other}") if found.metric.falls else ()
-    names = ["Task", *(["Fine-tuning"] if several else []), *(["Attack"] if attacked else [])]
     header = [*names, "n", one, other, "Difference"]
     return Table(
         metric="compare",
@@ -429,13 +457,20 @@ def table(found: Comparison) -> Table:
     )
 
 
-def _row(cell: ComparedCell, metric: AnyMetric, several: bool, attacked: bool) -> tuple[Entry, ...]:
+_HEADS = {"encoder": "Encoder", "task": "Task", "finetune": "Fine-tuning", "attack": "Attack"}
+
+
+def _shown(found: Comparison, axis: str) -> bool:
+    """Whether a table has a column for an axis: it always has one for tasks, and for attacks where there are any."""
+    names = {getattr(cell.name, axis) for cell in found.cells}
+    return axis == "task" or (axis == "attack" and names != {""}) or len(names) > 1
+
+
+def _row(cell: ComparedCell, metric: AnyMetric, axes: Sequence[str]) -> tuple[Entry, ...]:
     d, about = cell.difference, metric.about
     number = partial(Number, percent=about.percent, digits=about.digits)
     return (
-        cell.name.task,
-        *([cell.name.finetune] if several else []),
-        *([cell.name.attack] if attacked else []),
+        *(getattr(cell.name, axis) for axis in axes),
         d.n,
         *(number(value) for value in cell.unpaired),
         number(d.value, n=d.n, low=d.low, high=d.high),
@@ -449,7 +484,7 @@ def _row(cell: ComparedCell, metric: AnyMetric, several: bool, attacked: bool) -
 def _cell(found: Comparison, cell: ComparedCell) -> dict[str, Any]:
     d = cell.difference
     return {
-        **{axis: getattr(cell.name, axis) or None for axis in ("task", "finetune", "attack")},
+        **{axis: getattr(cell.name, axis) or None for axis in _HEADS},
         "metric": found.metric.name,
         "one": found.one,
         "other": found.other,
@@ -473,7 +508,7 @@ def _notes(found: Comparison, one: str, other: str) -> list[str]:
     compared = sum(cell.p is not None for cell in found.cells)
     paired = found.metric.counts
     said = [
-        f"The columns {one} and {other} are the values of tables, each over the encoder's own examples. The difference "
+        f"The columns {one} and {other} are the values of tables, each over its own examples. The difference "
         f"is over {paired}, example by example; n counts them, once for each training and fine-tuning seed.",
         f"p is two-sided and corrected: {correction(compared, 'this command')}. A claim on one of these cells corrects "
         "for its own comparisons, and a table for all that it shows.",
@@ -485,6 +520,6 @@ def _notes(found: Comparison, one: str, other: str) -> list[str]:
     said.append(
         f"Verdicts are about {WEIGHTS}, and not about methods: {why}."
         if why
-        else f"Verdicts are about {METHODS}: each encoder that was trained here has several trainings."
+        else f"Verdicts are about {METHODS}: what was trained here was trained, or fine-tuned, several times."
     )
     return said

@@ -20,7 +20,7 @@ from rbench.verdicts import claims
 from rbench.verdicts.bold import marked
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.claims import judge_claims
-from rbench.verdicts.compare import compare_encoders, table
+from rbench.verdicts.compare import compare_names, table
 from tests.tables.conftest import make_plan, make_suite
 
 N = 60
@@ -244,7 +244,7 @@ def test_where_one_entry_alone_has_no_flag_nothing_is_bold(tmp_path: Path) -> No
 def test_bold_compare_and_a_claim_have_the_same_p_before_correction(tmp_path: Path) -> None:
     """One pair of cells has one p; the families differ, and each output names its own."""
     results = store_of(tmp_path, {"a": first(20), "b": first(27)})
-    compared = compare_encoders((results, "b"), (results, "a"))
+    compared = compare_names((results, "b"), (results, "a"))
     (cell,) = compared.cells
     claim = Claim.model_validate({"id": "one", "lower": "a", "than": "b", "about": "weights"})
     cells = tuple(CellOf(name, "mr", "pwws", "clean") for name in "ab")

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy import stats
 
-from rbench.api import compare
+from rbench.api import compare, comparison_table
 from rbench.errors import StoreError
 from rbench.schema import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outcome, Raised, Training
 from rbench.score.paired import holm
@@ -394,10 +395,59 @@ def test_trainings_without_a_partner_are_those_beyond_as_many_as_both_have(
     assert [note.removesuffix(" and are left out") for note in found] == said
 
 
-@pytest.mark.parametrize(("name", "what"), [("clean", "a strategy"), ("pwws", "an attack")])
-def test_the_name_of_a_strategy_or_an_attack_is_told_how_to_be_compared(
-    make_run: MakeRun, name: str, what: str
-) -> None:
+TUNED = {"finetune": ("clean", {"adversarial": {"epochs": 1}}), **ONE_SEED}
+
+
+def test_strategies_are_compared_where_one_encoder_has_both(make_run: MakeRun) -> None:
+    """Each cell's pairs are counted from the stored outcomes, by hand."""
+    store = make_run(make_suite(**TUNED), sealed=True)
+    found = compare(store.root, between=("clean", "adversarial"))
+    assert (found.axis, found.one, found.other) == ("finetune", "clean", "adversarial[epochs=1]")
+    plan = store.plan()
+    assert plan is not None
+    fell = {job.parts: {one.example_id: fallen(one) for one in make_outcomes(job)} for job in plan.attacks}
+    assert len(found.cells) == len(plan.attacks) / 2 > 2
+    for one in found.cells:
+        assert one.name.finetune == ""
+        sides = [fell[one.name.encoder, one.name.task, by, one.name.attack] for by in (found.one, found.other)]
+        pairs = [(sides[0][i], sides[1][i]) for i in sides[0] if sides[0][i] is not None and sides[1][i] is not None]
+        assert one.difference.n == len(pairs)
+        assert one.difference.value == pytest.approx(np.mean([b - a for a, b in pairs]))  # type: ignore[operator]
+    text = comparison_table(found)
+    assert "adversarial against clean" in text and "| Encoder" in text and "epochs=1" not in text
+
+
+def test_attacks_are_compared_on_the_same_victims_though_their_code_differs(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED, attacks=("pwws", "textfooler")), sealed=True)
+    found = compare(store.root, between=("pwws", "textfooler"))
+    assert found.axis == "attack" and {one.name.attack for one in found.cells} == {""}
+    here = [one for one in found.cells if (one.name.encoder, one.name.task) == ("minilm", "mr")]
+    sides = [outcomes(store, "minilm", "mr", attack)[0] for attack in ("pwws", "textfooler")]
+    pairs = [(fallen(sides[0][i]), fallen(sides[1][i])) for i in sides[0]]
+    known = [(a, b) for a, b in pairs if a is not None and b is not None]
+    assert [(one.difference.n, one.difference.only_one) for one in here] == [
+        (len(known), sum(a > b for a, b in known)),
+    ]
+    for metric in ("clean", "any_attack"):
+        with pytest.raises(StoreError, match=f"pwws is an attack, and {metric} is not a number of one attack"):
+            compare(store.root, between=("pwws", "textfooler"), metric=metric)
+
+
+def test_a_strategy_is_not_compared_with_an_encoder_or_an_attack(make_run: MakeRun) -> None:
     store = make_run(make_suite(), sealed=True)
-    with pytest.raises(StoreError, match=f"{name} is {what}; a claim compares two of these"):
-        compare(store.root, between=(name, "minilm"))
+    with pytest.raises(StoreError, match="minilm is an encoder and pwws is an attack: two of a kind"):
+        compare(store.root, between=("minilm", "pwws"))
+
+
+def test_what_is_compared_need_not_be_said_where_there_are_two(make_run: MakeRun) -> None:
+    two = make_run(make_suite(**ONE_SEED), sealed=True)
+    found = compare(two.root)
+    assert (found.one, found.other) == BETWEEN
+    tuned = make_run(make_suite(**TUNED, encoders=("minilm",)), sealed=True, name="tuned")
+    assert compare(tuned.root).axis == "finetune"
+    with pytest.raises(
+        StoreError, match=r"say which two are compared: --between A B \(.* minilm; .* minilm, bert_b"
+    ):
+        compare(tuned.root, two.root)
+    one = compare(f"before={tuned.root}", f"after={tuned.root}")
+    assert (one.one, one.other) == ("minilm (before)", "minilm (after)")
