@@ -445,9 +445,7 @@ def test_what_is_compared_need_not_be_said_where_there_are_two(make_run: MakeRun
     assert (found.one, found.other) == BETWEEN
     tuned = make_run(make_suite(**TUNED, encoders=("minilm",)), sealed=True, name="tuned")
     assert compare(tuned.root).axis == "finetune"
-    with pytest.raises(
-        StoreError, match=r"say which two are compared: --between A B \(.* minilm; .* minilm, bert_b"
-    ):
+    with pytest.raises(StoreError, match=r"say which two are compared: --between A B \(.* minilm; .* minilm, bert_b"):
         compare(tuned.root, two.root)
     one = compare(f"before={tuned.root}", f"after={tuned.root}")
     assert (one.one, one.other) == ("minilm (before)", "minilm (after)")
