@@ -140,17 +140,18 @@ class Quality(Strict):
 
 
 class PairCell(Strict):
-    """Two encoders in one cell, as `rbench compare` says it, and the fourfold table behind it."""
+    """Two encoders or strategies in one cell, as `rbench compare` says it, and the fourfold table behind it."""
 
     task: str
     finetune: str
+    """Empty where strategies are compared."""
     attack: str
     n: int
     fourfold: tuple[int, int, int, int] | None
     """Fell with both, with the first alone, with the second alone, with neither. None: not paired by example."""
     one: str
     other: str
-    """Both values as the table prints them, each over the encoder's own examples."""
+    """Both values as the table prints them, each over its own examples."""
     difference: str
     interval: str
     p: str
@@ -160,7 +161,7 @@ class PairCell(Strict):
 
 
 class Pair(Strict):
-    """A comparison of two encoders, or why there is none."""
+    """A comparison of two encoders, or of two strategies of the only one; or why there is none."""
 
     one: str
     other: str

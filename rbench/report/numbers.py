@@ -202,17 +202,18 @@ MOST_PAIRS = 66
 
 
 def pairs(results: Results) -> Iterator[Pair]:
-    """Yield the comparison of each two encoders, or why they cannot be compared.
+    """Yield the comparison of each two encoders, or of each two strategies of the only one; or why there is none.
 
-    Outcomes of an encoder are read once. Raises StoreError where the RUN has no attacks.
+    The outcomes of a side are read once. Raises StoreError where the RUN has no attacks.
     """
-    encoders, metric = grid(results).encoders, results.metrics[HEADLINE]
-    if len(encoders) < 2:
+    there, metric = grid(results), results.metrics[HEADLINE]
+    names = there.encoders if len(there.encoders) > 1 else there.finetunes
+    if len(names) < 2:
         return
     from rbench.verdicts.compare import Side, compare_sides
 
     sides: dict[str, Side | str] = {}
-    for one, other in list(combinations(encoders, 2))[:MOST_PAIRS]:
+    for one, other in list(combinations(names, 2))[:MOST_PAIRS]:
         for name in (one, other):
             if name not in sides:
                 try:

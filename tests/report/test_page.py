@@ -339,6 +339,15 @@ def test_options_that_the_rows_do_not_name_stand_above_the_table(browser: Any, t
     assert rows == ["mini-bert (packaged), Clean", "mini-bert (packaged), Adversarial"]
     options = "clean_epochs=2, max_words=4, order=once, source=neighbours"
     assert page.inner_text("#metric-said").endswith(f"to sort. Clean: epochs=4. Adversarial: {options}.")
+    assert page.inner_text("#h-compare") == "Compare two strategies"
+    found = api.compare(Path(__file__).parents[2] / "results/quickstart.zip").cells[0]
+    d, both = found.difference, found.both
+    assert opened.all("#compare select option:checked") == ["Clean", "Adversarial"]
+    table = [int(text) for text in opened.all(".fourfold tbody td")]
+    assert (sum(table), table[:3]) == (d.n, [both, d.only_one, d.only_other])
+    assert opened.all("#paired .fell", "one => one.children.length") == [d.only_one, d.only_other], (
+        "all are in the page"
+    )
     page.close()
 
 

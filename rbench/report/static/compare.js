@@ -1,15 +1,18 @@
-// Two encoders, text by text: the fourfold table, the test, and the texts that fell with one alone.
+// Two encoders, or two strategies of the only one, text by text: the fourfold table, the test, and the texts that fell
+// with one alone.
 const report = (globalThis.report ??= {});
 const { el, fill, data, get, set, title, choice } = report;
 
+const axis = data.names.encoders.length > 1 ? "encoder" : "finetune";
+const names = axis === "encoder" ? data.names.encoders : data.names.finetunes;
+
 function chosen() {
-  const names = data.names.encoders;
   const one = names.includes(get("a")) ? get("a") : names[0];
   const other = names.includes(get("b")) && get("b") !== one ? get("b") : names.find((name) => name !== one);
   return [one, other];
 }
 
-// The pair as it was compared: always the encoder that tables show first against the other.
+// The pair as it was compared: always the one that tables show first against the other.
 const pairOf = (one, other) => data.pairs.find((pair) => (pair.one === one && pair.other === other) || (pair.one === other && pair.other === one));
 
 function fourfold(cell, pair) {
@@ -25,15 +28,16 @@ function fourfold(cell, pair) {
 const cellName = (cell) => `${cell.task}/${cell.finetune}/${cell.attack}`;
 
 function cellRow(cell, current) {
-  const name = `${title(cell.task)}, ${title(cell.attack)}${report.several ? `, ${title(cell.finetune)}` : ""}`;
+  const name = `${title(cell.task)}, ${title(cell.attack)}${report.several && cell.finetune ? `, ${title(cell.finetune)}` : ""}`;
   return el("tr", { class: cell === current ? "chosen" : "" },
     el("th", { scope: "row" }, el("button", { type: "button", class: "link", "aria-pressed": cell === current ? "true" : "false", onclick: () => set({ cell: cellName(cell) }) }, name)),
     [cell.n, cell.one, cell.other, cell.difference, cell.interval, cell.p, cell.verdict, cell.smallest].map((value) => el("td", {}, value)));
 }
 
-// The examples that fell with one encoder and held with the other: trainings are matched as `rbench compare` does.
+// The examples that fell with one of the two and held with the other: trainings are matched as `rbench compare` does.
 report.fellAlone = function fellAlone(pair, cell) {
-  const of = (encoder) => report.examples.filter((one) => one.encoder === encoder && one.task === cell.task && one.finetune === cell.finetune && one.attack === cell.attack);
+  const alike = (one) => one.task === cell.task && one.attack === cell.attack && (axis === "finetune" || one.finetune === cell.finetune);
+  const of = (name) => report.examples.filter((one) => one[axis] === name && alike(one));
   const [mine, theirs] = [of(pair.one), of(pair.other)];
   const trainings = (rows) => [...new Set(rows.map((one) => one.training ?? 0))].sort((a, b) => a - b);
   const [a, b] = [trainings(mine), trainings(theirs)];
@@ -51,16 +55,15 @@ report.fellAlone = function fellAlone(pair, cell) {
   return found;
 };
 
-function list(encoder, rows, count) {
+function list(name, rows, count) {
   const more = count !== undefined && rows.length < count ? ` (${rows.length} of them are in this page)` : "";
-  return el("div", {}, el("h4", {}, `Fell only with ${title(encoder)}: ${count ?? rows.length}${more}`),
+  return el("div", {}, el("h4", {}, `Fell only with ${title(name)}: ${count ?? rows.length}${more}`),
     rows.length ? el("ol", { class: "fell" }, rows.map((one) => el("li", {}, el("button", { type: "button", class: "link", onclick: () => report.openExample(one) },
       report.snippet(one, 110))))) : el("p", { class: "dim" }, "None."));
 }
 
 function draw() {
   const place = document.getElementById("compare");
-  const names = data.names.encoders;
   if (names.length < 2) return fill(place, el("p", { class: "dim" }, "The RUN attacked one encoder. Compare it with another RUN: rbench report RUN RUN2."));
   if (!data.pairs.length) return fill(place, el("p", { class: "dim" }, "There is nothing to compare: the RUN has no numbers of attacks. The reason stands above."));
   const [one, other] = chosen();
