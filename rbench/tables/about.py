@@ -21,8 +21,12 @@ WEIGHTS, METHODS = "these weights", "these methods"
 
 
 def trainings(plan: Plan) -> Mapping[str, int]:
-    """Return the number of trainings of each encoder that a plan trains."""
-    return Counter(plan.draw(job.parts[0]).encoder for job in plan.jobs if job.pretraining is not None)
+    """Return with how many seeds a plan trains each of its encoders.
+
+    One that is trained anew for each task, as ADCL is, has one training with each seed: its tasks repeat nothing.
+    """
+    labels = {job.parts[0] for job in plan.jobs if job.pretraining is not None}
+    return Counter(plan.draw(label).encoder for label in labels)
 
 
 def alone(one: Collection[str], other: Collection[str], trained: Mapping[str, int], tunings: int) -> str:

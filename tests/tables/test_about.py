@@ -75,11 +75,12 @@ def test_the_caption_of_several_trainings_says_these_methods(make_run: Runs) -> 
             plan.jobs[0].model_copy(
                 update={
                     "stage": "pretrain",
-                    "parts": (label,),
+                    "parts": parts,
                     "spec": PretrainJob(encoder=EncoderSpec(name=label, base=".", pooling="cls"), data_fingerprint="d"),
                 }
             )
             for label in labels
+            for parts in ((label, "mr"), (label, "mini_nli"))  # for each task anew, which is one training all the same
         ]
         drawn = plan.model_copy(update={"jobs": (*plan.jobs, *jobs), "draws": labels})
         assert trainings(drawn) == dict.fromkeys(trained, 2)
