@@ -7,7 +7,7 @@ From Python:
     rank(encoder, queries, ...)     rank documents with any encoder, score the rankings, and attack the queries
     load_results(run)               one row for each attacked example of a RUN, as a data frame
     table(run)                      a table of a RUN, as text
-    compare(run, between=(A, B))    compare two encoders of a RUN, text by text
+    compare(run, between=(A, B))    compare two encoders, strategies or attacks, text by text
     claims(run)                     which claims of its suite a RUN supports
     figure(run, kind)               draw a figure of what a RUN stores
     load_encoder(name)              an encoder: texts in, vectors out
