@@ -73,9 +73,48 @@ def test_the_table_of_a_run_on_real_data_is_that_of_the_committed_run() -> None:
     assert len(rows) == 9 and "\n".join(rows) in REAL
 
 
+SIDE_BY_SIDE = {
+    "all-MiniLM-L6-v2": "minilm",
+    "the same with random weights": "minilm-random",
+    "ADCL, 40 steps": "adcl-minilm[steps=40]",
+    "SimCSE †": "simcse-minilm",
+    "USCAL †": "uscal-minilm",
+    "RobustEmbed †": "robustembed-minilm",
+    "RobustSentEmbed †": "robustsentembed-minilm",
+    "RobustSentEmbed, as released †": "robustsentembed-minilm[variant=released]",
+    "SimCSE on a masked LM": "simcse-minilm-mlm-hard",
+    "RobustEmbed on it, beta 0.02": "robustembed-minilm-mlm-hard[beta=0.02]",
+}
+"""What the table calls its rows, and the encoder of each."""
+
+
+def test_the_encoders_side_by_side_are_those_of_the_committed_run() -> None:
+    run = reference.run("table1-side-by-side")
+    cells = {name: json.loads(api.table(run, metric=name, fmt="json"))["cells"] for name in ("clean", "asr", "aua")}
+
+    def mean(metric: str, encoder: str, *attacks: str) -> str:
+        own = [
+            100 * cell["value"]
+            for cell in cells[metric]
+            if cell["encoder"] == encoder
+            and (cell["attack"] in attacks or (not attacks and cell["attack"] != "any attack"))
+        ]
+        assert len(own) == 3 * (len(attacks) or 6), "three tasks, and six attacks"
+        return f"{sum(own) / len(own):.1f}"
+
+    for name, encoder in SIDE_BY_SIDE.items():
+        one = [mean("asr", encoder, attack) for attack in ("textfooler", "pwws", "bae", "geometry")]
+        row = [name, mean("clean", encoder), *one, mean("asr", encoder), mean("aua", encoder)]
+        assert f"| {' | '.join(row)} |" in README.splitlines()
+    flagged = {cell["encoder"] for cell in cells["asr"] if "saturated" in cell["flags"]}
+    assert flagged == {encoder for name, encoder in SIDE_BY_SIDE.items() if name.endswith("†")}
+    rows = [line for line in api.table(run, metric="asr").splitlines() if line.startswith("|")]
+    assert not any("**" in row for row in rows), "no attack tells any two apart"
+
+
 def test_readme_is_a_page_that_is_read() -> None:
-    """A screen and a half: what it is, the two commands, a line on one model, two tables, and where to go on."""
-    assert len(README.splitlines()) <= 108
+    """Two screens: what it is, the two commands, a line on one model, four tables, and where to go on."""
+    assert len(README.splitlines()) <= 132
     first, second, *_ = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
     assert first.strip().endswith(".venv/bin/pip install . && .venv/bin/rbench run quickstart --processes 2")
     assert second.strip().endswith(".venv/bin/pip install tox && .venv/bin/tox")
@@ -107,7 +146,7 @@ def test_the_quickstarts_numbers_are_those_of_its_committed_run() -> None:
 def test_the_small_table_of_real_data_is_that_of_the_claims_on_its_run() -> None:
     """Each value, difference and p is one that the page of the RUN has among its claims or tables."""
     page = (reference.REFERENCE / "geometry-finetuning-mr.md").read_text(encoding="utf-8")
-    part = README[README.index("## The same question on real data") : README.index("## Why trust it")]
+    part = README[README.index("## The same question on real data") : README.index("## The papers' encoders")]
     ours = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:1] == "|"]
     (_, *clean), (_, *adversarial), (_, *difference) = ours[2:]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
