@@ -134,7 +134,7 @@ def compare(
     metrics = Metrics(Registry(include))
     _ = metrics.asked(metric)  # a wrong name is told before anything is read
     if between is not None and (not isinstance(between, (list, tuple)) or [type(one) for one in between] != [str, str]):
-        raise StoreError(f"between={between!r}: expected the names of two encoders")
+        raise StoreError(f"between={between!r}: expected the names of two encoders, strategies or attacks")
     first = results_of(run, include)
     second = first if other_run is None else results_of(other_run, include)
     if between is None:

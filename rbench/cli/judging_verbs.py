@@ -65,7 +65,7 @@ def claims(
     rich_help_panel=MEASURE,
     epilog="Example: [bold]rbench compare results/runs/quickstart --between clean adversarial[/bold]",
 )
-@verb("Comparing what {run} has", of="api.judging.compare", shared="include")
+@verb("Comparing cells of {run}", of="api.judging.compare", shared="include")
 def compare(
     *,
     run: Path,

@@ -26,7 +26,7 @@ FIRST = {
     "best .": "Checking what . found",
     "baseline . --out b.json": "Making a baseline in b.json",
     "check . --baseline b.json": "Checking . against b.json",
-    "compare . --between a b": "Comparing encoders of .",
+    "compare . --between a b": "Comparing cells of .",
     "claims .": "Judging claims",
     "judge export . --out sheets": "Drawing texts of .",
     "judge import . README.md": "Reading answers for .",
