@@ -155,9 +155,8 @@ def _encoders(plan: Plan) -> list[str]:
 def _only_two(*runs: Results) -> list[str]:
     """Return the two that can be compared where there are no others: see `compare`."""
     found = [_encoders(one.plan) for one in runs]
-    tuned = [
-        *dict.fromkeys(job.parts[2] for job in runs[0].plan.jobs if job.attacking is not None and len(job.parts) > 3)
-    ]
+    attacked = (job.attacking for job in runs[0].plan.jobs)
+    tuned = [*dict.fromkeys(spec.strategy.label for spec in attacked if spec is not None)]
     if len(runs) == len(found[0]) == 1 and len(tuned) == 2:
         return tuned
     if any(len(names) != 2 // len(runs) for names in found):

@@ -85,11 +85,11 @@ def compare(
     if alone:
         say()
     for cell, task, fell, first in alone:
-        encoder = found.one if first else found.other
+        name = found.one if first else found.other
         if fell.original is None:
-            say(f"{cell.name}: {fell.example_id} fell with {encoder} alone; the RUN keeps no texts")
+            say(f"{cell.name}: {fell.example_id} fell with {name} alone; the RUN keeps no texts")
         else:
-            example(fell, task.columns, task.labels, f"{cell.name}, {encoder} alone:")
+            example(fell, task.columns, task.labels, f"{cell.name}, {name} alone:")
 
 
 @app.command(

@@ -64,7 +64,7 @@ class Side:
 
     @classmethod
     def of(cls, results: Results, name: str, metric: AnyMetric) -> Side:
-        """Find the cells of an encoder, strategy or attack. What names an encoder too is the encoder.
+        """Find the cells of an encoder, strategy or attack. A name that an encoder has means the encoder.
 
         Raises StoreError where the RUN has none of this name, where none of its jobs for the metric is complete, or
         where the RUN has several numbers of one name.

@@ -331,7 +331,7 @@ def test_the_page_of_the_quickstart_fits_a_phone_with_everything_open(browser: A
     page.close()
 
 
-def test_options_that_the_rows_do_not_name_stand_above_the_table(browser: Any, tmp_path: Path) -> None:
+def test_the_page_of_the_quickstart_names_options_and_compares_its_strategies(browser: Any, tmp_path: Path) -> None:
     (file,) = api.report(Path(__file__).parents[2] / "results/quickstart.zip", tmp_path / "quickstart.html")
     page = browser.new_page(offline=True)
     opened = Opened(page, file).go()
