@@ -109,7 +109,7 @@ def test_the_encoders_side_by_side_are_those_of_the_committed_run() -> None:
     flagged = {cell["encoder"] for cell in cells["asr"] if "saturated" in cell["flags"]}
     assert flagged == {encoder for name, encoder in SIDE_BY_SIDE.items() if name.endswith("†")}
     rows = [line for line in api.table(run, metric="asr").splitlines() if line.startswith("|")]
-    assert not any("**" in row for row in rows), "no attack tells any two apart"
+    assert not any("**" in row for row in rows), "no attack tells the best from another"
 
 
 def test_readme_is_a_page_that_is_read() -> None:
