@@ -17,9 +17,9 @@ from rbench.schema import (
     CONTRAST,
     STS,
     AskedSet,
-    Choice,
     MeasureNeeds,
     Plan,
+    Strategy,
     Suite,
     TaskSpec,
     TrainSpec,
@@ -33,7 +33,7 @@ Cells = Sequence[CellOf]
 def of_suite(
     suite: Suite,
     entries: Entries,
-    tuning: Mapping[str, Sequence[Choice]],
+    tuning: Mapping[str, Sequence[Strategy]],
     asked: Mapping[str, Sequence[AskedSet]],
     measures: Iterable[MeasureNeeds],
 ) -> Ground:
@@ -49,6 +49,7 @@ def of_suite(
         for encoder in suite.encoders
         for task in suite.tasks
         for choice in tuning.get(task, ())
+        if choice.serves(encoder)
     ] + [(name, task, AS_IS) for name in suite.victims for task in suite.tasks]
     attacked = [CellOf(e, task, attack.label, f) for e, task, f in victims for attack in suite.attacks]
     tasks = {name: task for name in suite.tasks if (task := entries.tasks.found.get(name)) is not None}

@@ -7,7 +7,7 @@ with tasks: those with classes, and those with scores (STS).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -26,9 +26,10 @@ from rbench.schema import (
     CLEAN,
     CONTRAST,
     COSINE,
-    Choice,
+    ENCODERS,
     Evaluation,
     Serves,
+    Strategy,
     Suite,
     TaskKind,
     TaskSpec,
@@ -168,12 +169,12 @@ def serves(module: ModuleType) -> tuple[Serves, ...]:
     return tuple(several)
 
 
-def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Choice, ...]]:
+def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Strategy, ...]]:
     """Return the strategies that make victims for each task of a suite, in the suite's order.
 
     Add a problem for each task that has no labels, or whose scores have no scale, and for each that no strategy serves;
     for each strategy that serves none of the `known` tasks (those of the file, of its profiles and of the overrides);
-    and for each attack and thing to build that cannot take a task.
+    for each encoder without a strategy on a task; and for each attack and thing to build that cannot take a task.
     """
     merged, problems, tasks = entries.merged, entries.problems, entries.tasks.of(entries.merged)
     for place, task in tasks:
@@ -189,7 +190,7 @@ def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Choice, .
         defaults = {task.name: DEFAULTS[_kind(task)] for _, task in tasks}
         for name in defaults.values():
             entries.modules.open("finetune", name, merged.at())
-        return {task: (Choice(name=name),) for task, name in defaults.items()}
+        return {task: (Strategy(name=name),) for task, name in defaults.items()}
     chosen = [(choice, _serves(entries, "finetune", choice)) for choice in choices(merged, "finetune")]
     if any(of is None for _, of in chosen):
         return {}  # loading that strategy has added a problem
@@ -208,8 +209,37 @@ def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Choice, .
             able = ", ".join(able_to("finetune", _kind(task), entries.modules.registry))
             what = f"no strategy here is for {task.name}, one of the {_TASKS[_kind(task)]}; these are: {able}"
             problems.add(merged.at(("finetune",)), what)
-        found[task.name] = tuple(Choice(name=choice.name, options=choice.options.data) for choice in serving)
+        found[task.name] = tuple(
+            Strategy(
+                name=choice.name,
+                options=choice.options.data,
+                encoders=None if choice.encoders is None else tuple(name for _, name in choice.encoders),
+            )
+            for choice in serving
+        )
+        for place, encoder in _encoders(merged):
+            if serving and not any(strategy.serves(encoder) for strategy in found[task.name]):
+                what = f"no strategy is for {encoder} on {task.name}; name it under `{ENCODERS}` of one, or take it out"
+                problems.add(place, what)
     return found
+
+
+def check_strategies(merged: Positioned, trees: Iterable[Positioned], problems: Problems) -> None:
+    """Add a problem for each encoder that a strategy is for and that is not among the suite's.
+
+    Args:
+        trees: the suite, its profiles, and the suite as it will run. So a strategy's list stays valid when a profile or
+            an override narrows `encoders`.
+    """
+    known = dict.fromkeys(name for tree in trees for _, name in _encoders(tree))
+    for choice in choices(merged, "finetune"):
+        for place, name in choice.encoders or ():
+            if name not in known:
+                problems.add(place, unknown("encoder of this suite", name, known))
+
+
+def _encoders(located: Positioned) -> Iterator[tuple[str, str]]:
+    return ((choice.place, choice.label) for choice in choices(located, "encoders"))
 
 
 def check_table(entries: Entries, known: Collection[str]) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rbench.config.positions import Positioned, Problems, parse
 from rbench.errors import SuiteError
-from rbench.schema import SHORT, Choice
+from rbench.schema import ENCODERS, SHORT, Choice, Strategy
 
 _LABEL = re.compile(r"([^\[\]]+)\[(.*)\]", re.DOTALL)
 
@@ -21,6 +21,8 @@ class Chosen(NamedTuple):
     label: str
     place: str
     options: Positioned
+    encoders: tuple[tuple[str, str], ...] | None = None
+    """Of a strategy: place and label of each encoder that it is for; None: all of the suite."""
 
 
 def items(located: Positioned, key: str) -> Iterator[Positioned]:
@@ -71,7 +73,12 @@ def choices(located: Positioned, key: str) -> Iterator[Chosen]:
         else:
             continue
         if isinstance(options.data, dict):
-            yield Chosen(name, Choice(name=name, options=options.data).label, place, options)
+            encoders = None
+            if key == "finetune" and ENCODERS in options.data:
+                found = ((one.at(), Strategy.named(one.data)) for one in items(options, ENCODERS))
+                encoders = (*((at, label) for at, label in found if isinstance(label, str)),) or None
+                options = options.only({*options.data} - {ENCODERS})
+            yield Chosen(name, Choice(name=name, options=options.data).label, place, options, encoders)
 
 
 def of_label(label: str) -> Choice:

@@ -17,6 +17,7 @@ from rbench.config.consistency import (
     check_maps,
     check_purpose,
     check_repeats,
+    check_strategies,
     check_suite,
     check_table,
     check_victims,
@@ -142,7 +143,8 @@ def _load(
     entries = Entries(registry, problems, named)
     located, merged = _merged(located, path, profile, overrides, entries, unlisted)
     named.update(unlisted.own)
-    known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
+    trees = (located, merged, *profiles_of(located))
+    known = {name for tree in trees for _, name in names(tree, "tasks")}
     _check_profiles(located, profile, problems)
     merged = name_measured(merged.put(("profiles",), Positioned({})), registry, problems)
     merged, entries.victims = load_victims(merged, entries.files)
@@ -160,6 +162,7 @@ def _load(
     check_purpose(merged, problems, of_encoders(merged, entries.modules))
     check_table(entries, known)
     check_repeats(merged, problems)
+    check_strategies(merged, trees, problems)
     check_maps(merged, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised

@@ -187,6 +187,7 @@ def _victims(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Gi
         Asked(encoder, context.plan.draw(encoder).encoder, strategy.label)
         for encoder in spec.encoders
         for strategy in spec.strategies
+        if MeasureJob.role("victim", encoder, strategy.label) in job.needs  # a strategy may be for some encoders alone
     )
     victims += tuple(Asked(name, name, AS_IS) for name in spec.existing)
 

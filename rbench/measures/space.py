@@ -140,6 +140,12 @@ def run(options: Options, context: MeasureContext) -> list[MeasuredRow]:
     return rows
 
 
+def _first(suite: Suite) -> str:
+    """Name the encoder whose victims the others are compared with (`_against`), in words."""
+    first = suite.encoders[0]
+    return first if all(one.serves(first) for one in suite.finetune) else "the first encoder"
+
+
 def _against(victims: Sequence[Asked]) -> list[int | None]:
     """Return for each victim the index of the first encoder's victim with the same strategy; None for itself."""
     first = {of.finetune: i for i, of in reversed(list(enumerate(victims)))}
@@ -391,7 +397,7 @@ def table(options: BaseModel, results: Results) -> Table:
         cells=tuple(map(_described, found)),
         notes=(
             "Distances are Euclidean (the paper names none), between vectors that the classifier's head reads. less: "
-            f"d_pos/d_neg less that of {results.plan.suite.encoders[0]} with the same fine-tuning, paired by text.",
+            f"d_pos/d_neg less that of {_first(results.plan.suite)} with the same fine-tuning, paired by text.",
             "Fooled: the texts are those on which the attack fooled either (any) or both (all) encoders, or the one "
             f"named, fine-tuned {results.plan.suite.finetune[0].label}. They are the same in all rows of a group.",
             *results.plan.suite.notes,

@@ -126,6 +126,10 @@ def _suite(suite: Suite, names: Mapping[str, str], label: str) -> Suite:
         name: tuple(names[one] for one in getattr(suite, name)) for name in ("encoders", "victims")
     }
     lineup = update["encoders"] + update["victims"]
+    update["finetune"] = tuple(
+        one.model_copy(update={"encoders": one.encoders and tuple(names.get(name, name) for name in one.encoders)})
+        for one in suite.finetune
+    )
     update["claims"] = tuple(_claim(one, lineup, label) for one in suite.claims)
     update["figures"] = tuple(
         one.model_copy(

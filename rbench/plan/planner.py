@@ -149,7 +149,7 @@ class _Planner:
             needed = {"encoder": below, **{role: self.made[key] for role, key in below.needs.items()}}
             asked, parts = self.inputs.building[label], (encoder, task, label)
             jobs.append(self._measure(asked, parts, task, needed, seed, encoders=(encoder,)))
-        for strategy in self.inputs.tuning.get(task, suite.finetune):
+        for strategy in self._strategies(encoder, task):
             victim = self.finetune(encoder, task, strategy, seed)
             jobs += self.victim_cell(victim, (encoder, task, strategy), seed)
         return jobs
@@ -162,6 +162,12 @@ class _Planner:
         if not suite.attacks and not suite.build and not self.inputs.measures:
             jobs.append(victim)
         return jobs
+
+    def _strategies(self, encoder: str, task: str) -> list[Choice]:
+        """Return the strategies with which the suite fine-tunes an encoder, or one draw of it, on a task."""
+        named = self.inputs.draws.get(encoder, Draw(encoder=encoder)).encoder
+        asked = self.inputs.tuning.get(task, self.suite.finetune)
+        return [Choice(name=one.name, options=one.options) for one in asked if one.serves(named)]
 
     def existing(self, name: str, task: str, seed: int) -> Job:
         """Return the job that opens a classifier that exists, in the place of a fine-tuning."""
@@ -372,9 +378,9 @@ class _Planner:
     ) -> Job:
         """Return the job of a measure that reads all victims of `encoders` and what one attack made of them."""
         needed: dict[str, Job | None] = {}
-        strategies = self.inputs.tuning.get(task, self.suite.finetune)
+        tuned = [(encoder, strategy) for encoder in encoders for strategy in self._strategies(encoder, task)]
         own = [(name, Choice(name=AS_IS)) for name in self.suite.victims]
-        for encoder, strategy in (*itertools.product(encoders, strategies), *own):
+        for encoder, strategy in (*tuned, *own):
             victim = self._victim(encoder, task, strategy, seed)
             needed[MeasureJob.role("victim", encoder, strategy.label)] = victim
             needed[MeasureJob.role("attack", encoder, strategy.label)] = self.attack(
@@ -385,7 +391,7 @@ class _Planner:
         more: dict[str, Any] = {
             "attack": attack,
             "encoders": tuple(encoders),
-            "strategies": strategies,
+            "strategies": tuple({strategy.label: strategy for _, strategy in tuned}.values()),
             "existing": self.suite.victims,
         }
         return self._measure(asked, parts, task, needed, seed, **more)

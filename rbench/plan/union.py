@@ -24,6 +24,7 @@ from rbench.schema import (
     MeasureJob,
     Plan,
     PretrainJob,
+    Strategy,
     Suite,
     VictimJob,
 )
@@ -218,9 +219,24 @@ def _training(plans: Sequence[Plan]) -> dict[str, Any]:
     return {task: overrides for task, overrides in found.items() if overrides}
 
 
+def _finetune(plans: Sequence[Plan]) -> list[Strategy]:
+    """Return each strategy once, for all encoders that have it in any of the suites."""
+    found: dict[str, list[tuple[Strategy, Suite]]] = {}
+    for suite in (plan.suite for plan in plans):
+        for one in suite.finetune:
+            found.setdefault(one.label, []).append((one, suite))
+    joined = []
+    for asked in found.values():
+        some = any(one.encoders is not None for one, _ in asked)
+        named = dict.fromkeys(name for one, suite in asked for name in one.encoders or suite.encoders)
+        joined.append(asked[0][0].model_copy(update={"encoders": tuple(named) if some else None}))
+    return joined
+
+
 _OWN: dict[str, Callable[[Sequence[Plan]], Any]] = {
     "name": lambda plans: "-and-".join(dict.fromkeys(plan.suite.name for plan in plans)),
     "title": lambda plans: "; ".join(dict.fromkeys(plan.suite.title for plan in plans if plan.suite.title)),
+    "finetune": _finetune,
     "num_examples": _num_examples,
     "training": _training,
     # The resources of the first suite that uses any: loading the others' would find the same.

@@ -23,7 +23,7 @@ from rbench.schema.entries import (
     TaskSpec,
     Training,
 )
-from rbench.schema.suite import AdversarialSet, AskedSet, Choice, MeasureNeeds, StrategyNeeds, Suite
+from rbench.schema.suite import AdversarialSet, AskedSet, Choice, MeasureNeeds, Strategy, StrategyNeeds, Suite
 from rbench.schema.victims import VictimSpec
 
 _OPTIONAL = frozenset({"resources", "resource_fingerprints", "source", "versions"})
@@ -394,7 +394,7 @@ class Specs:
     """Names of the further models that an encoder's training needs (a generator), by encoder and option."""
     strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
     """What fine-tuning strategies need, by label."""
-    tuning: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
+    tuning: Mapping[str, tuple[Strategy, ...]] = field(default_factory=dict)
     """The strategies that make victims, by task. A task that is not in it has all strategies of the suite."""
     building: Mapping[str, MeasureNeeds] = field(default_factory=dict)
     """The measures under `build`, by label."""

@@ -39,6 +39,8 @@ SHORT = {ADVERSARIAL: "set"}
 
 BY_TASK = "by_task"
 """The option of a strategy that has further options by task."""
+ENCODERS = "encoders"
+"""What stands among a strategy's options and says which encoders it is for (`Strategy`)."""
 
 
 class Choice(Strict):
@@ -50,14 +52,7 @@ class Choice(Strict):
     @model_validator(mode="before")
     @classmethod
     def _from_sugar(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"name": value}
-        if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
-            (name, options), *_ = value.items()
-            if name in SHORT and isinstance(options, str):
-                options = {SHORT[name]: options}
-            return {"name": name, "options": options or {}}
-        return value
+        return _spelt_out(value)
 
     @property
     def label(self) -> str:
@@ -72,6 +67,49 @@ class Choice(Strict):
             return self
         rest = {key: value for key, value in self.options.items() if key != BY_TASK}
         return Choice(name=self.name, options={**rest, **self.options[BY_TASK].get(task, {})})
+
+
+class Strategy(Choice):
+    """A fine-tuning strategy of a suite, for all of its encoders or for some: `{adversarial: {encoders: [minilm]}}`.
+
+    `encoders` stands among the options and is none of them: it changes neither label nor key.
+    """
+
+    encoders: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """The encoders that are fine-tuned with it, by the names that the suite's `encoders` has; None: all."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_encoders(cls, value: Any) -> Any:
+        value = _spelt_out(value)
+        options = value.get("options") if isinstance(value, Mapping) else None
+        if not isinstance(options, Mapping) or ENCODERS not in options:
+            return value
+        named = options[ENCODERS]
+        named = [cls.named(one) for one in (named if isinstance(named, list | tuple) else [named])]
+        rest = {key: own for key, own in options.items() if key != ENCODERS}
+        return {**value, "options": rest, ENCODERS: named}
+
+    @staticmethod
+    def named(encoder: Any) -> Any:
+        """Return the label of an encoder as a suite writes it, a name or a name with options."""
+        return _label(encoder)
+
+    def serves(self, encoder: str) -> bool:
+        """Whether the suite fine-tunes this encoder with it."""
+        return self.encoders is None or encoder in self.encoders
+
+
+def _spelt_out(value: Any) -> Any:
+    """Return `{name: ..., options: ...}` for the short forms of a choice. Other values are returned as they are."""
+    if isinstance(value, str):
+        return {"name": value}
+    if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
+        (name, options), *_ = value.items()
+        if name in SHORT and isinstance(options, str):
+            options = {SHORT[name]: options}
+        return {"name": name, "options": options or {}}
+    return value
 
 
 def _written(value: Any) -> str:
@@ -267,6 +305,8 @@ class TableSpec(Checked):
 class Suite(Strict):
     """What to run: attacks for encoders x finetune x tasks x attacks x seeds, evaluations for encoders x evaluate.
 
+    A strategy may be for some of the encoders alone (`Strategy.encoders`).
+
     Classifiers that exist (`victims`) stand beside encoders x finetune.
 
     With `train_seeds`, an encoder that rbench trains stands here for one encoder a training seed.
@@ -296,7 +336,7 @@ class Suite(Strict):
     """The names under `evaluate` that are measures. Loading finds them; a file does not list them (`FOUND`)."""
     build: tuple[Choice, ...] = ()
     """Measures of trainings (with their Options) that make examples for inspection, of each encoder and task."""
-    finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name=CLEAN),)
+    finetune: Annotated[tuple[Strategy, ...], Field(min_length=1)] = (Strategy(name=CLEAN),)
     seeds: Annotated[tuple[Count, ...], Field(min_length=1)] = (0,)
     """Seeds of fine-tuning, of the sample of test examples and of the attacks."""
     train_seeds: tuple[Count, ...] = ()
