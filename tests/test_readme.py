@@ -74,47 +74,53 @@ def test_the_table_of_a_run_on_real_data_is_that_of_the_committed_run() -> None:
 
 
 SIDE_BY_SIDE = {
-    "all-MiniLM-L6-v2": "minilm",
-    "the same with random weights": "minilm-random",
-    "ADCL, 40 steps": "adcl-minilm[steps=40]",
-    "SimCSE †": "simcse-minilm",
-    "USCAL †": "uscal-minilm",
-    "RobustEmbed †": "robustembed-minilm",
-    "RobustSentEmbed †": "robustsentembed-minilm",
-    "RobustSentEmbed, as released †": "robustsentembed-minilm[variant=released]",
-    "SimCSE on a masked LM": "simcse-minilm-mlm-hard",
-    "RobustEmbed on it, beta 0.02": "robustembed-minilm-mlm-hard[beta=0.02]",
+    "all-MiniLM-L6-v2": ("minilm", "clean"),
+    "the same with random weights": ("minilm-random", "clean"),
+    "ADCL, 40 steps": ("adcl-minilm[steps=40]", "clean"),
+    "SimCSE †": ("simcse-minilm", "clean"),
+    "USCAL †": ("uscal-minilm", "clean"),
+    "RobustEmbed †": ("robustembed-minilm", "clean"),
+    "RobustSentEmbed †": ("robustsentembed-minilm", "clean"),
+    "RobustSentEmbed, as released †": ("robustsentembed-minilm[variant=released]", "clean"),
+    "SimCSE on a masked LM": ("simcse-minilm-mlm-hard", "clean"),
+    "RobustEmbed on it, beta 0.02": ("robustembed-minilm-mlm-hard[beta=0.02]", "clean"),
+    "all-MiniLM-L6-v2, adversarially": ("minilm", "adversarial"),
+    "ADCL, adversarially": ("adcl-minilm[steps=40]", "adversarial"),
 }
-"""What the table calls its rows, and the encoder of each."""
+"""What the table calls its rows, and the encoder and the strategy of each."""
 
 
 def test_the_encoders_side_by_side_are_those_of_the_committed_run() -> None:
     run = reference.run("table1-side-by-side")
     cells = {name: json.loads(api.table(run, metric=name, fmt="json"))["cells"] for name in ("clean", "asr", "aua")}
 
-    def mean(metric: str, encoder: str, *attacks: str) -> str:
+    def mean(metric: str, victim: tuple[str, str], *attacks: str) -> str:
         own = [
             100 * cell["value"]
             for cell in cells[metric]
-            if cell["encoder"] == encoder
+            if (cell["encoder"], cell["finetune"].partition("[")[0]) == victim
             and (cell["attack"] in attacks or (not attacks and cell["attack"] != "any attack"))
         ]
         assert len(own) == 3 * (len(attacks) or 6), "three tasks, and six attacks"
         return f"{sum(own) / len(own):.1f}"
 
-    for name, encoder in SIDE_BY_SIDE.items():
-        one = [mean("asr", encoder, attack) for attack in ("textfooler", "pwws", "bae", "geometry")]
-        row = [name, mean("clean", encoder), *one, mean("asr", encoder), mean("aua", encoder)]
+    for name, victim in SIDE_BY_SIDE.items():
+        one = [mean("asr", victim, attack) for attack in ("textfooler", "pwws", "bae", "geometry")]
+        row = [name, mean("clean", victim), *one, mean("asr", victim), mean("aua", victim)]
         assert f"| {' | '.join(row)} |" in README.splitlines()
     flagged = {cell["encoder"] for cell in cells["asr"] if "saturated" in cell["flags"]}
-    assert flagged == {encoder for name, encoder in SIDE_BY_SIDE.items() if name.endswith("†")}
+    assert flagged == {encoder for name, (encoder, _) in SIDE_BY_SIDE.items() if name.endswith("†")}
     rows = [line for line in api.table(run, metric="asr").splitlines() if line.startswith("|")]
     assert not any("**" in row for row in rows), "no attack tells the best from another"
+    verdicts = reference.verdicts("table1-side-by-side")
+    for what, difference in (("minilm/textfooler", -9.9), ("minilm/textbugger", -14.3), ("40]/bertattack", -11.7)):
+        (row,) = [line for line in verdicts.splitlines() if f"{what}: adversarial" in line]
+        assert f" {difference} |" in row and row.rstrip("| ").endswith("supported") and str(-difference) in README
 
 
 def test_readme_is_a_page_that_is_read() -> None:
     """Two screens: what it is, the two commands, a line on one model, four tables, and where to go on."""
-    assert len(README.splitlines()) <= 132
+    assert len(README.splitlines()) <= 136
     first, second, *_ = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
     assert first.strip().endswith(".venv/bin/pip install . && .venv/bin/rbench run quickstart --processes 2")
     assert second.strip().endswith(".venv/bin/pip install tox && .venv/bin/tox")

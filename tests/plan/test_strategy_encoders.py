@@ -85,7 +85,7 @@ def test_it_runs_and_tables_have_the_rows_that_there_are() -> None:
     assert not result.failed and not result.skipped
     rows = api.table(result.run, fmt="csv", metric="asr", layout="full").splitlines()
     assert [sum(name in row for row in rows) for name in ("mini-bert-random", "mini-bert-packaged")] == [2, 1]
-    assert "the first encoder with the same fine-tuning" in api.table(result.run, fmt="markdown", metric="space")
+    assert "the first encoder with the same fine-tuning" in api.table(result.run, metric="space", fmt="json")
     written = Store(result.run).plan()
     assert written is not None and written.suite.finetune[1].encoders == ("mini-bert-random",)
 
@@ -101,7 +101,10 @@ def test_a_claim_on_a_victim_that_is_not_made_is_an_error_with_its_place() -> No
 def test_a_profile_may_drop_an_encoder_that_a_strategy_names() -> None:
     text = SUITE + "profiles:\n  small: {encoders: [mini-bert-packaged]}\n"
     Path("suite.yaml").write_text(text, encoding="utf-8")
-    assert [one.label for one in load("suite.yaml", registry=Registry(), profile="small").suite.finetune] == ["clean", TUNED]
+    assert [one.label for one in load("suite.yaml", registry=Registry(), profile="small").suite.finetune] == [
+        "clean",
+        TUNED,
+    ]
     assert victims(plan(text)) == victims(plan())
 
 
