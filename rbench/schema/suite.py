@@ -78,6 +78,9 @@ class Strategy(Choice):
     encoders: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """The encoders that are fine-tuned with it, by the names that the suite's `encoders` has; None: all."""
 
+    COSMETIC = frozenset({ENCODERS})
+    # It decides which jobs there are, and not what any of them does.
+
     @model_validator(mode="before")
     @classmethod
     def _of_encoders(cls, value: Any) -> Any:
@@ -104,6 +107,8 @@ def _spelt_out(value: Any) -> Any:
     """Return `{name: ..., options: ...}` for the short forms of a choice. Other values are returned as they are."""
     if isinstance(value, str):
         return {"name": value}
+    if isinstance(value, Choice):
+        return dict(value)
     if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
         (name, options), *_ = value.items()
         if name in SHORT and isinstance(options, str):
