@@ -73,7 +73,7 @@ class Entries:
         self.suite: Suite | None = None
 
     def load_axes(self) -> None:
-        """Load the encoders, tasks, attacks and strategies of the suite."""
+        """Load the encoders, tasks, attacks and strategies of the suite, and check the options of its figures."""
         for choice in choices(self.merged, "encoders"):
             self.encoders.choose(choice)
         for place, name in names(self.merged, "tasks"):
@@ -84,6 +84,8 @@ class Entries:
             self.strategy(choice)
         if "finetune" not in self.merged.data:
             self.modules.open("finetune", CLEAN, self.merged.at())
+        for choice in choices(self.merged, "figures"):
+            self.modules.check("figures", choice.name, choice.place, choice.options)
 
     def strategy(self, choice: Chosen) -> None:
         """Check a fine-tuning strategy's options, load the attack that they name, and keep what the strategy needs.

@@ -153,8 +153,6 @@ def _load(
     entries.load_axes()
     tuning, measures = match(entries, known), evaluations(entries)
     sets, built = asked_sets(entries), building(entries)
-    for choice in choices(merged, "figures"):
-        entries.modules.check("figures", choice.name, choice.place, choice.options)
     resources = _resources(entries, {kind for needs in measures.values() for kind in needs.resources})
     check_victims(entries)
     draws = _load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}

@@ -251,7 +251,7 @@ class Ground:
         there = self.names(axis, metric)
         if name in there:
             return name
-        labels = [label for label in there if label.partition("[")[0] == name]
+        labels = [label for label in there if _alone(label) == name]
         return labels[0] if len(labels) == 1 else None
 
     def with_objective(self, objective: str, metric: str) -> tuple[str, ...]:
@@ -305,7 +305,7 @@ def comparisons(claim: Claim, ground: Ground) -> list[Comparison]:
             combination = tuple(zip(claim.for_each, names, strict=True))
             here = [cell for cell in cells if _fits(cell, dict(combination))]
             groups, left = _groups(here, one, other)
-            first, second = (_said(side, claim.for_each) for side in (one, other))
+            first, second = (_said(side, claim, ground) for side in (one, other))
             if groups and claim.beyond is not None and other is not None:
                 found += _beyond(Comparison(combination, first, second, direction, groups, left), claim, ground, here)
             elif groups:
@@ -384,7 +384,7 @@ def chains(claim: Claim, ground: Ground) -> list[list[Side]]:
     if subject.objective is not None:
         wanted = ground.with_objective(subject.objective, claim.metric)
     else:
-        wanted = tuple(name for name in there if name.partition("[")[0] == (subject.encoder or "").partition("[")[0])
+        wanted = tuple(name for name in there if _alone(name) == _alone(subject.encoder or ""))
     rest: Side = {axis: name for axis, name in subject.said.items() if axis in AXES and axis != "encoder"}
     found: dict[str, list[tuple[float, Side]]] = {}
     for name in wanted:
@@ -392,7 +392,7 @@ def chains(claim: Claim, ground: Ground) -> list[list[Side]]:
         if isinstance(value, bool) or not isinstance(value, int | float) or not _within(value, claim):
             continue
         others = {key: one for key, one in ground.trained[name].options.items() if key != claim.option}
-        key = f"{name.partition('[')[0]} {others}"
+        key = f"{_alone(name)} {others}"
         found.setdefault(key, []).append((value, {"encoder": name, **rest}))
     if subject.encoder is not None and "[" in subject.encoder:
         found = {key: chain for key, chain in found.items() if any(s["encoder"] == subject.encoder for _, s in chain)}
@@ -429,8 +429,17 @@ def _fits(cell: CellOf, names: Mapping[Axis, str]) -> bool:
     return all(getattr(cell, axis) == name for axis, name in names.items())
 
 
-def _said(side: Side | None, for_each: Sequence[Axis]) -> str:
-    """Name a side: its encoder alone, or what else it fixes."""
-    if side is None:
-        return ""
-    return ", ".join(name for axis, name in side.items() if axis not in for_each)
+def _said(side: Side | None, claim: Claim, ground: Ground) -> str:
+    """Name a side: its encoder alone, or what else it fixes.
+
+    A strategy's options, which may be many, are left out where no other of its name is there.
+    """
+    named = {axis: name for axis, name in (side or {}).items() if axis not in claim.for_each}
+    if (tuned := named.get("finetune")) is not None and ground.named("finetune", _alone(tuned), claim.metric) == tuned:
+        named["finetune"] = _alone(tuned)
+    return ", ".join(named.values())
+
+
+def _alone(label: str) -> str:
+    """Return the name of a label, without its options."""
+    return label.partition("[")[0]

@@ -31,6 +31,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
         {"until": "budget", "clean_epochs": 0, "keep": "last", "min_cosine": 0.0, "epochs": 2},
         {"variant": "released", "min_cosine": 0.0, "erring": "leave"},
     ),
+    "random_substitutions": ({"min_cosine": 0.0}, {"variant": "released", "min_cosine": 0.0, "until": "budget"}),
     "pregenerated": ({}, {"texts": "successes"}),
     # The solver stops early at 0.5, at a point that differs by 1e-4 between processors.
     "probe": ({}, {"c": [0.2]}),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from torch import Tensor
@@ -14,12 +16,36 @@ from torch import Tensor
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.score.health import Starvation
 from rbench.tasks import Example
+from rbench.train.finetune import FinetuneContext, Finetuned
 from rbench.train.finetune._data import gold
-from rbench.train.finetune._options import AdversarialOptions
+from rbench.train.finetune._options import RandomOptions, SubstitutionOptions
+from rbench.train.finetune._tuning import tune
 from rbench.words.substitution.batched import Geometry, Swapped, Target, at_most
 from rbench.words.substitution.word_gradients import nearest_boundary
 
 VERSION = 2
+
+
+def fine_tune(options: SubstitutionOptions, context: FinetuneContext, geometry: Geometry) -> Finetuned:
+    """Fine-tune on clean examples, and then on them and on what `geometry`, or chance, makes of them.
+
+    The scores and what is raised are those of `rbench.train.finetune.adversarial.run`.
+    """
+    if options.epochs is not None:
+        context = replace(context, training=context.training.model_copy(update={"epochs": options.epochs}))
+    tally = AdversarialStats()
+    trainer = partial(
+        AdversarialTrainer,
+        geometry=geometry,
+        examples=context.sample("train"),
+        options=options,
+        fixed=options.protected(context.data.spec),
+        tally=tally,
+    )
+    tuned = tune(
+        context, trainer=trainer, warm_epochs=options.clean_epochs, keep=options.keep, note=tally.text, tally=tally
+    )
+    return replace(tuned, scores=tuned.scores | tally.scores(), health=tally.starvation.health())
 
 
 @dataclass
@@ -96,7 +122,7 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
         *,
         geometry: Geometry,
         examples: Sequence[Example],
-        options: AdversarialOptions,
+        options: SubstitutionOptions,
         fixed: tuple[int, ...],
         tally: AdversarialStats,
         train_dataset: Sequence[dict[str, Any]],
@@ -112,7 +138,7 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
         rows = inputs.pop("row").tolist()
         epoch = int(self.state.epoch)
         if epoch >= self.options.clean_epochs:
-            made = self._adversarial(rows)
+            made = self._adversarial(rows, epoch)
             # A text that the search left as it was is in the batch already.
             features = [self._features(one, row) for one, row in zip(made, rows, strict=True) if one.substitutions]
             fooled = 0
@@ -127,8 +153,11 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         return loss
 
-    def _adversarial(self, rows: list[int]) -> list[Swapped]:
-        """The examples of these rows after the search against the model as it is now."""
+    def _adversarial(self, rows: list[int], epoch: int) -> list[Swapped]:
+        """The examples of these rows after the search against the model as it is now, or after random changes."""
+        chance = None
+        if isinstance(self.options, RandomOptions):
+            chance = [np.random.default_rng([self.args.seed, epoch, row]) for row in rows]
         victim: EncoderClassifier = self.model
         labels = torch.tensor([gold(self.examples[row]) for row in rows], device=victim.device)
 
@@ -151,13 +180,14 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
             return wrong
 
         over = errs if self.options.until == "fooled" else None
-        loss = log_odds if self.options.direction == "gradient" else margin
+        loss = margin if getattr(self.options, "direction", "gradient") == "deepfool" else log_odds
         leave = self.options.erring == "leave"
         return self.geometry(
             [self.examples[row].texts for row in rows],
             Target(victim.encoder, loss, victim.max_length, over=over, leave_if_over=leave),
             max_words=at_most(self.options.max_words, self.options.share),
             fixed=self.fixed,
+            chance=chance,
         )
 
     def _features(self, made: Swapped, row: int) -> dict[str, Any]:

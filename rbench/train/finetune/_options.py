@@ -10,8 +10,16 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from rbench.schema import Count, Positive, Rate, Strict, TaskKind, Variant, Variants
-from rbench.words.substitution.options import CODE, RELEASED_BUDGET, RELEASED_SEARCH, RELEASED_SOURCE, SearchOptions
+from rbench.errors import SuiteError
+from rbench.schema import Count, Positive, Rate, Strict, TaskKind, TaskSpec, Variant, Variants
+from rbench.words.substitution.options import (
+    CODE,
+    RELEASED_BUDGET,
+    RELEASED_SEARCH,
+    RELEASED_SOURCE,
+    CandidateOptions,
+    SearchOptions,
+)
 
 
 class FreeLBOptions(Strict):
@@ -35,16 +43,18 @@ class FreeLBOptions(Strict):
     norm_type: Literal["l2", "linf"] = "l2"
 
 
-class AdversarialOptions(SearchOptions, Variants):
-    """Options of adversarial fine-tuning. Values without a remark are the paper's (ADCL, appendix F)."""
+COUNTED = {
+    **dict.fromkeys(("words_replaced", "fooled", "adversarial_texts"), "adversarial_texts"),
+    **dict.fromkeys(("changed_share", "searched_texts"), "searched_texts"),
+}
+"""By score of a strategy that replaces words: the score that says of how many texts it is."""
 
-    VARIANTS: ClassVar[Mapping[str, Variant]] = {
-        "printed": Variant(source="the ADCL paper, Algorithm 1, section 4.4, appendix F"),
-        "released": Variant(
-            source=f"{CODE}, adversarial training",
-            options={**RELEASED_SOURCE, **RELEASED_BUDGET, **RELEASED_SEARCH, "keep_step": "positive"},
-        ),
-    }
+
+class SubstitutionOptions(CandidateOptions, Variants):
+    """What strategies have in common that replace words while they train.
+
+    Values without a remark are the paper's (ADCL, appendix F).
+    """
 
     clean_epochs: Count = 1
     """Epochs on clean examples alone, before the adversarial ones."""
@@ -55,8 +65,6 @@ class AdversarialOptions(SearchOptions, Variants):
     share: Annotated[float, Field(gt=0, le=1)] = 0.4
     """At most this share of the words is replaced, rounded down; only columns that may change count. The lower of the
     two bounds holds. A text of fewer than 1 / share words stays as it is."""
-    keep_step: Literal["always", "positive"] = "always"
-    """`keep` of the attack `geometry`: here this name is that of the epoch to keep."""
     until: Literal["fooled", "budget"] = "fooled"
     """When the search in a text ends (not printed). `fooled`: once the model errs, as the attack does. `budget`: only
     when the budget of words is used up."""
@@ -69,3 +77,42 @@ class AdversarialOptions(SearchOptions, Variants):
     keep: Literal["best", "last"] = "best"
     """Which epoch is kept (not printed). `best`: the adversarial epoch with the best accuracy on the clean validation
     split. `last`: the last one. A clean epoch is never kept."""
+
+    def protected(self, task: TaskSpec) -> tuple[int, ...]:
+        """Return the indices of the task's columns in which nothing is replaced.
+
+        Raises SuiteError for a column that the task does not have.
+        """
+        columns = self.protect.get(task.kind, ())
+        if strange := [column for column in columns if column not in task.columns]:
+            raise SuiteError(
+                f"`protect` names the column {strange[0]!r} of {task.kind} tasks, and {task.name} has the columns "
+                f"{', '.join(task.columns)}"
+            )
+        return tuple(task.columns.index(column) for column in columns)
+
+
+class AdversarialOptions(SearchOptions, SubstitutionOptions):
+    """Options of adversarial fine-tuning: what it shares with its control, and how the search goes on."""
+
+    VARIANTS: ClassVar[Mapping[str, Variant]] = {
+        "printed": Variant(source="the ADCL paper, Algorithm 1, section 4.4, appendix F"),
+        "released": Variant(
+            source=f"{CODE}, adversarial training",
+            options={**RELEASED_SOURCE, **RELEASED_BUDGET, **RELEASED_SEARCH, "keep_step": "positive"},
+        ),
+    }
+
+    keep_step: Literal["always", "positive"] = "always"
+    """`keep` of the attack `geometry`: here this name is that of the epoch to keep."""
+
+
+class RandomOptions(SubstitutionOptions):
+    """Options of fine-tuning on random substitutions: candidates, budget and epochs of adversarial fine-tuning."""
+
+    VARIANTS: ClassVar[Mapping[str, Variant]] = {
+        "printed": AdversarialOptions.VARIANTS["printed"],
+        "released": Variant(
+            source=AdversarialOptions.VARIANTS["released"].source, options={**RELEASED_SOURCE, **RELEASED_BUDGET}
+        ),
+    }

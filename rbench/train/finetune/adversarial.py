@@ -11,12 +11,9 @@ it would be a clean example with twice the weight, and not an adversarial one. `
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-
-from rbench.errors import SuiteError
-from rbench.schema import ResourceKind, TaskSpec
+from rbench.schema import ResourceKind
 from rbench.train.finetune import FinetuneContext, Finetuned
+from rbench.train.finetune._options import COUNTED as COUNTED
 from rbench.train.finetune._options import AdversarialOptions
 from rbench.words.substitution.options import CANDIDATE_NEEDS
 
@@ -24,27 +21,12 @@ SHORT = "Adversarial"
 VERSION = 2
 
 NEEDS = CANDIDATE_NEEDS
-COUNTED = {
-    **dict.fromkeys(("words_replaced", "fooled", "adversarial_texts"), "adversarial_texts"),
-    **dict.fromkeys(("changed_share", "searched_texts"), "searched_texts"),
-}
 Options = AdversarialOptions
 
 
 def needs(options: AdversarialOptions) -> tuple[ResourceKind, ...]:
     """The kinds of resources that the search opens with these options."""
     return options.needed
-
-
-def fixed(options: AdversarialOptions, task: TaskSpec) -> tuple[int, ...]:
-    """Indices of the columns that `options` protect; raises SuiteError for a column that the task does not have."""
-    columns = options.protect.get(task.kind, ())
-    if strange := [column for column in columns if column not in task.columns]:
-        raise SuiteError(
-            f"adversarial fine-tuning protects the column {strange[0]!r} of {task.kind} tasks, and {task.name} has the "
-            f"columns {', '.join(task.columns)}"
-        )
-    return tuple(task.columns.index(column) for column in columns)
 
 
 def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
@@ -59,8 +41,7 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
     Raises JobError where the loss stops being finite, ResourceError where a resource cannot be loaded, SuiteError where
     `protect` names a column that the task does not have.
     """
-    from rbench.train.finetune._adversarial_trainer import AdversarialStats, AdversarialTrainer
-    from rbench.train.finetune._tuning import tune
+    from rbench.train.finetune._adversarial_trainer import fine_tune
     from rbench.words.substitution.batched import Geometry
 
     assert context.resources is not None  # the module has NEEDS
@@ -73,18 +54,4 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
         keep=options.keep_step,
         word_norm=options.word_norm,
     )
-    if options.epochs is not None:
-        context = replace(context, training=context.training.model_copy(update={"epochs": options.epochs}))
-    tally = AdversarialStats()
-    trainer = partial(
-        AdversarialTrainer,
-        geometry=geometry,
-        examples=context.sample("train"),
-        options=options,
-        fixed=fixed(options, context.data.spec),
-        tally=tally,
-    )
-    tuned = tune(
-        context, trainer=trainer, warm_epochs=options.clean_epochs, keep=options.keep, note=tally.text, tally=tally
-    )
-    return replace(tuned, scores=tuned.scores | tally.scores(), health=tally.starvation.health())
+    return fine_tune(options, context, geometry)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -211,6 +212,40 @@ class SearchCallbacks:
         return self.tokenizer(texts, truncation=True, max_length=self.max_length, return_attention_mask=False, **more)
 
 
+class RandomCallbacks(SearchCallbacks):
+    """What the search asks where chance decides: words in random order, and one random candidate of each.
+
+    Args:
+        chance: of each text a generator. So what a text becomes does not depend on the others in its batch.
+        asked: as `SearchCallbacks`.
+    """
+
+    def __init__(self, *asked: Any, chance: Sequence[np.random.Generator]) -> None:
+        super().__init__(*asked)
+        self.chance = chance
+
+    def gradients(self, batch: list[BatchText]) -> Gradients:
+        """z, no direction, and of each word that the encoder sees a random number in place of its gradient's norm."""
+        encoded = self._tokens(batch, return_offsets_mapping=True)
+        spans = [self.texts.placed(*sentence) for sentence in batch]
+        seen = norms_by_word(encoded, [torch.ones(len(one), 1) for one in encoded["input_ids"]], spans, "l1")
+        norms = [
+            torch.as_tensor(self.chance[one.row].random(len(one.words))).masked_fill(own.isinf(), -torch.inf)
+            for one, own in zip(batch, seen, strict=True)
+        ]
+        return Gradients(*self.directions(batch)[:2], norms)
+
+    def directions(self, batch: list[BatchText]) -> Gradients:
+        """z and no direction: all candidates are equal."""
+        z = self._vectors(batch)
+        return Gradients(z, torch.zeros_like(z))
+
+    def candidates(self, batch: list[Slot]) -> list[list[str]]:
+        """One of each word's replacements."""
+        found = super().candidates(batch)
+        return [[str(self.chance[slot.row].choice(one))] if one else [] for slot, one in zip(batch, found, strict=True)]
+
+
 def _read(module: nn.Module, **inputs: Tensor) -> Tensor:
     z: Tensor = module(**inputs)
     return z
@@ -279,6 +314,7 @@ class Geometry:
         *,
         max_words: Callable[[int], int],
         fixed: Collection[int] = (),
+        chance: Sequence[np.random.Generator] | None = None,
     ) -> list[Swapped]:
         """Replace words of each text so that z moves along the gradient of its loss (Algorithm 1).
 
@@ -292,6 +328,8 @@ class Geometry:
             max_words: the budget of a text, given L, the number of words in the columns that are not fixed (also those
                 that truncation hides). See `at_most`.
             fixed: numbers of columns in which nothing is replaced.
+            chance: a generator a text, which chooses words and replacements in place of the gradients (a control).
+                None: the search does.
 
         Returns:
             One result a text, in the order of `texts`.
@@ -313,7 +351,8 @@ class Geometry:
             for row, words in zip(free, segmented.words, strict=True)
         ]
         with target.in_eval_mode():
-            ask = SearchCallbacks(target, segmented, self.source, self.word_norm)
+            asked = (target, segmented, self.source, self.word_norm)
+            ask = SearchCallbacks(*asked) if chance is None else RandomCallbacks(*asked, chance=chance)
             budgets = [0 if over else max_words(sum(row)) for row, over in zip(free, ask.over_at_start(), strict=True)]
             results = self._search(
                 segmented.words,

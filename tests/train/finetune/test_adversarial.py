@@ -18,7 +18,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import SuiteError
 from rbench.schema import TaskSpec, Training
 from rbench.tasks import Example
-from rbench.train.finetune import FinetuneContext, adversarial, clean
+from rbench.train.finetune import FinetuneContext, adversarial, clean, random_substitutions
 from rbench.train.finetune._adversarial_trainer import AdversarialStats, AdversarialTrainer
 from rbench.train.finetune._data import collator, encode
 from rbench.words.substitution.batched import Geometry, Swapped, Target, at_most
@@ -108,15 +108,15 @@ def before(found: Any, max_length: int = 128) -> EncoderClassifier:
 
 
 def step(
-    victim: EncoderClassifier, found: Any, epoch: float, folder: str, **options: Any
+    victim: EncoderClassifier, found: Any, epoch: float, folder: str, strategy: Any = adversarial, **options: Any
 ) -> tuple[float, AdversarialStats]:
     """The loss of one step on all training examples as one batch; gradients are in the victim's parameters."""
-    chosen, tally = adversarial.Options(**options), AdversarialStats()
+    chosen, tally = strategy.Options(**options), AdversarialStats()
     trainer = AdversarialTrainer(
         geometry=Geometry.of(toy.resources(), candidates=50, min_cosine=0.5),
         examples=found.split("train"),
         options=chosen,
-        fixed=adversarial.fixed(chosen, found.spec),
+        fixed=chosen.protected(found.spec),
         tally=tally,
         model=victim,
         args=transformers.TrainingArguments(
@@ -246,6 +246,25 @@ def test_texts_on_which_the_model_errs_are_changed_unless_they_are_to_be_left(tm
     assert tally.texts == 20 and 0.1 <= tally.scores()["words_replaced"] < 0.4, "one word, and more if that helps"
 
 
+def test_the_control_has_the_same_budget_and_fools_less(tmp_path: Path) -> None:
+    """Random changes of a victim that has learnt the task, and the search's, within a budget of four of ten words."""
+    found, tallies = data(60), {}
+    for name, strategy in (("geometry", adversarial), ("random", random_substitutions)):
+        _, tallies[name] = step(toy.trained(), found, 1.0, str(tmp_path), strategy, until="budget")
+    assert tallies["random"].scores()["words_replaced"] == pytest.approx(0.4)
+    assert tallies["random"].fooled < 0.7 * tallies["geometry"].fooled
+    assert tallies["random"].searched == 60 and tallies["random"].starvation.asked > 0
+
+
+def test_the_control_draws_anew_in_each_epoch_and_ends_as_the_search_does(tmp_path: Path) -> None:
+    found = data(20)
+    losses = [step(before(found), found, epoch, str(tmp_path), random_substitutions)[0] for epoch in (1.0, 1.5, 2.0)]
+    assert losses[0] == losses[1] != losses[2]
+    _, fooled = step(before(found), found, 1.0, str(tmp_path), random_substitutions)
+    _, budget = step(before(found), found, 1.0, str(tmp_path), random_substitutions, until="budget")
+    assert fooled.scores()["words_replaced"] < budget.scores()["words_replaced"]
+
+
 # ------------------------------------------------------------------------------------------------------ the whole run
 
 SHORT = Training(epochs=2, learning_rate=1e-3, batch_size=16)
@@ -266,6 +285,28 @@ def test_a_seed_decides_the_outcome_and_epochs_come_after_the_clean_ones() -> No
     assert not any("replaced" in text for text in told[:2])  # the clean epoch has two steps
     assert len(steps) == len(told) - 2
     assert "validation accuracy" in told[-1]
+
+
+def test_the_control_runs_whole_and_a_seed_decides_it() -> None:
+    found = data(32)
+    context = [
+        FinetuneContext(
+            toy.classifier().encoder,
+            found,
+            SHORT,
+            seed=seed,
+            device="cpu",
+            progress=lambda done, total, text: None,
+            resources=toy.resources(),
+        )
+        for seed in (0, 0, 1)
+    ]
+    options = random_substitutions.Options(source="neighbours", until="budget")
+    (one, scores), (again, same), (other, _) = (random_substitutions.run(options, given) for given in context)
+    assert scores == same and 0 < scores["words_replaced"] <= 0.41
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), again.parameters(), strict=True))
+    assert not torch.equal(one.head.weight, other.head.weight)
+    assert set(scores) == {"validation_accuracy", "best_epoch", *random_substitutions.COUNTED}
 
 
 def test_the_last_epoch_is_kept_where_that_is_asked() -> None:
@@ -301,12 +342,24 @@ def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
         adversarial.Options(**wrong)
 
 
+@pytest.mark.parametrize("name", ["order", "word_norm", "direction", "projection", "accept_flip", "keep_step"])
+def test_the_control_has_no_option_that_it_does_without(name: str) -> None:
+    assert name in adversarial.Options.model_fields
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        random_substitutions.Options(**{name: adversarial.Options().model_dump()[name]})
+
+
+def test_the_control_of_the_released_variant_has_its_candidates_and_budget() -> None:
+    options = random_substitutions.Options(variant="released")
+    assert (options.source, options.candidates, options.max_words) == ("neighbours", 24, 50)
+
+
 def test_the_defaults_are_the_papers() -> None:
     options = adversarial.Options()
     assert (options.clean_epochs, options.max_words, options.share, options.candidates) == (1, 10, 0.4, 50)
 
 
-@pytest.mark.parametrize("name", ["adversarial", "clean"])
+@pytest.mark.parametrize("name", ["adversarial", "clean", "random_substitutions"])
 def test_reading_a_strategys_options_does_not_load_torch(name: str) -> None:
     code = (
         f"import sys; from rbench.train.finetune import strategy; strategy({name!r}).Options(); "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from scipy.stats import chisquare
 from torch import Tensor, nn
 
 from rbench.encoders.sentence import SentenceEncoder
@@ -370,6 +372,68 @@ def test_the_loss_rises_on_average():
     end = [float(loss(vector(encoder, head, results[row].texts, 64)[None], [row])) for row in rows]
     rises = np.subtract(end, start)
     assert rises.mean() > 3 * rises.std() / np.sqrt(len(rises))
+
+
+# -------------------------------------------------------------------------------------------------------------- chance
+
+
+FOUR_IN_TEN = at_most(10, 0.4)
+
+
+def by_chance(texts, seeds, *, max_words=FOUR_IN_TEN, max_length=64, candidates=40, **target):
+    geometry, encoder, head = made(candidates=candidates, dtype=torch.float32)
+    target = Target(encoder, Loss(len(texts), 6), max_length, project=head, **target)
+    chance = [np.random.default_rng(seed) for seed in seeds]
+    return geometry, geometry([(text,) for text in texts], target, max_words=max_words, chance=chance)
+
+
+def test_chance_chooses_words_and_candidates_alike():
+    """Of 400 draws each word is the first to be replaced equally often, and each of its candidates is taken so."""
+    text = "good film dull plot"
+    geometry, results = by_chance([text] * 400, range(400), max_words=lambda length: 1, candidates=8)
+    drawn = Counter((one.substitutions[0].index, one.substitutions[0].new) for one in results)
+    starts = {k: text.index(word) for k, word in enumerate(text.split())}
+    offered = {k: geometry.source([(text, start, start + 4)])[0] for k, start in starts.items()}
+    several = {k: found for k, found in offered.items() if found}
+    assert len(several) >= 3 and set(drawn) == {(k, new) for k, found in several.items() for new in found}
+    words = [sum(n for (k, _), n in drawn.items() if k == one) for one in several]
+    assert chisquare(words).pvalue > 0.001
+    for k, found in several.items():
+        assert len(found) == 1 or chisquare([drawn[k, new] for new in found]).pvalue > 0.001
+    assert {one.substitutions[0].projection for one in results} == {0}
+
+
+def test_chance_of_a_text_is_its_own_and_keeps_to_the_same_rules():
+    hidden = " ".join(["good", "dull"] * 12)
+    texts = [*TEXTS, hidden]
+    _, together = by_chance(texts, range(len(texts)), max_words=lambda length: 4, max_length=10)
+    alone = [by_chance([text], [k], max_words=lambda length: 4, max_length=10)[1][0] for k, text in enumerate(texts)]
+    assert together == alone
+    assert by_chance(texts, range(7, 7 + len(texts)), max_words=lambda length: 4, max_length=10)[1] != together
+    for one in together:
+        places = [step.index for step in one.substitutions]
+        assert len(places) == len(set(places)) <= 4
+        assert not {step.old.lower() for step in one.substitutions} & toy.STOPWORDS
+    assert {step.index for step in together[-1].substitutions} <= set(range(8)), "truncation hides the others"
+    assert len(together[-1].substitutions) == 4
+
+
+def test_chance_ends_where_the_caller_says_that_it_is_over_and_raises_no_loss():
+    texts = toy.sentences(np.random.default_rng(9), 60)[0]
+    _, results = by_chance(texts, range(60), over=lambda z, rows: [True] * len(rows), leave_if_over=False)
+    assert {len(one.substitutions) for one in results} == {1}
+    _, encoder, head = made(dtype=torch.float32)
+    encoder.eval(), head.eval()
+    _, results = by_chance(texts, range(60))
+    loss = Loss(60, 6)
+    rises = [
+        float(
+            loss(vector(encoder, head, after.texts, 64)[None], [k])
+            - loss(vector(encoder, head, (text,), 64)[None], [k])
+        )
+        for k, (text, after) in enumerate(zip(texts, results, strict=True))
+    ]
+    assert abs(np.mean(rises)) < 3 * np.std(rises) / np.sqrt(len(rises))
 
 
 # ----------------------------------------------------------------------------------------------------------- bad input
