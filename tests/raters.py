@@ -74,7 +74,7 @@ def mini_run(
 def _spec(encoder: str, task: TaskSpec, attack: str, n: int) -> AttackJob:
     return AttackJob(
         encoder=encoder,
-        strategy=Suite(name="s").finetune[0],
+        strategy=Suite(name="s").finetune[0].choice,
         task=task,
         data_fingerprint="d",
         attack=(ATTACKS | OTHERS)[attack],

@@ -167,7 +167,7 @@ class _Planner:
         """Return the strategies with which the suite fine-tunes an encoder, or one draw of it, on a task."""
         named = self.inputs.draws.get(encoder, Draw(encoder=encoder)).encoder
         asked = self.inputs.tuning.get(task, self.suite.finetune)
-        return [Choice(name=one.name, options=one.options) for one in asked if one.serves(named)]
+        return [one.choice for one in asked if one.serves(named)]
 
     def existing(self, name: str, task: str, seed: int) -> Job:
         """Return the job that opens a classifier that exists, in the place of a fine-tuning."""

@@ -93,6 +93,11 @@ class Strategy(Choice):
         rest = {key: own for key, own in options.items() if key != ENCODERS}
         return {**value, "options": rest, ENCODERS: named}
 
+    @property
+    def choice(self) -> Choice:
+        """The strategy as jobs have it, whomever it is for."""
+        return Choice(name=self.name, options=self.options)
+
     @staticmethod
     def named(encoder: Any) -> Any:
         """Return the label of an encoder as a suite writes it, a name or a name with options."""

@@ -261,7 +261,7 @@ def victim(seed: int = 0) -> Job:
     spec = FinetuneJob(
         encoder=EncoderSpec(name="minilm", base="some/model"),
         encoder_fingerprint="w",
-        strategy=SUITE.finetune[0],
+        strategy=SUITE.finetune[0].choice,
         task=TASKS["mr"],
         data_fingerprint="d",
         training=Training(),

@@ -518,7 +518,7 @@ def test_list_without_a_kind_says_which_there_are(shell: Shell) -> None:
     assert result.exit_code == 0
     rows = {row[0]: row[1:] for row in (re.split(r"  +", line.strip()) for line in result.stdout.splitlines()[1:])}
     assert list(rows) == list(KINDS)
-    assert rows["finetune"][:2] == ["9", "finetune strategy: makes a victim of an encoder and a task"]
+    assert rows["finetune"][:2] == ["10", "finetune strategy: makes a victim of an encoder and a task"]
 
 
 def test_list_says_where_a_module_comes_from_and_what_is_wrong_with_one(shell: Shell, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def make_plan(sets: tuple[str, ...] = ("mr_c", "qa_c"), **changes: Any) -> Plan:
     suite = Suite.model_validate({**given, **changes})
     jobs = [
         Job.make(
-            of_set(encoder, strategy, TASKS[SETS[name][0]], contrast(name)),
+            of_set(encoder, strategy.choice, TASKS[SETS[name][0]], contrast(name)),
             (encoder, SETS[name][0], strategy.label, name),
             {},
             seed,

@@ -57,13 +57,13 @@ def make_plan(strategies: Any = None) -> Plan:
             for strategy in suite.finetune:
                 spec = FinetuneJob(
                     encoder=EncoderSpec(name=encoder, base="org/x"),
-                    strategy=strategy,
+                    strategy=strategy.choice,
                     task=TASK,
                     data_fingerprint="d",
                     training=Training(),
                 )
                 victim = Job.make(spec, (encoder, "mr", strategy.label), {}, seed)
-                evaluation = of_set(encoder, strategy, TASK, SET, data_fingerprint="c")
+                evaluation = of_set(encoder, strategy.choice, TASK, SET, data_fingerprint="c")
                 parts = (encoder, "mr", strategy.label, "mr_c")
                 jobs += [victim, Job.make(evaluation, parts, {"victim": victim.key}, seed)]
     return Plan(suite=suite, jobs=tuple(jobs))

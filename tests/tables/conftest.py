@@ -66,7 +66,7 @@ def make_plan(suite: Suite) -> Plan:
                     for attack in suite.attacks:
                         spec = AttackJob(
                             encoder=encoder,
-                            strategy=strategy,
+                            strategy=strategy.choice,
                             task=TASKS[task],
                             data_fingerprint="d",
                             attack=(ATTACKS | OTHERS)[attack.label],
