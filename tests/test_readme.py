@@ -172,6 +172,17 @@ def test_the_small_table_of_real_data_is_that_of_the_claims_on_its_run() -> None
         assert not verdict.startswith("supported") or p in part
 
 
+def test_what_readme_says_of_the_control_is_the_verdict_on_its_run() -> None:
+    rows = reference.verdicts("geometry-finetuning-table8").splitlines()
+    (row,) = [row for row in rows if row.startswith("| on-the-fly-below-random-on-the-fly-mean ")]
+    difference, interval, p, verdict = (cell.strip() for cell in row.strip("| ").split("|")[-4:])
+    low, high = (-float(end) for end in reversed(interval.split(" to ")))
+    assert f"{-float(difference)} points more often in the mean (95% interval {low} to {high}, p {p})" in " ".join(
+        README.split()
+    )
+    assert verdict == "supported, these methods"
+
+
 def test_what_readme_says_of_speed_and_equality_is_in_the_results_of_the_benchmarks() -> None:
     equal = json.loads((ROOT / "benchmarks" / "results" / "equality.json").read_text(encoding="utf-8"))
     n, different = (sum(one[name] for one in equal["summary"].values()) for name in ("n", "different"))

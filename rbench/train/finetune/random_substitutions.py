@@ -16,7 +16,7 @@ from rbench.train.finetune._options import COUNTED as COUNTED
 from rbench.train.finetune._options import RandomOptions
 from rbench.words.substitution.options import CANDIDATE_NEEDS
 
-SHORT = "Random substitutions"
+SHORT = "Random words"
 VERSION = 1
 
 NEEDS = CANDIDATE_NEEDS
