@@ -238,12 +238,12 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial and clean"
         (
             "geometry-finetuning-table8",
             "| random-on-the-fly-below-clean-mean ",
-            "change -1.2 points [-4.9, 2.6] of clean",
+            "these change -1.2 points [-4.9, 2.6], which is undecided",
         ),
         (
             "geometry-finetuning-table8",
             "| on-the-fly-below-random-on-the-fly-mean ",
-            "search's texts 8.9 [4.1, 13.7] more",
+            "are fooled 8.9 points [4.1, 13.7] more often",
         ),
         ("adcl-gated-ag", "| h1-adcl-below-np-mean ", "training changes -1.7 points [-5.4, 2.0] in the mean of"),
         ("adcl-gated-ag-adversarial", "| adversarial-below-clean-mean ", "is worth 12.8 [8.2, 17.3] there (one seed)"),
