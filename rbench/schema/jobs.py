@@ -361,7 +361,7 @@ class Plan(Strict):
         assert attack.attacking is not None
         (label, task, strategy, name), suite = attack.parts, self.suite
         draw = self.draw(label)
-        tuned = {one.label for one in suite.finetune}
+        tuned = {one.label for one in suite.finetune if one.serves(draw.encoder)}
         return (
             draw.encoder in suite.lineup
             and draw.train_seed in (None, *suite.train_seeds)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rbench.config.metrics import Metrics
-from rbench.schema import AttackJob, Choice, Job, Plan
+from rbench.schema import AttackJob, Choice, Job, Plan, Strategy
 from rbench.schema.suite import AdversarialSet
 from rbench.store.runs import Store
 from rbench.tables import Results
@@ -69,3 +69,17 @@ def test_where_the_suite_asks_for_no_attacks_that_of_a_set_is_shown() -> None:
     plan = with_set(make_plan(SUITE), seed=7)
     bare = plan.model_copy(update={"suite": plan.suite.model_copy(update={"attacks": ()})})
     assert len(bare.attacks) == 5
+
+
+def test_an_attack_of_a_set_on_an_encoder_that_its_strategy_is_not_for_is_in_no_table() -> None:
+    plan = with_set(make_plan(SUITE), finetune="probe", encoder="minilm")
+    strategies = {name: Strategy(name="probe", encoders=(name,)) for name in ("minilm", "bert_b")}
+    counts = {
+        name: len(
+            plan.model_copy(
+                update={"suite": plan.suite.model_copy(update={"finetune": (Strategy(name="clean"), one)})}
+            ).attacks
+        )
+        for name, one in strategies.items()
+    }
+    assert counts == {"minilm": 5, "bert_b": 4}
