@@ -18,7 +18,7 @@ from rbench.score.health import Starvation
 from rbench.tasks import Example
 from rbench.train.finetune import FinetuneContext, Finetuned
 from rbench.train.finetune._data import gold
-from rbench.train.finetune._options import RandomOptions, SubstitutionOptions
+from rbench.train.finetune._options import AdversarialOptions, RandomOptions, SubstitutionOptions
 from rbench.train.finetune._tuning import tune
 from rbench.words.substitution.batched import Geometry, Swapped, Target, at_most
 from rbench.words.substitution.word_gradients import nearest_boundary
@@ -180,7 +180,8 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
             return wrong
 
         over = errs if self.options.until == "fooled" else None
-        loss = margin if getattr(self.options, "direction", "gradient") == "deepfool" else log_odds
+        deepfool = isinstance(self.options, AdversarialOptions) and self.options.direction == "deepfool"
+        loss = margin if deepfool else log_odds
         leave = self.options.erring == "leave"
         return self.geometry(
             [self.examples[row].texts for row in rows],
