@@ -150,7 +150,12 @@ FOLDER = "figures"
 
 
 def figure(
-    run: Runs, kind: str, options: Mapping[str, Any] | Sequence[str] = (), *, include: Sequence[Path | str] = ()
+    run: Runs,
+    kind: str,
+    options: Mapping[str, Any] | Sequence[str] = (),
+    *,
+    only: Sequence[str] = (),
+    include: Sequence[Path | str] = (),
 ) -> Figure:
     """Draw a figure of a RUN and return it; a notebook shows it. Reads what the RUN stores, and nothing else.
 
@@ -158,18 +163,20 @@ def figure(
         run: the folder that `rbench run` wrote, or several that are read as one.
         kind: the figure's name: `queries`, `curves` ... (`rbench list figures`).
         options: the figure's options, or texts `KEY=VALUE` whose values are YAML.
+        only: draw jobs whose name matches one of these, and what they need (as `table`'s); without any, all.
         include: folders with figures of your own, as --include.
 
     Raises:
         SuiteError: there is no such figure, or an option is wrong.
         StoreError: `run` is not a RUN, or has nothing to draw.
+        PlanError: no job matches a pattern of `only`.
         RbenchError: a figure of the user's raised an exception; with file and line.
     """
     registry = Registry(include)
     found = find("figures", kind, registry)
     module = checked(found)
     made = _options(module.Options, kind, options)
-    return _drawn(found, made, results_of(run, include))
+    return _drawn(found, made, results_of(run, include, only))
 
 
 def write_figure(
@@ -179,12 +186,13 @@ def write_figure(
     *,
     out: Path | None = None,
     formats: Sequence[str] | None = None,
+    only: Sequence[str] = (),
     include: Sequence[Path | str] = (),
 ) -> list[Path]:
     """Draw a figure as `figure` does, write it, and return the files.
 
     Args:
-        run: as for `figure`, like `kind`, `options` and `include`.
+        run: as for `figure`, like `kind`, `options`, `only` and `include`.
         out: a file, whose ending is the format, or a folder. Without it, the folder `figures` of the RUN. Several RUNs
             have none, nor has a packed one.
         formats: some of `style.FORMATS`; without them all, or the one of the file.
@@ -201,11 +209,13 @@ def write_figure(
         raise StoreError(f"--out {out} is a {ending} file, and --format asks for {', '.join(formats)}. Leave one out.")
     folders = paths(run)
     _check_out(run, out, "figures", "one")
+    if only and out is None:
+        raise StoreError("--only draws a part of the run, whose folder has the figures of all: name a file with --out")
     if out is None and folders[0].is_file():
         raise StoreError(
             f"{folders[0]} is packed, and stays as it is: name a folder or a file for the figure with --out"
         )
-    drawn = figure(run, kind, options, include=include)
+    drawn = figure(run, kind, options, only=only, include=include)
     if single and out is not None:
         return [_write(drawn, out)]
     stem = _stem(Choice(name=kind, options=_positioned(kind, options, Problems()).data).label)

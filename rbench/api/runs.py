@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -16,6 +16,7 @@ from rbench.config.measures import refused
 from rbench.config.metrics import Metrics
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
+from rbench.plan.order import select
 from rbench.schema import Aggregation, Bold, FontSize, IntervalStyle, Notes, Pick, TableSpec
 from rbench.store import judged
 from rbench.store.runs import Reader, Store
@@ -101,15 +102,21 @@ def paths(runs: Runs) -> list[Path]:
     return [path for path, _ in named(runs)]
 
 
-def results_of(runs: Runs, include: Sequence[Path | str] = ()) -> Results:
+def results_of(runs: Runs, include: Sequence[Path | str] = (), only: Sequence[str] = ()) -> Results:
     """Read one RUN, or several as one. The log says what is left out, and where RUNs have other numbers for one job.
 
     Args:
         runs: the folders.
         include: folders with metrics of the user's.
+        only: read the jobs whose name matches one of these, and what they need; without any, all.
 
-    Raises StoreError as `rbench.tables.Results.of` does; also where RUNs differ in what has one name.
+    Raises StoreError as `rbench.tables.Results.of` does; also where RUNs differ in what has one name. Raises PlanError
+    for a pattern that no job matches.
     """
+    if only:
+        whole = results_of(runs, include)
+        plan = whole.plan.model_copy(update={"jobs": select(whole.plan, only)})
+        return Results(whole.store, plan, whole.standing, whole.metrics, notes=whole.notes, only=tuple(only))
     first, *others = found = named(runs)
     if not others:
         return Results.of(_opened(first), Metrics(Registry(include)))
@@ -185,7 +192,9 @@ def _joined(runs: Sequence[Named]) -> tuple[Joined, tuple[str, ...]]:
     return joined, (*notes, *joined.notes)
 
 
-def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Sequence[Path] = ()) -> str:
+def of_run(
+    run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Sequence[Path] = (), only: Sequence[str] = ()
+) -> str:
     """Make one table of a RUN, or of several as one, and render it.
 
     Where `wanted` sets no options, a measure has those of the first table of the RUN's suite that shows it.
@@ -200,7 +209,7 @@ def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Seq
         raise SuiteError(f"{said}; name the folder that holds its file with --include DIR")
     check(wanted, registry)
     look.check(fmt, wanted)
-    results = results_of(run, include)
+    results = results_of(run, include, only)
     if wanted.metric not in results.metrics and not wanted.options:
         asked = (table for table in results.plan.suite.tables if table.metric == wanted.metric)
         wanted = wanted.model_copy(update={"options": next(asked, wanted).options})
@@ -209,7 +218,16 @@ def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Seq
 
 def made(results: Results, wanted: TableSpec) -> Table:
     """Make one table. Raises as `rbench.tables.build` does."""
-    return build(results, wanted.metric, wanted.layout, wanted.pick, wanted.aggregation, wanted.options)
+    asked = wanted.metric, wanted.layout, wanted.pick, wanted.aggregation, wanted.options
+    if not results.only:
+        return build(results, *asked)
+    part = f"jobs that match {' or '.join(results.only)}"
+    try:
+        table = build(results, *asked)
+    except StoreError as error:  # its remedy may be for the suite, where --only is what leaves nothing
+        raise StoreError(f"of the {part}: {error}") from error
+    said = f"A part of the run: {part}. Bold and p are of this part alone."
+    return replace(table, notes=(said, *table.notes), brief=(said, *table.brief))
 
 
 def check(wanted: TableSpec, registry: Registry) -> None:
@@ -297,6 +315,7 @@ def table(
     size: FontSize | None = None,
     width: float | None = None,
     interval_style: IntervalStyle | None = None,
+    only: Sequence[str] = (),
     with_paper: str | None = None,
     best: Path | None = None,
     include: Sequence[Path] = (),
@@ -322,25 +341,24 @@ def table(
         width: LaTeX: points that the table may be wide. None: 219, a column of an article of two, with --wide 455.
         interval_style: show intervals, and how: `brackets`; `subscript` (LaTeX, where --intervals has it); `pm`: ± the
             larger distance to a limit; or in their place `spread`: ± the standard deviation between seeds.
-        with_paper: show our numbers beside a paper's: those of the printed table that the suite reproduces (`suite`),
-            or of TABLE, such as adcl-table1. The layouts are paper and full.
+        only: only jobs whose name contains this (* and ? match anything), and what they need. Bold and p are of these.
+        with_paper: show our numbers beside a paper's: the printed table that the suite reproduces (`suite`), or TABLE.
         best: a file of `rbench best`: the metric is strength, with a column of how many texts the file knows to fall.
         include: folders with metrics and measures of your own.
         options: options of the measure; without any, those of the suite's table of this measure, or its defaults.
 
     Raises:
         SuiteError: the metric is unknown, the measure has no such layout or option, or the table or its format cannot
-            honour what is asked.
-        StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show; of a
-            paper with the reasons.
+            honour what is asked. PlanError: no job matches a pattern of `only`.
+        StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
     """
     look = TableLook(intervals, notes, names, wide, size, width, interval_style)
     asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
     if with_paper is not None:
-        return _beside_paper(run, with_paper, asked, fmt, look, include)
+        return _beside_paper(run, with_paper, asked, fmt, look, include, only)
     if best is not None:
-        return _with_best(run, best, asked, fmt, look, include)
-    return of_run(run, _spec({**asked, "metric": metric or "asr", "options": options}), fmt, look, include)
+        return _with_best(run, best, asked, fmt, look, include, only)
+    return of_run(run, _spec({**asked, "metric": metric or "asr", "options": options}), fmt, look, include, only)
 
 
 def _none_of(names: Sequence[str], asked: Mapping[str, Any], what: str) -> None:
@@ -350,7 +368,15 @@ def _none_of(names: Sequence[str], asked: Mapping[str, Any], what: str) -> None:
             raise SuiteError(f"--{name} does not go with {what}")
 
 
-def _with_best(run: Runs, best: Path, asked: dict[str, Any], fmt: str, look: TableLook, include: Sequence[Path]) -> str:
+def _with_best(
+    run: Runs,
+    best: Path,
+    asked: dict[str, Any],
+    fmt: str,
+    look: TableLook,
+    include: Sequence[Path],
+    only: Sequence[str],
+) -> str:
     """Put what a file of `rbench best` knows beside each attack in a space."""
     from rbench.api.best_known import known_of
     from rbench.tables.known import with_known
@@ -360,7 +386,7 @@ def _with_best(run: Runs, best: Path, asked: dict[str, Any], fmt: str, look: Tab
     wanted = _spec({**asked, "metric": "strength"})
     check(wanted, Registry(include))
     look.check(fmt, wanted)
-    results = results_of(run, include)
+    results = results_of(run, include, only)
     table = made(results, wanted)
     known = {key: (of.known, of.attacked) for key, of in known_of(results.store, best).items()}
     return rendered(with_known(table, results, known, best.name), results, wanted, fmt, look)
@@ -393,7 +419,13 @@ LAYOUTS = ("paper", "full")
 
 
 def _beside_paper(
-    run: Runs, name: str, asked: dict[str, Any], fmt: str, look: TableLook, include: Sequence[Path]
+    run: Runs,
+    name: str,
+    asked: dict[str, Any],
+    fmt: str,
+    look: TableLook,
+    include: Sequence[Path],
+    only: Sequence[str],
 ) -> str:
     """Put the numbers of a RUN beside those of a printed table, and render both."""
     from rbench.verdicts.papers import beside, tables  # printed tables are read for --with-paper alone
@@ -404,7 +436,7 @@ def _beside_paper(
     if layout not in LAYOUTS:
         raise SuiteError(f"--with-paper has the layouts {' and '.join(LAYOUTS)}, not {layout}")
     table = None if name == OF_SUITE else tables.load(name)  # a wrong name is told before anything is read
-    results = results_of(run, include)
+    results = results_of(run, include, only)
     name = of_suite(results.plan.suite.name) if table is None else name
     table = tables.load(name) if table is None else table
     if metric is not None and metric not in table.metrics:

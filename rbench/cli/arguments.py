@@ -31,7 +31,8 @@ WHAT, WHERE, HOW = "What to run", "Where things are", "How to run"
 PROCESSES = "Several processes and machines (docs/scaling.md)"
 PANELS: dict[str, str] = {
     "An encoder of your own": "train.base train.data train.settings train.steps train.epochs train.seed train.name",
-    "How it looks": "table.bold table.notes table.names table.interval_style table.wide table.width table.size",
+    "How it looks": "table.only table.bold table.notes table.names table.interval_style table.wide table.width "
+    "table.size",
     WHAT: "profile overrides only limit seeds",
     WHERE: "out data models include train.out",
     HOW: "device workers concurrency backend report_to max_seconds retry_timeouts dry_run fresh no_texts fail_if quiet "

@@ -96,7 +96,7 @@ def compare(
     rich_help_panel=MEASURE,
     epilog="Example: [bold]rbench figure results/runs/quickstart --kind queries --format pdf[/bold]",
 )
-@verb("Reading {run}", shared="include")
+@verb("Reading {run}", shared="only include")
 def figure(
     *,
     run: list[Path] = a.RUNS,
@@ -113,7 +113,10 @@ def figure(
     Draws what the run stores, and runs nothing. rbench list figures NAME prints a figure's options.
     """
     formats = [part.strip() for part in fmt.split(",")] if fmt is not None else None
-    for path in rbench.api.write_figure(run, kind, settings or (), out=out, formats=formats, include=options.include):
+    only, include = options.only, options.include
+    for path in rbench.api.write_figure(
+        run, kind, settings or (), out=out, formats=formats, only=only, include=include
+    ):
         say(str(path))
 
 

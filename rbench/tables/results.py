@@ -40,6 +40,8 @@ class Results:
     """Of several RUNs that are read as one: where they differ, and what is left out."""
     limits: dict[Hashable, tuple[float, float] | None] = field(default_factory=dict, compare=False, repr=False)
     """Intervals with seeds as levels, by cell and metric, so that each is computed once for all tables."""
+    only: tuple[str, ...] = ()
+    """The patterns by which jobs were chosen, where these are the results of a part of the RUN."""
 
     @classmethod
     def of(cls, store: Reader, metrics: Metrics | None = None) -> Self:

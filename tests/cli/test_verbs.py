@@ -455,11 +455,13 @@ def test_table_prints_what_the_api_renders(shell: Shell, mock: Api) -> None:
     assert arguments == ([Path("results/runs/x")],)
     look = {"bold": None, "notes": None, "names": False, "wide": False, "size": None}
     look |= {"width": None, "interval_style": None}
-    more = {"include": (), "aggregation": "all", "with_paper": None, "best": None, **look}
+    more = {"include": (), "aggregation": "all", "only": (), "with_paper": None, "best": None, **look}
     assert options == {"metric": "aua", "layout": "full", "fmt": "json", "intervals": True, "pick": None} | more
     shell("table", "results/runs/x", "--metric", "contrast", "--pick", "validation")
     assert mock.calls[1][2]["pick"] == "validation"
     shell("table", "x")
+    shell("table", "x", "--only", "/minilm/", "--only", "*/pwws/*")
+    assert [*mock.calls[3][2]["only"]] == ["/minilm/", "*/pwws/*"]
     plain = {"metric": None, "layout": "paper", "fmt": "markdown", "intervals": False, "pick": None} | more
     assert mock.calls[2][2] == plain
 

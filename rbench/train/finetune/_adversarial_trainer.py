@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -129,6 +129,7 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
         **given: Any,
     ) -> None:
         self.geometry, self.examples, self.options, self.fixed, self.tally = geometry, examples, options, fixed, tally
+        self._of_epoch: tuple[int, frozenset[int]] | None = None
         self.features = train_dataset
         numbered = [features | {"row": row} for row, features in enumerate(train_dataset)]
         super().__init__(train_dataset=numbered, **given)
@@ -138,9 +139,11 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
         rows = inputs.pop("row").tolist()
         epoch = int(self.state.epoch)
         if epoch >= self.options.clean_epochs:
-            made = self._adversarial(rows, epoch)
+            drawn = self._drawn(epoch)
+            searched = [row for row in rows if row in drawn]
+            made = self._adversarial(searched, epoch) if searched else []
             # A text that the search left as it was is in the batch already.
-            features = [self._features(one, row) for one, row in zip(made, rows, strict=True) if one.substitutions]
+            features = [self._features(one, row) for one, row in zip(made, searched, strict=True) if one.substitutions]
             fooled = 0
             if features:
                 self.model.eval()  # `training_step` puts it into training mode again
@@ -152,6 +155,16 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
             inputs = self.data_collator([self.features[row] for row in rows] + features)
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         return loss
+
+    def _drawn(self, epoch: int) -> Container[int]:
+        """The rows that this epoch changes. They depend on seed and epoch alone, so that a control has the same."""
+        rows, n = len(self.examples), self.options.num_texts
+        if n is None or n >= rows:
+            return range(rows)
+        if self._of_epoch is None or self._of_epoch[0] != epoch:
+            chosen = np.random.default_rng([self.args.seed, epoch]).choice(rows, n, replace=False)
+            self._of_epoch = epoch, frozenset(chosen.tolist())
+        return self._of_epoch[1]
 
     def _adversarial(self, rows: list[int], epoch: int) -> list[Swapped]:
         """The examples of these rows after the search against the model as it is now, or after random changes."""

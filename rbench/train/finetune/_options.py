@@ -60,6 +60,10 @@ class SubstitutionOptions(CandidateOptions, Variants):
     """Epochs on clean examples alone, before the adversarial ones."""
     epochs: Positive | None = None
     """Adversarial epochs (3 in the paper, on every task). None: as many as `training.epochs` says."""
+    num_texts: Positive | None = None
+    """How many training texts an adversarial epoch changes, drawn anew for each by seed and epoch; the others are
+    trained on as they are. None: all, as in the paper. A search takes most of the time, so this is what it costs
+    (TextAttack calls it `num_train_adv_examples`)."""
     max_words: Positive = 10
     """K: at most this many words of a text are replaced (15 for IMDB in the paper)."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.4

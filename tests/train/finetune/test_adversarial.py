@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -263,6 +264,38 @@ def test_the_control_draws_anew_in_each_epoch_and_ends_as_the_search_does(tmp_pa
     _, fooled = step(before(found), found, 1.0, str(tmp_path), random_substitutions)
     _, budget = step(before(found), found, 1.0, str(tmp_path), random_substitutions, until="budget")
     assert fooled.scores()["words_replaced"] < budget.scores()["words_replaced"]
+
+
+def test_of_some_texts_the_others_are_trained_on_as_they_are(tmp_path: Path) -> None:
+    """Seven of 21 texts are searched. The loss says which: one set of seven gives it, and chance draws others."""
+    found = data(21)
+    examples = found.split("train")
+    loss, tally = step(before(found), found, 1.0, str(tmp_path), until="budget", max_words=2, num_texts=7)
+    assert tally.searched == tally.texts == 7
+    drawn = np.random.default_rng([42, 1]).choice(21, 7, replace=False)  # transformers' default seed, the epoch
+    rows = [row for row in range(21) if row in drawn]
+    slow = before(found).eval()
+    made = search(slow, [examples[row] for row in rows], most=2)
+    texts = [e.texts for e in examples] + [one.texts for one in made]
+    expected = mean_loss(slow, texts, [e.label for e in examples] + [examples[row].label for row in rows]).detach()
+    assert loss == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_other_texts_are_drawn_in_other_epochs_and_all_where_there_are_fewer(tmp_path: Path) -> None:
+    found = data(21)
+    steps = partial(step, folder=str(tmp_path), until="budget", max_words=1)
+    one, same, other = (steps(before(found), found, epoch, num_texts=7)[0] for epoch in (1.0, 1.5, 2.0))
+    assert one == same != other
+    assert steps(before(found), found, 1.0, num_texts=22)[0] == steps(before(found), found, 1.0)[0]
+    _, control = step(before(found), found, 1.0, str(tmp_path), random_substitutions, num_texts=7)
+    assert control.searched == 7
+
+
+def test_a_batch_without_a_drawn_text_is_a_clean_one() -> None:
+    """One text of 32 is searched, in two batches."""
+    told: list[str] = []
+    _, scores = run(data(32), SHORT, epochs=1, num_texts=1, told=told)
+    assert scores["searched_texts"] == 1
 
 
 # ------------------------------------------------------------------------------------------------------ the whole run
