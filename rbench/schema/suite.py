@@ -90,6 +90,8 @@ class Strategy(Choice):
             return value
         named = options[ENCODERS]
         named = [cls.named(one) for one in (named if isinstance(named, list | tuple) else [named])]
+        if strange := [one for one in named if not isinstance(one, str)]:
+            raise ValueError(f"`{ENCODERS}` lists encoders by name, such as [minilm], and has {strange[0]!r}")
         rest = {key: own for key, own in options.items() if key != ENCODERS}
         return {**value, "options": rest, ENCODERS: named}
 

@@ -113,7 +113,13 @@ def test_a_profile_may_drop_an_encoder_that_a_strategy_names() -> None:
     [
         (FOR_ONE, ", encoders: [mini-bert-randm]", 3, 'unknown encoder of this suite "mini-bert-randm"; did you mean'),
         (FOR_ONE, ", encoders: []", 3, "expected at least 1"),
-        (FOR_ONE, ", encoders: {a: 1, b: 2}", 3, "expected text"),
+        (FOR_ONE, ", encoders: {a: 1, b: 2}", 3, "`encoders` lists encoders by name"),
+        (
+            FOR_ONE,
+            ", encoders: [mini-bert-packaged, 4]",
+            3,
+            "`encoders` lists encoders by name, such as [minilm], and has 4",
+        ),
         ("[clean, ", "[", 1, "no strategy is for mini-bert-packaged on mini-sentiment"),
     ],
 )
