@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.errors import RbenchError
 from rbench.plan.cost_model import MINILM, REFERENCE, Costs, Network, Seconds, attack_seconds, reading, training_seconds
-from rbench.schema import AttackJob, FinetuneJob, Job, PretrainJob, ResourceKind, TaskSpec, VictimJob, bases
+from rbench.schema import CLEAN, AttackJob, FinetuneJob, Job, PretrainJob, ResourceKind, TaskSpec, VictimJob, bases
 
 if TYPE_CHECKING:
     from rbench.plan.prepare import Prepared
@@ -94,10 +94,12 @@ class Estimator:
         gflop = reading(network or MINILM, how.epochs * (3 * rows + scored), words, how.max_length)
         strategy, rates = spec.strategy.name, self._model.tuning
         why = None if strategy in rates else f"strategy {strategy}"
+        rate = rates.get(strategy, self._model.other_tuning)
+        if (texts := spec.strategy.options.get("num_texts")) and rows > texts:
+            # What a strategy costs beyond clean fine-tuning is its search, here in some of the texts.
+            rate = rates[CLEAN] + (rate - rates[CLEAN]) * texts / rows
         steps = how.epochs * (rows + scored / 4) / how.batch_size
-        return self._made(
-            job, network, training_seconds(rates.get(strategy, self._model.other_tuning), gflop, steps), why
-        )
+        return self._made(job, network, training_seconds(rate, gflop, steps), why)
 
     def _pretraining(self, job: Job, spec: PretrainJob) -> Work:
         network, how = self._network(spec.encoder.name, job), spec.encoder.train

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +46,22 @@ def test_strategies_cost_what_was_measured_of_each(planned: api.Planned) -> None
     )
     assert 0 < probe < clean < freelb < adversarial
     assert clean / probe == pytest.approx(costs().tuning["clean"] / costs().tuning["probe"])
+
+
+def test_a_search_in_some_texts_costs_its_share_beyond_clean_fine_tuning(tmp_path: Path) -> None:
+    texts = 0
+
+    def cost(*finetune: Any) -> list[float]:
+        nonlocal texts
+        planned = api.plan(SUITE | {"encoders": ["mini-bert"], "finetune": [*finetune]}, out=tmp_path / "run")
+        assert planned.prepared is not None
+        texts = planned.prepared.data["mini-sentiment"].sizes["train"]
+        return [seconds(work) for name, work in worked(planned).items() if name.startswith("finetune/")]
+
+    clean, whole = cost("clean", "adversarial")
+    half, many = cost({"adversarial": {"num_texts": texts // 2}}, {"adversarial": {"num_texts": 2 * texts}})
+    assert half - clean == pytest.approx((whole - clean) / 2, rel=0.01)
+    assert many == pytest.approx(whole)
 
 
 def test_a_strategy_that_was_not_measured_is_named_and_has_the_median(planned: api.Planned) -> None:
