@@ -435,9 +435,29 @@ def _said(side: Side | None, claim: Claim, ground: Ground) -> str:
     A strategy's options, which may be many, are left out where no other of its name is there.
     """
     named = {axis: name for axis, name in (side or {}).items() if axis not in claim.for_each}
-    if (tuned := named.get("finetune")) is not None and ground.named("finetune", _alone(tuned), claim.metric) == tuned:
-        named["finetune"] = _alone(tuned)
+    if (tuned := named.get("finetune")) is not None:
+        named["finetune"] = _briefly(tuned, claim, ground)
     return ", ".join(named.values())
+
+
+def _briefly(strategy: str, claim: Claim, ground: Ground) -> str:
+    """Return a strategy's name, without its options where no other of its name is there."""
+    alone = _alone(strategy)
+    return alone if ground.named("finetune", alone, claim.metric) == strategy else strategy
+
+
+def worded(claim: Claim, ground: Ground) -> str:
+    """Return the claim in words, its strategies named as its comparisons name them."""
+    changed: dict[str, Any] = {}
+    for place, subject in claim.subjects:
+        name = str(place[0])
+        tuned = subject.finetune
+        one = subject if tuned is None else subject.model_copy(update={"finetune": _briefly(tuned, claim, ground)})
+        single = not isinstance(getattr(claim, name), tuple)
+        changed[name] = one if single else (*changed.get(name, ()), one)
+    tuned_by = claim.where.get("finetune")
+    where = {"finetune": tuple(_briefly(name, claim, ground) for name in tuned_by)} if tuned_by else {}
+    return str(claim.model_copy(update={**changed, "where": {**claim.where, **where}}))
 
 
 def _alone(label: str) -> str:

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 from rbench.errors import RbenchError
 from rbench.schema import Claim
-from rbench.schema.claims import CellOf, Comparison, Ground, Group, comparisons
+from rbench.schema.claims import CellOf, Comparison, Ground, Group, comparisons, worded
 from rbench.score.combined import Part, combine
 from rbench.score.paired import Difference, combine_stated, compare, holm
 from rbench.tables import Results, Table
@@ -83,6 +83,8 @@ class JudgedClaim:
     judged: tuple[Judged, ...]
     percent: bool
     """Whether the metric is shown multiplied by 100."""
+    words: str = ""
+    """What is claimed, without options of strategies that are the only ones of their names."""
     unknown: str = ""
     """Why nothing is judged: the metric is not known here."""
 
@@ -139,7 +141,9 @@ def judge_claims(claims: Sequence[Claim], ground: Ground, cells: Cells) -> tuple
 
 def _judged(claim: Claim, ground: Ground, cells: Cells) -> JudgedClaim:
     if not ground.knows(claim.metric):
-        return JudgedClaim(claim, (), percent=False, unknown=f"{claim.metric} is unknown here; {INCLUDE}")
+        return JudgedClaim(
+            claim, (), percent=False, words=str(claim), unknown=f"{claim.metric} is unknown here; {INCLUDE}"
+        )
     percent = cells.percent(claim.metric)
     bound = _bound(claim, 100.0 if percent else 1.0)
     trained = trainings(cells.results.plan)
@@ -148,7 +152,8 @@ def _judged(claim: Claim, ground: Ground, cells: Cells) -> JudgedClaim:
         for one in comparisons(claim, ground)
     ]
     p = holm([one.difference.p if one.difference is not None else None for one in found])
-    return JudgedClaim(claim, tuple(replace(one, p=q) for one, q in zip(found, p, strict=True)), percent)
+    judged = tuple(replace(one, p=q) for one, q in zip(found, p, strict=True))
+    return JudgedClaim(claim, judged, percent, worded(claim, ground))
 
 
 def _barred(one: Judged, claim: Claim, trained: Mapping[str, int]) -> Judged:
@@ -182,7 +187,7 @@ def table(found: Sequence[JudgedClaim]) -> Table:
     cells = []
     for claim in found:
         if len(claim.judged) != 1:
-            rows.append((claim.claim.id, f"{claim.claim}{_each(claim)}", "", "", "", "", "", "", _counted(claim)))
+            rows.append((claim.claim.id, f"{claim.words}{_each(claim)}", "", "", "", "", "", "", _counted(claim)))
         for one in claim.judged:
             rows.append(_row(claim, one))
             cells.append(_cell(claim, one))
@@ -201,11 +206,11 @@ def table(found: Sequence[JudgedClaim]) -> Table:
 
 def lines(found: Sequence[JudgedClaim]) -> list[str]:
     """Return one line for each claim: its verdict, its id, what it says, and the counts or the only number."""
-    return [f"{one.verdict}: {one.claim.id}, {sentence(one)} ({brief(one)})" for one in found]
+    return [f"{one.verdict}: {one.claim.id}, {one.words}{_each(one)} ({brief(one)})" for one in found]
 
 
 def sentence(found: JudgedClaim) -> str:
-    """Return what is claimed, in words."""
+    """Return what is claimed, in words, with all options."""
     return f"{found.claim}{_each(found)}"
 
 
@@ -243,7 +248,7 @@ def brief(found: JudgedClaim) -> str:
 
 def _row(found: JudgedClaim, one: Judged) -> tuple[Entry, ...]:
     d, alone = one.difference, len(found.judged) == 1
-    what = str(found.claim) if alone else _what(one)
+    what = found.words if alone else _what(one)
     difference = _number(found, d.value if d is not None else None, d)
     return (
         found.claim.id,

@@ -47,6 +47,21 @@ def fell(store: Store, encoder: str, task: str = "mr", attack: str = "pwws") -> 
     return {o.example_id: float(o.status == "succeeded") for o in make_outcomes(job) if o.status in there}
 
 
+def test_a_claim_names_a_strategy_without_options_where_no_other_has_its_name(tmp_path: Path) -> None:
+    first, second, third = lines(api.claims(Path(__file__).parents[2] / "results/quickstart.zip"))
+    assert "asr of finetune adversarial lower than finetune clean by more than 20 (attack textfooler, pwws)" in first
+    assert "attack textbugger higher than attack textfooler (finetune adversarial)" in second
+    assert "clean of finetune adversarial higher than finetune clean, or lower by less than 5" in third
+    run, file = "geometry-finetuning-table8", tmp_path / "claims.yaml"
+    labels = dict.fromkeys(job.parts[2] for job in reference.plan(run).jobs if job.stage == "finetune")
+    (one, *_) = several = [label for label in labels if label.startswith("pregenerated[")]
+    (long,) = [label for label in labels if label.startswith("adversarial[")]
+    said = {"id": "c", "lower": {"finetune": one}, "than": [{"finetune": long}]}
+    file.write_text(yaml.safe_dump({"claims": [said]}))
+    (found,) = api.claims(reference.run(run), file)
+    assert len(several) == 2 and found.words == f"asr of finetune {one} lower than finetune adversarial"
+
+
 def test_a_claim_on_each_cell_is_judged_as_compare_does(make_run: MakeRun) -> None:
     store = make_run(make_suite(**ONE_SEED), sealed=True)
     found = judged(store, lower="bert_b", than="minilm", for_each=["task", "attack"])
