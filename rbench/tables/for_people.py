@@ -167,9 +167,10 @@ def _strategies(plan: Plan, metrics: Metrics | None) -> dict[str, str]:
     """
     if metrics is None:
         return {}
-    specs = [job.spec for job in plan.jobs if isinstance(job.spec, FinetuneJob)]
-    own = {spec.strategy.label: spec.strategy.name for spec in specs if not spec.source}
-    uses = Counter({spec.strategy.label: spec.strategy.name for spec in specs}.values())
+    # A strategy with options by task is one choice with one label, whatever each of its jobs does.
+    labelled = [(job.parts[2], job.spec) for job in plan.jobs if isinstance(job.spec, FinetuneJob)]
+    own = {label: spec.strategy.name for label, spec in labelled if not spec.source}
+    uses = Counter({label: spec.strategy.name for label, spec in labelled}.values())
     called = {label: _title(label if uses[name] > 1 else name, metrics.called(name)) for label, name in own.items()}
     return {label: title for label, title in called.items() if title is not None}
 

@@ -116,6 +116,30 @@ def test_options_of_a_strategy_that_a_plan_has_once_stand_below_the_table(
     assert found.brief == below
 
 
+def test_a_strategy_with_options_by_task_is_one_strategy() -> None:
+    """Its jobs have one label, and each the options of its task."""
+    choice = Choice(name="adversarial", options={"epochs": 3, "by_task": {"mini_nli": {"epochs": 1}}})
+    jobs = [
+        Job.make(
+            FinetuneJob(
+                encoder=encoder("e"),
+                strategy=choice.on(task),
+                task=TASKS[task],
+                data_fingerprint="d",
+                training=Training(),
+            ),
+            ("e", task, choice.label),
+            {},
+            0,
+        )
+        for task in ("mr", "mini_nli")
+    ]
+    plan = Plan(suite=make_suite(), jobs=tuple(jobs))
+    found = titled(table(("Fine-tuning", "mr"), (choice.label, ONE)), plan, Metrics())
+    assert found.rows[0][0] == "Adversarial"
+    assert found.brief == ("Adversarial: by_task={mini_nli:{epochs:1}}, epochs=3.",)
+
+
 def test_two_that_would_read_alike_keep_their_names() -> None:
     assert titles(plan_of(encoder("a", "Same"), encoder("b", "Same"), encoder("c", "Other"))) == {"c": "Other"}
 
