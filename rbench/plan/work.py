@@ -95,7 +95,8 @@ class Estimator:
         strategy, rates = spec.strategy.name, self._model.tuning
         why = None if strategy in rates else f"strategy {strategy}"
         rate = rates.get(strategy, self._model.other_tuning)
-        if (texts := spec.strategy.options.get("num_texts")) and rows > texts:
+        texts = spec.strategy.options.get("num_texts")  # in a strategy of a user's it may be anything
+        if isinstance(texts, int) and 0 < texts < rows:
             # What a strategy costs beyond clean fine-tuning is its search, here in some of the texts.
             rate = rates[CLEAN] + (rate - rates[CLEAN]) * texts / rows
         steps = how.epochs * (rows + scored / 4) / how.batch_size
