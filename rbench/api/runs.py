@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -218,12 +218,17 @@ def of_run(
 
 def made(results: Results, wanted: TableSpec) -> Table:
     """Make one table. Raises as `rbench.tables.build` does."""
-    asked = wanted.metric, wanted.layout, wanted.pick, wanted.aggregation, wanted.options
+    build_it = partial(build, results, wanted.metric, wanted.layout, wanted.pick, wanted.aggregation, wanted.options)
+    return _of_part(build_it, results)
+
+
+def _of_part(build_it: Callable[[], Table], results: Results) -> Table:
+    """Build a table. Where the results are those of a part of a RUN, the table and its errors say so."""
     if not results.only:
-        return build(results, *asked)
+        return build_it()
     part = f"jobs that match {' or '.join(results.only)}"
     try:
-        table = build(results, *asked)
+        table = build_it()
     except StoreError as error:  # its remedy may be for the suite, where --only is what leaves nothing
         raise StoreError(f"of the {part}: {error}") from error
     said = f"A part of the run: {part}. Bold and p are of this part alone."
@@ -348,16 +353,16 @@ def table(
         options: options of the measure; without any, those of the suite's table of this measure, or its defaults.
 
     Raises:
-        SuiteError: the metric is unknown, the measure has no such layout or option, or the table or its format cannot
-            honour what is asked. PlanError: no job matches a pattern of `only`.
+        SuiteError: a metric, layout or option is unknown, or not for this table. PlanError: no job matches `only`.
         StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
     """
     look = TableLook(intervals, notes, names, wide, size, width, interval_style)
     asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
+    read = partial(results_of, run, include, only)
     if with_paper is not None:
-        return _beside_paper(run, with_paper, asked, fmt, look, include, only)
+        return _beside_paper(read, with_paper, asked, fmt, look)
     if best is not None:
-        return _with_best(run, best, asked, fmt, look, include, only)
+        return _with_best(read, best, asked, fmt, look, Registry(include))
     return of_run(run, _spec({**asked, "metric": metric or "asr", "options": options}), fmt, look, include, only)
 
 
@@ -369,13 +374,7 @@ def _none_of(names: Sequence[str], asked: Mapping[str, Any], what: str) -> None:
 
 
 def _with_best(
-    run: Runs,
-    best: Path,
-    asked: dict[str, Any],
-    fmt: str,
-    look: TableLook,
-    include: Sequence[Path],
-    only: Sequence[str],
+    read: Callable[[], Results], best: Path, asked: dict[str, Any], fmt: str, look: TableLook, registry: Registry
 ) -> str:
     """Put what a file of `rbench best` knows beside each attack in a space."""
     from rbench.api.best_known import known_of
@@ -384,9 +383,9 @@ def _with_best(
     refused = ("pick", "aggregation", *(["metric"] if asked["metric"] != "strength" else []))
     _none_of(refused, asked, "--best, which shows the metric strength")
     wanted = _spec({**asked, "metric": "strength"})
-    check(wanted, Registry(include))
+    check(wanted, registry)
     look.check(fmt, wanted)
-    results = results_of(run, include, only)
+    results = read()
     table = made(results, wanted)
     known = {key: (of.known, of.attacked) for key, of in known_of(results.store, best).items()}
     return rendered(with_known(table, results, known, best.name), results, wanted, fmt, look)
@@ -418,15 +417,7 @@ OF_SUITE = "suite"
 LAYOUTS = ("paper", "full")
 
 
-def _beside_paper(
-    run: Runs,
-    name: str,
-    asked: dict[str, Any],
-    fmt: str,
-    look: TableLook,
-    include: Sequence[Path],
-    only: Sequence[str],
-) -> str:
+def _beside_paper(read: Callable[[], Results], name: str, asked: dict[str, Any], fmt: str, look: TableLook) -> str:
     """Put the numbers of a RUN beside those of a printed table, and render both."""
     from rbench.verdicts.papers import beside, tables  # printed tables are read for --with-paper alone
 
@@ -436,14 +427,15 @@ def _beside_paper(
     if layout not in LAYOUTS:
         raise SuiteError(f"--with-paper has the layouts {' and '.join(LAYOUTS)}, not {layout}")
     table = None if name == OF_SUITE else tables.load(name)  # a wrong name is told before anything is read
-    results = results_of(run, include, only)
+    results = read()
     name = of_suite(results.plan.suite.name) if table is None else name
     table = tables.load(name) if table is None else table
     if metric is not None and metric not in table.metrics:
         raise SuiteError(f"{name} prints no {metric}; it has {', '.join(table.metrics)}")
 
-    found = compared(results, name, table)
-    return rendered(beside.table(found, results.plan, layout, metric), results, TableSpec(), fmt, look)
+    printed = table
+    shown = _of_part(lambda: beside.table(compared(results, name, printed), results.plan, layout, metric), results)
+    return rendered(shown, results, TableSpec(), fmt, look)
 
 
 def compared(results: Results, name: str, table: PrintedTable) -> Comparison:

@@ -12,6 +12,7 @@ import pytest
 import rbench
 from rbench.api.reporting import write_figure
 from rbench.errors import PlanError, StoreError
+from tests import reference
 
 QUICKSTART = Path(__file__).parents[2] / "results/quickstart.zip"
 
@@ -82,3 +83,10 @@ def test_a_figure_of_a_part_is_not_written_among_those_of_the_whole(tmp_path: Pa
     assert "PWWS" not in written.read_text()
     (written,) = write_figure(QUICKSTART, "queries", out=tmp_path / "whole.svg")
     assert "PWWS" in written.read_text()
+
+
+def test_numbers_beside_a_paper_may_be_of_a_part_too() -> None:
+    run = reference.run("robustsentembed-table2-local")
+    part, whole = (rbench.table(run, with_paper="suite", only=only) for only in (("/bertattack/",), ()))
+    assert "A part of the run: jobs that match /bertattack/." in part and "A part of the run" not in whole
+    assert "BERTAttack" in part and "TextFooler" in whole and "TextFooler" not in part
