@@ -118,6 +118,13 @@ def test_the_encoders_side_by_side_are_those_of_the_committed_run() -> None:
     for what, difference in (("minilm/textfooler", -7.4), ("minilm/textbugger", -10.8)):
         (row,) = [line for line in verdicts.splitlines() if f"{what}: adversarial" in line]
         assert f" {difference} |" in row and row.rstrip("| ").endswith("supported") and str(-difference) in README
+    both = [
+        row.split("|") for row in verdicts.splitlines() if row.rstrip().endswith("|") and ": minilm-random and" in row
+    ]
+    shared = sum(float(row[6]) for row in both) / len(both)
+    asr = [float(mean("asr", SIDE_BY_SIDE[name])) for name in ("all-MiniLM-L6-v2", "the same with random weights ‡")]
+    said = f"Random weights fall {asr[0] - asr[1]:.1f} points less often than minilm, but {-shared:.1f} on texts that"
+    assert len(both) == 6 and said in README and {row[9].strip() for row in both} == {"undecided"}
 
 
 def test_readme_is_a_page_that_is_read() -> None:
