@@ -15,15 +15,16 @@ import   seconds and peak memory of `import rbench`, `rbench --help` and the mod
          the first byte of `rbench plan quickstart` and `rbench run quickstart` on a pipe. Both are measured with an
          empty cache and with a warm one, filled by a `rbench plan quickstart`. The run is stopped at its first byte.
 
-RUNs are synthetic (`synthetic.py`). Figures are medians over several processes, except those of store and frame, which
-come from one. --quick makes all sizes small, to test the script. Prints results; --out FILE writes them as JSON with
-commits, machine and versions, after each part.
+RUNs are synthetic: each version writes them with its own commit's `synthetic.py`. Figures are medians over several
+processes, except those of store and frame, which come from one. --quick makes all sizes small, to test the script.
+Prints results; --out FILE writes them as JSON with commits, machine and versions, after each part.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import signal
 import statistics
@@ -65,6 +66,7 @@ QUICK = Sizes(1, (2, 10, 40), (10, 40), (10, 40), 20)
 
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
+        sys.path.insert(0, os.environ["PYTHONPATH"] + "/benchmarks")  # the version's own synthetic.py
         print(json.dumps(CHILDREN[sys.argv[2]](*sys.argv[3:])))
         return
     args = parse()
@@ -143,10 +145,10 @@ def imports(both: tuple[Tree, Tree], sizes: Sizes) -> Figures:
     commands = {
         "import rbench": ("-c", "import rbench"),
         "rbench --help": (*RBENCH, "--help"),
-        "import rbench.recipes._textattack": ("-c", "import rbench.recipes._textattack"),
+        "import of TextAttack": ("-c", "import rbench.{textattack}"),
     }
     for what, command in commands.items():
-        for name, rounds in in_turn(both, sizes, lambda tree, c=command: tree.python(*c)):
+        for name, rounds in in_turn(both, sizes, lambda tree, c=command: tree.python(*named(tree, c))):
             found.setdefault(name, {})[what] = {
                 "seconds": median(one.seconds for one in rounds),
                 "peak_mb": max(one.peak_mb for one in rounds),
@@ -159,6 +161,12 @@ def imports(both: tuple[Tree, Tree], sizes: Sizes) -> Figures:
                     "first_line": rounds[0].output.strip().partition("\n")[0][:100],
                 } | ({"seconds": median(one.seconds for one in rounds)} if verb == "plan" else {})
     return found
+
+
+def named(tree: Tree, command: tuple[str, ...]) -> list[str]:
+    """Put the package in which this version imports TextAttack in place of `{textattack}`."""
+    (file,) = (tree.root / "rbench").glob("*/_textattack.py")
+    return [part.replace("{textattack}", f"{file.parent.name}._textattack") for part in command]
 
 
 def first_byte(tree: Tree, verb: str, cache: str) -> Ran:
