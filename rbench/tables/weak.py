@@ -51,8 +51,13 @@ class Weak:
     records: Mapping[str, Record]
     store: Reader | None = None
 
-    def raised(self, job: Job) -> Iterator[Raised]:
-        """Yield the flags of an attack, none of another job."""
+    def raised(self, job: Job) -> tuple[Raised, ...]:
+        """Return the flags of an attack, none of another job."""
+        if job.key not in self._raised:  # each table asks for the same attacks many times
+            self._raised[job.key] = tuple(self._found(job))
+        return self._raised[job.key]
+
+    def _found(self, job: Job) -> Iterator[Raised]:
         own = self._counts(job)
         if job.attacking is None or own is None or not own.n:
             return
@@ -161,11 +166,10 @@ class Weak:
     def _transferred(self, job: Job, own: Share) -> str:
         """Texts that the same attack made against another victim fool this one more often than its own."""
         encoder, finetune = self.plan.draw(job.parts[0]).encoder, job.parts[2]
-        for other in self.plan.jobs:
-            done = self.store is not None and other.what == "transfer" and job.key in other.needs.values()
-            if not done or (record := self.records.get(other.key)) is None or record.status != "complete":
+        for other in self._transfers.get(job.key, ()):
+            record = self.records.get(other.key)
+            if self.store is None or record is None or record.status != "complete":
                 continue
-            assert self.store is not None
             for row in self.store.rows(other):
                 names, fell = row.names, int(row.numbers.get("fooled_right") or 0)
                 judged = (names.get("judge"), names.get("judge_finetune")) == (encoder, finetune)
@@ -179,13 +183,11 @@ class Weak:
 
     def _changing(self, job: Job) -> str:
         """A function or endpoint answers the same originals otherwise in another attack."""
-        victim = self.plan.job(job.needs["victim"]) if "victim" in job.needs else None
-        given = victim.opening.victim if victim is not None and victim.opening is not None else None
-        if given is None or given.origin == "model":
+        if (victim := job.needs.get("victim")) not in self._asked:
             return ""
         mine = self._seen(job)
-        for other in self.plan.attacks:
-            if other.key == job.key or other.needs.get("victim") != job.needs["victim"]:
+        for other in self._asked[victim]:
+            if other.key == job.key:
                 continue
             theirs = self._seen(other)
             told = [(mine[one].prediction, theirs[one].prediction) for one in mine if one in theirs]
@@ -209,6 +211,30 @@ class Weak:
                     found = []
             self._read[job.key] = {one.example: one for one in found}
         return self._read[job.key]
+
+    @cached_property
+    def _transfers(self) -> Mapping[str, list[Job]]:
+        """By the key of an attack, the jobs that ask other victims about its texts."""
+        found: dict[str, list[Job]] = defaultdict(list)
+        for job in self.plan.jobs:
+            if job.what == "transfer":
+                for key in job.needs.values():
+                    found[key].append(job)
+        return found
+
+    @cached_property
+    def _asked(self) -> Mapping[str, list[Job]]:
+        """By the key of a victim that is a function or an endpoint, the attacks on it."""
+        given = {job.key: job.opening.victim for job in self.plan.jobs if job.opening is not None}
+        found: dict[str, list[Job]] = {key: [] for key, victim in given.items() if victim.origin != "model"}
+        for job in self.plan.attacks:
+            if (victim := job.needs.get("victim", "")) in found:
+                found[victim].append(job)
+        return found
+
+    @cached_property
+    def _raised(self) -> dict[str, tuple[Raised, ...]]:
+        return {}
 
     @cached_property
     def _read(self) -> dict[str, dict[str, Seen]]:
