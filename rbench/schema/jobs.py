@@ -416,7 +416,8 @@ class Specs:
 def keyed(value: Any) -> Any:
     """Return what of a value enters a key, as JSON: without titles, notes, and fields that have no effect."""
     if isinstance(value, Strict):
-        return {k: keyed(v) for k, v in value if k not in value.COSMETIC | value.without_effect()}
+        left_out = value.COSMETIC | value.without_effect()
+        return {k: keyed(v) for k, v in value if k not in left_out}
     if isinstance(value, BaseModel):
         return {k: keyed(v) for k, v in value}
     if isinstance(value, Mapping):
