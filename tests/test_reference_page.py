@@ -85,3 +85,13 @@ def test_a_section_opens_with_what_its_run_shows_and_what_it_cannot(heading: str
     opening = " ".join(_FENCED.sub("", SECTIONS[heading].partition("\n")[2]).split())
     assert re.match(r"(This RUN|These RUNs) (shows?|draws?|tests?)\b", opening)
     assert re.search(r"cannot|no encoders|says? nothing|hardly|void", opening[:900])
+
+
+def test_a_clone_stays_below_20_megabytes() -> None:
+    """The rest of a clone of one commit takes 3 MB. Who adds a RUN makes room: steps of attacks may go, texts have to."""
+    root = REFERENCE.parent.parent
+    folders = (root / name for name in ("results", "docs", "rbench"))
+    packed = [
+        path for one in folders for path in one.rglob("*") if path.suffix in (".zip", ".gz", ".png", ".safetensors")
+    ]
+    assert sum(path.stat().st_size for path in packed) < 17_000_000

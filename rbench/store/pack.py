@@ -17,6 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_json
+
 import rbench
 from rbench.errors import StoreError
 from rbench.schema import Plan
@@ -27,6 +29,7 @@ from rbench.store.runs.packed import (
     CHECKSUMS,
     COLUMNS,
     RECORDS,
+    SHARED,
     Content,
     Packed,
     fits,
@@ -39,6 +42,8 @@ from rbench.store.runs.reader import FILES, MADE, PLAN
 from rbench.store.runs.store import folder_path
 from rbench.system.below import Below
 
+_LEAST_SHARED = 256
+"""Fewest bytes of values that are stored once for several files."""
 _LEFT_OUT = "logs"
 """What a RUN has beside its results, tables and figures, and what nobody needs who only reads it."""
 
@@ -140,6 +145,35 @@ def _content(store: Store, path: Path) -> bytes:
 
 
 @dataclass
+class _Shared:
+    """Values of columns that several files have. The first file has them itself: that others follow is known later."""
+
+    values: list[bytes] = field(default_factory=list)
+    """As JSON, in the order of their places."""
+    places: dict[bytes, int | None] = field(default_factory=dict)
+    """By the hash of the values of all files; None for those of one file only."""
+
+    def replaced(self, column: Any) -> Any:
+        """Return a column in which values that an earlier file has are replaced by their place."""
+        if "fields" in column:
+            return {"fields": {name: self.replaced(one) for name, one in column["fields"].items()}}
+        if "lengths" in column:
+            return {name: self.replaced(one) for name, one in column.items()}
+        content = to_json(column["values"]) if "values" in column else b""
+        if len(content) < _LEAST_SHARED:
+            return column
+        key = sha256(content).digest()
+        if key not in self.places:
+            self.places[key] = None
+            return column
+        place = self.places[key]
+        if place is None:
+            place = self.places[key] = len(self.values)
+            self.values.append(content)
+        return {"shared": place}
+
+
+@dataclass
 class _Writer:
     """Adds files of a RUN to a packed one."""
 
@@ -148,6 +182,7 @@ class _Writer:
     """Those of the plan, by key."""
     stated: dict[str, Content] = field(default_factory=dict)
     records: list[bytes] = field(default_factory=list)
+    shared: _Shared = field(default_factory=_Shared)
 
     @property
     def size(self) -> int:
@@ -162,11 +197,17 @@ class _Writer:
             self.records.append(line)
             return
         columns = to_columns(content) if own in COLUMNS else None
-        if columns is None or not self._write(f"{folder}/{COLUMNS[own]}", columns, len(content)):
-            self._write(name, content, len(content))
+        if columns is not None:
+            packed = to_json({**columns, "lines": self.shared.replaced(columns["lines"])})
+            if self._write(f"{folder}/{COLUMNS[own]}", packed, len(content)):
+                return
+        self._write(name, content, len(content))
 
     def close(self) -> None:
-        """Add the records and the checksums."""
+        """Add the shared values, the records and the checksums."""
+        if self.shared.values:
+            data = b"[" + b",".join(self.shared.values) + b"]"
+            self._write(SHARED, data, len(data))
         if self.records:
             becomes = sum(len(record_of(line, self.jobs)) for line in self.records)
             self._write(RECORDS, b"".join(line + b"\n" for line in self.records), becomes)

@@ -27,7 +27,7 @@ from rbench.errors import StoreError
 from rbench.store.pack import pack, unpack
 from rbench.store.runs import Store
 from rbench.store.runs import packed as packing
-from rbench.store.runs.packed import ALWAYS, CHECKSUMS, Packed
+from rbench.store.runs.packed import ALWAYS, CHECKSUMS, SHARED, Packed
 from tests.store.conftest import World
 from tests.test_foreign_runs import soon
 
@@ -60,6 +60,20 @@ def test_a_run_comes_back_byte_for_byte(whole: World, packed: Path, tmp_path: Pa
 
 def test_the_same_run_gives_the_same_file(whole: World, packed: Path, tmp_path: Path) -> None:
     assert pack(whole.root, tmp_path / "other.zip").path.read_bytes() == packed.read_bytes()
+
+
+def test_values_that_several_files_have_are_stored_once(members: dict[str, bytes], whole: World) -> None:
+    """Two attacks are on the same texts. The first file has them itself."""
+    names = [f"attack/{whole.job(end).key[:16]}/outcomes.json" for end in ("/pwws", "/random")]
+    first, second = sorted(names, key=list(members).index)
+    originals = [_originals(members[name]) for name in (first, second)]
+    assert originals[0].keys() == {"values"} and originals[1].keys() == {"shared"}
+    assert json.loads(members[SHARED])[originals[1]["shared"]] == originals[0]["values"]
+
+
+def _originals(columns: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(columns)["lines"]["fields"]["outcome"]["fields"]["original"]
+    return found
 
 
 def test_a_folder_that_was_unpacked_is_done(packed: Path, whole: World, tmp_path: Path) -> None:

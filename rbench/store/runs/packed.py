@@ -3,21 +3,24 @@
     RUN.zip
         checksums.json                       the size and sha256 of each file of the RUN, in the order of the plan
         plan.json                            as it is, and so are all tables and figures
-        records.jsonl                        the record.json of each job, a line each, with its key for the job
+        records.jsonl                        the record.json of each job, a line each; the plan's jobs as their keys
         <folder of a job>/outcomes.json      the columns of outcomes.jsonl; so of predictions and rows
+        shared.json                          values of columns that several files have, each once
 
 A packed RUN may come from somebody else. It is refused as it is opened, before anything in it is unpacked, if a member
 is encrypted, no regular file, or there twice, if it lies elsewhere than in the RUN, or if it would become many times
 larger. Each file that is read is compared with its checksum.
 
 A file of JSON lines becomes columns and back, byte for byte (`to_columns`, `from_columns`). Columns take a fraction of
-the space when compressed. The values that one field has in all lines are stored together, in one of four ways:
+the space when compressed. The values that one field has in all lines are stored together, in one of five ways:
 
     {"same": V}                          all lines have the value V
     {"fields": {NAME: COLUMN, ...}}      values are objects with the same names in one order: a column for each name
     {"lengths": COLUMN, "items": COLUMN} values are lists of objects or null: their lengths, and a column of all objects
     {"values": [V, ...]}                 anything else
+    {"shared": I}                        the same, where another file has the same values: their place in shared.json
 
+All encoders are asked about the same texts, so texts, ids, labels and gold scores are the same in many files.
 A file of columns is one object of `n`, the number of lines, `style`, how lines were written, and `lines`, their column.
 The checksums of outcomes follow from their content, so they are not stored but computed again.
 """
@@ -30,7 +33,7 @@ import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -45,7 +48,7 @@ from rbench.schema import Strict
 from rbench.store.runs.files import checksum, first_error
 from rbench.system.below import DEPTH, LINE, MEGABYTE, WHOLE, Below, Entry, Kind
 
-CHECKSUMS, RECORDS = "checksums.json", "records.jsonl"
+CHECKSUMS, RECORDS, SHARED = "checksums.json", "records.jsonl", "shared.json"
 COLUMNS = {f"{name}.jsonl": f"{name}.json" for name in ("outcomes", "predictions", "rows")}
 """The files of a job that are stored as columns, each with the name of its columns."""
 RATIO, ALWAYS = 250, 16 * MEGABYTE
@@ -98,24 +101,29 @@ def jobs_of(plan: bytes) -> dict[str, Any]:
 
 
 def record_line(content: bytes, jobs: Mapping[str, Any]) -> bytes | None:
-    """Return a record.json as one line, without a newline, in which its job is the key of one of the plan's.
+    """Return a record.json as one line, without a newline, in which a job that is the plan's is a key.
 
-    None where this would not give back the same bytes.
+    A job may differ from the plan's in what enters no key, such as a title. None where no line would give back the same
+    bytes.
     """
     try:
         found = from_json(content)
-        line = to_json({**found, "job": found["job"]["key"]})
-        return line if record_of(line, jobs) == content else None
-    except (ValueError, KeyError, TypeError):
-        return None
+        for job in (found["job"]["key"], found["job"]):
+            line = to_json({**found, "job": job})
+            if record_of(line, jobs) == content:
+                return line
+    except (ValueError, LookupError, TypeError):
+        pass
+    return None
 
 
 def record_of(line: bytes, jobs: Mapping[str, Any]) -> bytes:
     """Return the content of a record.json from its line. Raises ValueError for what `record_line` did not give."""
     try:
         found = from_json(line)
-        return to_json({**found, "job": jobs[found["job"]]}, indent=1) + b"\n"
-    except (KeyError, TypeError) as error:
+        job = found["job"]
+        return to_json({**found, "job": jobs[job] if isinstance(job, str) else job}, indent=1) + b"\n"
+    except (LookupError, TypeError) as error:
         raise ValueError("it is of no job of the plan") from error
 
 
@@ -289,7 +297,7 @@ class _Archive:
 
     def _of_columns(self, member: str, size: int) -> bytes:
         content = bytearray()
-        for line in from_columns(self._member(member)):
+        for line in from_columns(self._member(member), self._shared):
             content += line
             if len(content) > size:
                 raise ValueError(f"it is larger than its {size} bytes")
@@ -298,6 +306,11 @@ class _Archive:
     @cached_property
     def _jobs(self) -> dict[str, Any]:
         return jobs_of(self._member("plan.json"))
+
+    @cached_property
+    def _shared(self) -> list[list[Any]]:
+        found: list[list[Any]] = from_json(self._member(SHARED)) if SHARED in self._members else []
+        return found
 
     @cached_property
     def _records(self) -> list[bytes]:
@@ -377,8 +390,8 @@ _STYLES: dict[str, Callable[[Any], bytes]] = {
 _CHECK = "check"
 
 
-def to_columns(content: bytes) -> bytes | None:
-    """Return the columns of a file of JSON lines; None where they would not give back the same bytes."""
+def to_columns(content: bytes) -> dict[str, Any] | None:
+    """Return the columns of a file of JSON lines; None where their JSON would not give back the same bytes."""
     lines = content.split(b"\n")
     if len(lines) < 2 or lines.pop():
         return None
@@ -392,35 +405,40 @@ def to_columns(content: bytes) -> bytes | None:
         for line in values:
             line[_CHECK] = None
     for style in _STYLES:
-        columns = to_json({"n": len(values), "style": style, "lines": _column(values)})
+        columns = {"n": len(values), "style": style, "lines": _column(values)}
         try:
             # Columns are used only if they restore the same bytes; anything unforeseen is stored as it is.
-            if b"".join(from_columns(columns)) == content:
+            if b"".join(from_columns(to_json(columns))) == content:
                 return columns
         except ValueError:  # a number that JSON cannot say, or text that is no Unicode
             continue
     return None
 
 
-def from_columns(columns: bytes) -> Iterator[bytes]:
+def from_columns(columns: bytes, shared: Sequence[Sequence[Any]] = ()) -> Iterator[bytes]:
     """Yield the lines of a file, each with its newline.
 
     Raises ValueError for what `to_columns` did not write. A line may be long, so the caller stops where all lines
     together become too long.
+
+    Args:
+        columns: JSON of the columns.
+        shared: the values that they have in common with other files.
     """
     try:
         found = from_json(columns)
         n, write, column = found["n"], _STYLES[found["style"]], found["lines"]
-        left = len(columns)  # each line, and each object in a list, has at least a byte of its own
+        # Each line, and each object in a list, has at least a byte of its own, or a shared value.
+        left = len(columns) + sum(map(len, shared))
         if not 0 <= n <= left:
             raise ValueError(f"{n} lines do not fit into {left} bytes")
-        values = _values(column, left)
+        values = _values(column, left, shared)
         for _ in range(n):
             line = next(values)
             if _CHECK in line and line[_CHECK] is None:
                 line[_CHECK] = _check_of(line)
             yield write(line) + b"\n"
-    except (KeyError, TypeError, AttributeError, RecursionError, StopIteration) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError, StopIteration) as error:
         raise ValueError(f"no columns: {type(error).__name__} {error}") from error
 
 
@@ -441,17 +459,19 @@ def _column(values: list[Any]) -> dict[str, Any]:
     return {"values": values}
 
 
-def _values(column: dict[str, Any], most: int) -> Iterator[Any]:
+def _values(column: dict[str, Any], most: int, shared: Sequence[Sequence[Any]]) -> Iterator[Any]:
     """Yield the values of a column, at most so many objects of lists. A column that is always the same has no end."""
     if "same" in column:
         yield from repeat(column["same"])
+    elif "shared" in column:
+        yield from shared[column["shared"]]
     elif "fields" in column:
         names = list(column["fields"])
-        for row in zip(*(_values(column["fields"][name], most) for name in names), strict=False):
+        for row in zip(*(_values(column["fields"][name], most, shared) for name in names), strict=False):
             yield dict(zip(names, row, strict=True))
     elif "lengths" in column:
-        items = _values(column["items"], most)
-        for length in _values(column["lengths"], most):
+        items = _values(column["items"], most, shared)
+        for length in _values(column["lengths"], most, shared):
             most -= length or 0
             if most < 0 or (length is not None and length < 0):
                 raise ValueError("lists have more objects than there is room for")
