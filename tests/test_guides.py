@@ -17,6 +17,7 @@ from rbench.schema import AttackJob, MeasureJob, Record
 from rbench.store.runs import Store
 from tests.victims.made import write_classifier
 
+pytestmark = pytest.mark.nightly
 DOCS = Path(__file__).parents[1] / "docs"
 GUIDES = {path.name: path.read_text(encoding="utf-8") for path in (*sorted(DOCS.glob("guide-*.md")), DOCS / "noise.md")}
 TICKETS = {"calm": ("Where is my order?", "My order is here, thank you."), "angry": ("Never again!", "Bad, bad order!")}

@@ -88,7 +88,7 @@ def test_a_section_opens_with_what_its_run_shows_and_what_it_cannot(heading: str
 
 
 def test_a_clone_stays_below_20_megabytes() -> None:
-    """The rest of a clone of one commit takes 3 MB. Who adds a RUN makes room: steps of attacks may go, texts have to."""
+    """The rest of a clone of one commit takes 3 MB. Who adds a RUN makes room for it."""
     root = REFERENCE.parent.parent
     folders = (root / name for name in ("results", "docs", "rbench"))
     packed = [

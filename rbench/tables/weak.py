@@ -183,7 +183,7 @@ class Weak:
 
     def _changing(self, job: Job) -> str:
         """A function or endpoint answers the same originals otherwise in another attack."""
-        if (victim := job.needs.get("victim")) not in self._asked:
+        if (victim := job.needs.get("victim", "")) not in self._asked:
             return ""
         mine = self._seen(job)
         for other in self._asked[victim]:

@@ -26,6 +26,7 @@ from rbench.schema import AskedSet, AttackJob, FinetuneJob, Plan, TaskSpec
 from rbench.system.digests import Located
 from rbench.tasks import TaskData
 
+pytestmark = pytest.mark.nightly
 REGISTRY = Registry()
 NOT_PUBLISHED: dict[str, dict[str, int]] = {
     "perspectrum": {"train": 6978, "validation": 2071, "test": 2773},
