@@ -8,7 +8,7 @@ be there. `sd` is the standard deviation of the success rate between trainings, 
 varies). Columns are attacked with texts of their own; a training is as good in each of them.
 
 A table has bold where a column has an entry that is significantly worse than the best: exact McNemar tests of the best
-against the others, corrected by `rbench.verdicts.family.corrected` over all pairs of all columns. Beside it stands the
+against the others, corrected by `rbench.verdicts.pairing.corrected` over all pairs of all columns. Beside it stands the
 share of columns that have bold where the pairs of each column are corrected for themselves.
 """
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rbench.score.paired import holm
-from rbench.verdicts.family import ALPHA
+from rbench.verdicts.pairing import ALPHA
 
 ENCODERS, COLUMNS, SPREADS, TEXTS = (2, 4, 8), (1, 10), (0, 3, 8), 100
 DENSITY = float(stats.norm.pdf(0) / np.sqrt(2))

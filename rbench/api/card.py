@@ -22,7 +22,7 @@ from rbench.tables import Results
 from rbench.tables.table import p_value
 from rbench.verdicts.cells import Cells, OfCell, by_name
 from rbench.verdicts.compare import CellKey, pair
-from rbench.verdicts.family import way
+from rbench.verdicts.pairing import way
 
 FEW = 30
 """With fewer texts a card begins with what it cannot tell."""

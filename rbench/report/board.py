@@ -34,8 +34,7 @@ from rbench.tables.nested_means import Observed
 from rbench.tables.table import Number
 from rbench.verdicts.cells import OfCell, cells_of
 from rbench.verdicts.compare import decisive
-from rbench.verdicts.family import ALPHA, way
-from rbench.verdicts.pairing import paired_sample
+from rbench.verdicts.pairing import ALPHA, paired_sample, way
 
 OTHERS = frozenset({"encoder", "encoder_fingerprint", "victim", "victim_fingerprint"})
 """The fields of the job that makes or opens a victim that say which encoder or classifier it is."""

@@ -2,7 +2,7 @@
 
 A table of attacks says which of its entries are compared (`Table.contests`). In each contest the best entry is compared
 with every other one, example by example (`rbench.score.paired`), or by counts where the RUN keeps no outcomes. All
-pairs of all contests of the table are one family (`verdicts.family`): which entry is the best, and in which column
+pairs of all contests of the table are one family (`verdicts.pairing`): which entry is the best, and in which column
 anything differs, is only known after looking. An average over tasks is tested as one number.
 
 A contest in which no entry is significantly worse than the best has no bold, and a note counts such contests. So bold
@@ -32,8 +32,7 @@ from rbench.tables.aggregate import Grid, grid
 from rbench.tables.any_attack import any_attack
 from rbench.tables.nested_means import Observed
 from rbench.tables.table import CellKey, Contest, Entry, Number, Table
-from rbench.verdicts.family import ALPHA, correction
-from rbench.verdicts.pairing import by_counts, by_run, paired_sample
+from rbench.verdicts.pairing import ALPHA, by_counts, by_run, correction, paired_sample
 
 
 @dataclass(frozen=True)

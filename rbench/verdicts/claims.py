@@ -4,7 +4,7 @@ A claim is taken apart into comparisons (`schema.claims`). Each is judged by its
 claim says, corrected by Holm for all comparisons of the claim: below 0.05 it is supported or contradicted, by the side
 on which the value lies, and otherwise undecided. A claim is contradicted if one of its comparisons is, and supported if
 all are. So a claim that is true is called contradicted in at most 5% of RUNs, however many comparisons it has. The
-comparisons of a claim are one family (`verdicts.family`).
+comparisons of a claim are one family (`verdicts.pairing`).
 
 A comparison is judged by examples where the RUN keeps outcomes, otherwise by the numbers of tables.
 
@@ -32,8 +32,7 @@ from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.nested_means import Observed, Rows, part
 from rbench.tables.table import Entry, Meaning, Number, groups_of, p_value
 from rbench.verdicts.cells import Cells
-from rbench.verdicts.family import ALPHA, way
-from rbench.verdicts.pairing import by_counts, matched, sample_of
+from rbench.verdicts.pairing import ALPHA, by_counts, matched, sample_of, way
 
 Verdict = Literal["supported", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "undecided")

@@ -28,8 +28,7 @@ from rbench.tables.nested_means import Observed
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Number, groups_of, p_value
 from rbench.verdicts.cells import OfCell, by_name
-from rbench.verdicts.family import correction, way
-from rbench.verdicts.pairing import by_tables, matched, paired_sample, unmatched
+from rbench.verdicts.pairing import by_tables, correction, matched, paired_sample, unmatched, way
 
 
 class CellKey(NamedTuple):
@@ -167,7 +166,7 @@ class ComparedCell:
     alone: str = ""
     """Why the verdict is about these weights; empty where it is about methods."""
     p: float | None = None
-    """Corrected by Holm for all cells that are compared, which are one family (`verdicts.family`)."""
+    """Corrected by Holm for all cells that are compared, which are one family (`verdicts.pairing`)."""
 
     @property
     def verdict(self) -> str:

@@ -18,7 +18,8 @@ from rbench.schema import Job
 from rbench.store.job_status import standing
 from rbench.store.multi_run import check_inputs
 from rbench.store.verify import verify
-from rbench.store.weights import WeightCache, manifest, weights_hash
+from rbench.store.weights import WeightCache, weights_hash
+from rbench.store.weights.cache import MANIFEST, write_manifest
 from tests.store.conftest import World
 from tests.store.test_runs import CONTRAST, PWWS, RANDOM
 from tests.stored import rewrite
@@ -45,8 +46,8 @@ def cache(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weigh
 
 def fits(entry: Path) -> None:
     """Write the manifest of what is in an entry now."""
-    (entry / manifest.NAME).unlink()
-    manifest.write(entry)
+    (entry / MANIFEST).unlink()
+    write_manifest(entry)
 
 
 def elsewhere(monkeypatch: pytest.MonkeyPatch, stage: str) -> None:

@@ -9,12 +9,11 @@
     CACHE/backends.json         which back-end is the fastest on this machine
     CACHE/speed.json            how fast a core of this machine is (`rbench plan --estimate`)
 
-`cache` reads and writes entries, and removes what killed processes left, `manifest` checks that an entry is as it was
-written, `inventory` lists what is in the cache, selects what may be removed, and removes it.
+`cache` reads and writes entries, checks that they are as they were written, and removes what killed processes left.
+`inventory` lists what is in the cache, selects what may be removed, and removes it.
 """
 
-from rbench.store.weights.cache import Entry, WeightCache
-from rbench.store.weights.manifest import weights_hash
+from rbench.store.weights.cache import Entry, WeightCache, weights_hash
 from rbench.system.scratch import default_cache
 
 __all__ = ["Entry", "WeightCache", "default_cache", "weights_hash"]

@@ -3,10 +3,15 @@
 An entry is written in a temporary folder (`rbench.system.scratch`) and renamed into its place when it is complete, so a
 killed run leaves no partial entry. A lock per key prevents two runs from training the same weights. An existing entry
 is trusted only if its record has the same key and its files match its manifest in name and content.
+
+    manifest.json   {"files": {"config.json": "<sha256>", "record.json": "<sha256>", "tokenizer.json": ...}}
+
+The manifest lists every file of the entry except itself. It is written last, before the entry is moved to its place.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import time
@@ -19,10 +24,86 @@ import filelock
 from pydantic import ValidationError
 
 from rbench.errors import JobError, StoreError
-from rbench.schema import Job, Record
-from rbench.store.weights import manifest
-from rbench.system import scratch
-from rbench.system.below import SMALL, Below
+from rbench.schema import Job, Record, Strict
+from rbench.system import digests, scratch
+from rbench.system.below import SMALL, Below, Kind
+
+MANIFEST = "manifest.json"
+UNLISTED = f"it has no list of its files ({MANIFEST}), so they cannot be checked"
+
+
+class Manifest(Strict):
+    """The sha256 of each file of an entry, by its path in the entry."""
+
+    files: dict[str, str]
+
+
+def write_manifest(folder: Path) -> None:
+    """Write the manifest of the files that are in `folder` now."""
+    below = Below(folder)
+    files = {name: digests.of_file(folder / name) for name in sorted(_kinds(folder, below))}
+    below.replace(folder / MANIFEST, f"{Manifest(files=files).model_dump_json(indent=1)}\n".encode())
+
+
+def problem(folder: Path, below: Below | None = None) -> str | None:
+    """Say what is wrong with the files in `folder`, as the end of a sentence; None if they match its manifest.
+
+    All of them are regular files then, and none is reached through a link below the folder of `below`.
+
+    A repeated check is cheap: only files that changed since the last one are read.
+    """
+    try:
+        below = below or Below(folder)
+        listed = Manifest.model_validate_json(below.read(folder / MANIFEST, SMALL)).files
+        kinds = _kinds(folder, below)
+        found = kinds.keys() - {MANIFEST}
+        if missing := sorted(listed.keys() - found):
+            return f"{_some(missing)} is missing"
+        if surplus := sorted(found - listed.keys()):
+            return f"{_some(surplus)} was added"
+        if foreign := sorted(name for name, kind in kinds.items() if kind != "file"):
+            return f"{_some(foreign)} is a {kinds[foreign[0]]}"
+        if altered := [name for name, digest in listed.items() if digests.of_file(folder / name) != digest]:
+            return f"{_some(altered)} was altered"
+    except FileNotFoundError as error:
+        return UNLISTED if Path(error.filename).name == MANIFEST else f"{error.filename} is missing"
+    except OSError as error:
+        return f"{error.filename} cannot be read ({error.strerror})"
+    except StoreError as error:
+        return str(error).removesuffix(".")
+    except ValidationError:
+        return f"{MANIFEST} is damaged"
+    return None
+
+
+def weights_hash(folder: Path) -> str:
+    """Compute the sha256 over the names and contents of the safetensors files in `folder` and below.
+
+    Records use it to say which weights were used. The manifest, not this hash, says whether an entry is complete.
+    """
+    files = sorted(path for path in Below(folder).files(folder) if path.suffix == ".safetensors")
+    names = [file.relative_to(folder).as_posix() for file in files]
+
+    def read() -> str:
+        digest = hashlib.sha256()
+        for name, file in zip(names, files, strict=True):
+            digest.update(name.encode())
+            with file.open("rb") as handle:
+                while chunk := handle.read(1 << 20):
+                    digest.update(chunk)
+        return digest.hexdigest()
+
+    return digests.remembered(files, f"weights {names}", read)
+
+
+def _kinds(folder: Path, below: Below) -> dict[str, Kind]:
+    """Return the paths of all files in a folder and below, each with what it is. A link counts as a file."""
+    return {path.relative_to(folder).as_posix(): kind for path, kind in below.walk(folder)}
+
+
+def _some(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} (and {len(names) - 1} more)"
+
 
 log = logging.getLogger("rbench")
 
@@ -51,7 +132,7 @@ class Entry:
         with scratch.writing(self.final):
             below = _below(self.final)
             below.replace(self.folder / RECORD, record.model_dump_json(indent=1).encode())
-            manifest.write(self.folder)
+            write_manifest(self.folder)
             below.make_folder(self.final.parent)
             with suppress(FileNotFoundError):  # an untrusted entry; it is removed with this temporary folder
                 below.rename(self.final, self.folder.with_name("replaced"))
@@ -99,7 +180,7 @@ class WeightCache:
 
     def seems_to_have(self, key: str) -> bool:
         """Whether there is an entry of this job. Reads no content, so the entry may turn out damaged in `has`."""
-        return Below(self.root).kind(self.place(key) / manifest.NAME) == "file"
+        return Below(self.root).kind(self.place(key) / MANIFEST) == "file"
 
     def _found(self, key: str) -> Record | None:
         found = look(self.place(key), key)
@@ -171,15 +252,15 @@ def look(place: Path, key: str) -> Record | str | None:
             return None
     except StoreError as error:
         return str(error).removesuffix(".")
-    if (problem := manifest.problem(place, below)) is not None:
-        return problem
+    if (wrong := problem(place, below)) is not None:
+        return wrong
     try:
         record = Record.model_validate_json(below.read(place / RECORD, SMALL))
     except (OSError, ValidationError):
         return f"its {RECORD} is from another version of rbench"
     if record.job.key != key:
         return "it holds the weights of another job"
-    if record.provenance.weights_hash != manifest.weights_hash(place):
+    if record.provenance.weights_hash != weights_hash(place):
         return f"its weights are not those of which its {RECORD} is"
     return record
 

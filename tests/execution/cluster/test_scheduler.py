@@ -16,7 +16,7 @@ from rbench.execution.cluster.scheduler import WHOLE, Team, TeamBoard, check_sti
 from rbench.execution.run import crowding
 from rbench.schema import Choice, Plan, Suite
 from rbench.store.runs import Store
-from rbench.store.weights import WeightCache, manifest
+from rbench.store.weights import WeightCache, cache
 from tests.cli.conftest import attack_job, finetune_job
 from tests.store.runs.test_store import make_record
 
@@ -312,7 +312,7 @@ def test_weights_are_made_again_only_where_they_are_needed_and_missing(
     assert other.board.ended(TUNE, needed=False) is not None
     place = other.cache.place(TUNE.key)
     place.mkdir(parents=True)
-    (place / manifest.NAME).write_text("{}")
+    (place / cache.MANIFEST).write_text("{}")
     assert other.cache.seems_to_have(TUNE.key)
     assert other.board.ended(TUNE, needed=True) is None, "what is there is damaged"
     monkeypatch.setattr(other.cache, "has", lambda key: key == TUNE.key)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rbench.store.weights import manifest
-from rbench.store.weights.manifest import problem, weights_hash
+from rbench.store.weights import cache
+from rbench.store.weights.cache import problem, weights_hash
 from rbench.system import digests
 
 
@@ -26,7 +26,7 @@ def test_a_manifest_names_every_file_but_itself_with_its_sha256(tmp_path: Path) 
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "b").write_bytes(b"two")
     (tmp_path / "a").write_bytes(b"one")
-    manifest.write(tmp_path)
+    cache.write_manifest(tmp_path)
     assert json.loads((tmp_path / "manifest.json").read_text()) == {
         "files": {"a": hashlib.sha256(b"one").hexdigest(), "below/b": hashlib.sha256(b"two").hexdigest()}
     }
