@@ -10,6 +10,7 @@ store    seconds to write 5 outcomes and a record for each of 100 and 400 jobs, 
          state of the plan's jobs.
 tables   seconds of `rbench table`, and of a `rbench run` that finds all jobs done and writes three tables, for 200 and
          800 attack jobs.
+many     seconds of such a `rbench run` and of `rbench table` for 50 and 200 encoders, of which each two are a pair.
 frame    seconds and peak memory of `load_results` for a million outcomes of 1000 jobs.
 import   seconds and peak memory of `import rbench`, `rbench --help` and the module that imports TextAttack; seconds to
          the first byte of `rbench plan quickstart` and `rbench run quickstart` on a pipe. Both are measured with an
@@ -56,12 +57,13 @@ class Sizes:
     encoders: tuple[int, ...]
     store_jobs: tuple[int, ...]
     table_jobs: tuple[int, ...]
+    many: tuple[int, ...]
     frame_jobs: int
     """Number of jobs with a thousand outcomes each."""
 
 
-FULL = Sizes(3, (2, 200, 800), (100, 400), (200, 800), 1000)
-QUICK = Sizes(1, (2, 10, 40), (10, 40), (10, 40), 20)
+FULL = Sizes(3, (2, 200, 800), (100, 400), (200, 800), (50, 200), 1000)
+QUICK = Sizes(1, (2, 10, 40), (10, 40), (10, 40), (5, 20), 20)
 
 
 def main() -> None:
@@ -132,6 +134,23 @@ def tables(both: tuple[Tree, Tree], sizes: Sizes) -> Figures:
     return found
 
 
+def many(both: tuple[Tree, Tree], sizes: Sizes) -> Figures:
+    found: Figures = {"encoders": list(sizes.many)}
+    for n in sizes.many:
+        for tree in both:
+            tree.child(THIS, "--child", "write-many", f"many-{n}", str(n))
+        for what, command in (
+            ("table", ("table", f"many-{n}/run")),
+            (
+                "finished_run",
+                ("run", f"many-{n}/encoders.yaml", "--include", f"many-{n}", "--out", f"many-{n}/run", "--quiet"),
+            ),
+        ):
+            for name, rounds in in_turn(both, sizes, lambda tree, c=command: tree.python(*RBENCH, *c)):
+                found.setdefault(name, {}).setdefault(what, []).append(median(one.seconds for one in rounds))
+    return found
+
+
 def frame(both: tuple[Tree, Tree], sizes: Sizes) -> Figures:
     found: Figures = {"outcomes": sizes.frame_jobs * 1000}
     for tree in both:
@@ -189,6 +208,7 @@ PARTS: dict[str, Callable[[tuple[Tree, Tree], Sizes], Figures]] = {
     "plan": plan,
     "store": store,
     "tables": tables,
+    "many": many,
     "frame": frame,
     "import": imports,
 }
@@ -237,6 +257,22 @@ def child_write(folder: str, jobs: str, outcomes: str) -> Figures:
     return {"run": str(synthetic.write_run(Path(folder), int(jobs), int(outcomes)))}
 
 
+def child_write_many(folder: str, encoders: str) -> Figures:
+    """Write a finished RUN of many encoders, half of them trained, to a new folder."""
+    import synthetic
+
+    place = Path(folder)
+    place.mkdir()
+    suite = synthetic.write_encoders(place, int(encoders))
+    options = synthetic.Options(include=(place,), out=place / "run")
+    plan = synthetic.api.plan(suite, options).plan
+    store = synthetic.Store(place / "run")
+    store.write_plan(plan)
+    for job in plan.jobs:
+        synthetic.write(store, job, 20)
+    return {"jobs": len(plan.jobs)}
+
+
 def child_frame(folder: str) -> Figures:
     """Measure seconds of `load_results`. Imports nothing else, because the memory of this process is measured too."""
     import rbench
@@ -250,6 +286,7 @@ CHILDREN: dict[str, Callable[..., Figures]] = {
     "plan": child_plan,
     "store": child_store,
     "write": child_write,
+    "write-many": child_write_many,
     "frame": child_frame,
 }
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -193,6 +194,7 @@ POWER = 0.8
 """The power at which the smallest difference is stated."""
 
 
+@lru_cache(maxsize=4096)  # a run has thousands of pairs of cells, and only as many rates as a cell has texts
 def smallest_of_pairs(n: int, rate: float, confidence: float = 0.95) -> float | None:
     """Return the smallest difference of two paired shares that McNemar's exact test finds with a power of 0.8.
 

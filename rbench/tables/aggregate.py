@@ -226,7 +226,14 @@ class Grid(cells.Grid[Cell]):
 
 
 def grid(results: Results) -> Grid:
-    """Build the cells of the attacks of a RUN's plan. Raises StoreError where it has no attack."""
+    """Return the cells of the attacks of a RUN's plan. Raises StoreError where it has no attack."""
+    if "attacks" not in results.grids:
+        results.grids["attacks"] = _built(results)
+    found: Grid = results.grids["attacks"]
+    return found
+
+
+def _built(results: Results) -> Grid:
     plan, suite = results.plan, results.plan.suite
     named = []
     for job in plan.attacks:

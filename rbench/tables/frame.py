@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import StoreError
@@ -62,6 +62,8 @@ _DTYPES = {
     "error": "string",
     "flags": "string",
 }
+HELD = 4000
+"""Rows that are held as lists before they become a frame."""
 _OF_RUNS = ("encoder", "finetune", "task", "train_seed", "flags", "gold", "original_score", "perturbed_score")
 NAMES = ("encoder", "finetune", "task", "attack", "train_seed", "seed")
 _SHOWN = ("clean", "aua", "queries", "perturbed")
@@ -83,8 +85,8 @@ def results_frame(store: Reader) -> pd.DataFrame:
 
     `steps` holds the steps of the attack as a JSON array; it is missing where an outcome has none.
 
-    Each job's outcomes become columns before the next job's are read, so memory holds the frame and one job. Outcomes
-    that match the digest in their record are taken as they were written, without a check of each line.
+    Outcomes become columns once there are a few thousand of them, so memory holds the frame and few jobs. Outcomes that
+    match the digest in their record are taken as they were written, without a check of each line.
     """
     import pandas as pd  # imported here because it takes a third of a second, and `rbench table` does not need it
 
@@ -93,17 +95,30 @@ def results_frame(store: Reader) -> pd.DataFrame:
     looked = {job.key: store.look(job) for job in plan.jobs if job.has_health}
     flags = Flags(plan, {key: found.record for key, found in looked.items() if found.record is not None}, store)
     found = (_rows(store, job, plan.draw(job.parts[0]), looked[job.key], flags) for job in jobs)
-    return pd.concat([_frame({}), *(rows for rows in found if len(rows))], ignore_index=True)
+    return pd.concat([_frame({}), *_frames(found)], ignore_index=True)
 
 
-def _rows(store: Reader, job: Job, draw: Draw, found: Found, flags: Flags) -> pd.DataFrame:
-    """Return the rows of one attack job, and log what is wrong with its outcomes."""
+def _frames(jobs: Iterable[Mapping[str, list[Any]]]) -> Iterator[pd.DataFrame]:
+    """Yield frames of the columns of jobs: one of few rows costs as much as one of thousands."""
+    held: dict[str, list[Any]] = {}
+    for columns in jobs:
+        for name, values in columns.items():
+            held.setdefault(name, []).extend(values)
+        if len(held["seed"]) >= HELD:
+            yield _frame(held)
+            held = {}
+    if held and held["seed"]:
+        yield _frame(held)
+
+
+def _rows(store: Reader, job: Job, draw: Draw, found: Found, flags: Flags) -> dict[str, list[Any]]:
+    """Return the columns of one attack job, and log what is wrong with its outcomes."""
     spec = job.attacking
     assert spec is not None
     _, _, finetune, attack = job.parts
     names = {"encoder": draw.encoder, "train_seed": draw.train_seed, "finetune": finetune, "task": spec.task.name}
     names |= {"attack": attack, "seed": job.seed, "flags": shown(flags.told([job]))}
-    return _frame(_columns(_outcomes(store, job, found), spec.task.columns, names))
+    return _columns(_outcomes(store, job, found), spec.task.columns, names)
 
 
 def _outcomes(store: Reader, job: Job, found: Found) -> Sequence[Sequence[Any]]:

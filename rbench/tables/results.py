@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from rbench.errors import StoreError, SuiteError
 from rbench.metrics import Metric, Metrics, Observations, Sample, Share, Tally, by_unit, columns_of
@@ -40,6 +40,8 @@ class Results:
     """Of several RUNs that are read as one: where they differ, and what is left out."""
     limits: dict[Hashable, tuple[float, float] | None] = field(default_factory=dict, compare=False, repr=False)
     """Intervals with seeds as levels, by cell and metric, so that each is computed once for all tables."""
+    grids: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The cells of the plan's attacks, which most tables and verdicts ask for."""
     only: tuple[str, ...] = ()
     """The patterns by which jobs were chosen, where these are the results of a part of the RUN."""
 

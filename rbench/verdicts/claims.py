@@ -15,6 +15,7 @@ A claim is about methods unless it says `about: weights`. One training, or one f
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -177,6 +178,8 @@ def _bound(claim: Claim, scale: float) -> Bound:
 # --------------------------------------------------------------------------------------------------- how they are shown
 
 
+PAIRS = 1000
+"""Most pairs of cells of which a run says what they could have shown."""
 ABOUT = Meaning("Claims", "what the RUN says of each", percent=False)
 
 
@@ -358,17 +361,21 @@ def detectable(cells: Cells) -> str | None:
 
     Returns None where no two encoders were attacked in a cell that is done and whose outcomes are kept.
     """
-    found: list[Difference] = []
-    for one, other in combinations(cells.attacked, 2):
-        if one.encoder != other.encoder and one[1:] == other[1:]:
-            judged = _compared(one, other, cells)
-            found += [judged] if judged is not None and judged.n else []
+    alike: dict[tuple[str | None, ...], list[CellOf]] = {}
+    for cell in cells.attacked:
+        alike.setdefault(cell[1:], []).append(cell)
+    there = [pair for each in alike.values() for pair in combinations(each, 2) if pair[0].encoder != pair[1].encoder]
+    # Pairs grow with the square of the number of encoders; what they could show does not change after a few hundred.
+    drawn = there if len(there) <= PAIRS else random.Random(0).sample(there, PAIRS)
+    compared = [_compared(one, other, cells) for one, other in drawn]
+    found = [judged for judged in compared if judged is not None and judged.n]
     sizes = sorted(100 * d.smallest for d in found if d.smallest is not None)
     if not found:
         return None
     if not sizes:
         return "What this run could have shown: no difference in ASR between two encoders, for it has too few texts."
     pairs = "1 pair" if len(found) == 1 else f"{len(found)} pairs"
+    pairs += f" of cells, drawn of {len(there)}" if len(drawn) < len(there) else " of cells"
     blind = len(found) - len(sizes)
     none = f"; {blind} of these could show none" if blind else ""
     span = f"{sizes[0]:.0f}" if round(sizes[0]) == round(sizes[-1]) else f"{sizes[0]:.0f} to {sizes[-1]:.0f}"
@@ -376,7 +383,7 @@ def detectable(cells: Cells) -> str | None:
     n = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
     return (
         f"What this run could have shown: in one cell, a difference in ASR between two encoders of {span} points or "
-        f"more (power 80% at p < 0.05, before any correction; {pairs} of cells, n {n}{none}). Smaller true "
+        f"more (power 80% at p < 0.05, before any correction; {pairs}, n {n}{none}). Smaller true "
         "differences mostly go unseen."
     )
 

@@ -15,6 +15,7 @@ from rbench.errors import StoreError
 from rbench.schema import AttackJob, Change, Outcome, Step
 from rbench.store.runs import Store
 from rbench.tables import attack_table
+from rbench.tables import frame as frames
 from rbench.tables.any_attack import ANY
 from rbench.tables.frame import results_frame
 from tests.tables.conftest import make_outcomes, make_record
@@ -128,7 +129,11 @@ def odd_outcomes(number: int) -> list[Outcome]:
 
 @pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize("texts", [True, False])
-def test_the_frame_is_that_of_all_outcomes_at_once(make_run: MakeRun, texts: bool, finished: bool) -> None:
+@pytest.mark.parametrize("held", [6, 4000])
+def test_the_frame_is_that_of_all_outcomes_at_once(
+    make_run: MakeRun, texts: bool, finished: bool, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames, "HELD", held)
     store = make_run(done=lambda job: False)
     store.texts = texts
     plan = store.plan()

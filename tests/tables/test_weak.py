@@ -29,7 +29,7 @@ from rbench.schema import (
 from rbench.schema.victims import VictimSpec
 from rbench.store.runs import Store
 from rbench.tables.flags import Flags
-from rbench.tables.weak import LEAST, OF_SEARCHES
+from rbench.tables.weak import LEAST, OF_SEARCHES, Weak
 from tests.tables.conftest import PROFILE, TASKS, make_record, make_suite
 
 textattack = _textattack.textattack
@@ -243,6 +243,16 @@ def test_a_function_that_answers_otherwise_is_not_deterministic(tmp_path: Path) 
     for second, raised in ((1, ["not deterministic"]), (2, [])):
         found = flags(tmp_path, (job("deletion"), toss(0)), (job("pwws"), toss(second)))
         assert found == [raised, raised]
+
+
+def test_they_are_found_once_however_often_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table asks for the flags of an attack in each entry, note and verdict that it stands behind."""
+    asked: list[str] = []
+    found = Weak._found
+    monkeypatch.setattr(Weak, "_found", lambda self, of: asked.append(of.key) or found(self, of))
+    assert flags(tmp_path, (job("deletion"), fell(10)), (job(None), fell(40))) == [["weak search"], []]
+    # The victim and two attacks, in each of two readings of the RUN: with its outcomes, and without.
+    assert len(asked) == 6
 
 
 def test_they_void_verdicts_and_stand_where_flags_stand(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from rbench import api
 from rbench.store.runs import Store
 from rbench.tables import Results
+from rbench.verdicts import claims
 from rbench.verdicts.claims import summary
 from tests.verdicts import gated
 
@@ -43,3 +44,13 @@ def test_cells_that_could_show_nothing_are_counted(tmp_path: Path) -> None:
     assert "2 pairs of cells, n 5 to 100; 1 of these could show none)" in said(
         gated.run(tmp_path / "run", letters, of=of)
     )
+
+
+def test_of_many_pairs_some_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their number grows with the square of that of encoders."""
+    of = gated.suite(encoders=("minilm", "bert_b", "roberta"))
+    run = gated.run(tmp_path / "run", "s" * 50 + "f" * 50, of=of)
+    whole = said(run)
+    assert "; 3 pairs of cells, n 100)" in whole
+    monkeypatch.setattr(claims, "PAIRS", 2)
+    assert said(run) == whole.replace("3 pairs of cells", "2 pairs of cells, drawn of 3") == said(run)
