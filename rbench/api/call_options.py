@@ -22,12 +22,13 @@ _ORIGIN = "the suite given"
 
 
 def options_of(options: Options | None, settings: Mapping[str, Any], also: Iterable[str] = ()) -> Options:
-    """Return the options of a call: `options` as they are, or those of the command line, changed by `settings`.
+    """Return the options of a call: `options`, or those of the command line, changed by `settings`.
+
+    In both, a single value may stand alone where an option holds several, and a path may be text.
 
     Args:
         options: None: the defaults, and the search paths of RBENCH_DATA, RBENCH_MODELS and RBENCH_INCLUDE.
-        settings: fields of `Options` by name. Where one holds several values, a single one may stand alone, and a
-            path may be text.
+        settings: fields of `Options` by name.
         also: what else the call takes by name, for the message about a wrong name.
 
     Raises:
@@ -39,11 +40,12 @@ def options_of(options: Options | None, settings: Mapping[str, Any], also: Itera
     for name in settings:
         if name not in known:
             raise PlanError(unknown("option", name, [*also, *known]))
-    given = {name: _value(name, value) for name, value in settings.items()}
+    of = {} if options is None else {name: getattr(options, name) for name in known}
+    given = {name: _value(name, value) for name, value in {**of, **settings}.items()}
     if options is None:
         paths = {name: search_path(given.get(name, ()), variable) for name, variable in _PATHS.items()}
         return Options(**{**given, **paths})
-    return dataclasses.replace(options, **given)
+    return Options(**given)
 
 
 def _value(name: str, value: Any) -> Any:

@@ -178,7 +178,7 @@ def _checked(
     if verdict != "failed" and 2 * one.errored > one.known:  # say because a victim became slow
         verdict, because = "failed", f"more than half of the baseline's texts errored ({one.lost})"
     elif verdict != "failed" and (void := _void(row, cells, now.results.flags, baseline.runs)):
-        verdict, because = "undecided", f"{because}{'; and' if ', but ' in because else ', but'} {void}"
+        verdict, because = "undecided", f"{because}{'; and' if verdict == 'undecided' else ', but'} {void}"
         beside = tuple(said for said in beside if f"it is flagged {said}" not in void)
     elif verdict == "passed" and worst.verdict != "passed":
         verdict, because = "undecided", f"{because}, but {one.lost}: had they got worse, it would not pass"

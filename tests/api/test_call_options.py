@@ -32,6 +32,13 @@ def test_search_paths_of_the_environment_come_after_those_given(monkeypatch: pyt
     assert options_of(Options(), {}).models == (), "options that are given are complete"
 
 
+def test_options_that_are_given_are_read_as_settings_are() -> None:
+    made = options_of(Options(data="D", only="attack/", out="RUN"), {})  # type: ignore[arg-type]
+    assert made == Options(data=(Path("D"),), only=("attack/",), out=Path("RUN"))
+    with pytest.raises(PlanError, match="limit='2': expected a whole number"):
+        options_of(Options(limit="2"), {})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
