@@ -40,8 +40,8 @@ def options_of(options: Options | None, settings: Mapping[str, Any], also: Itera
     for name in settings:
         if name not in known:
             raise PlanError(unknown("option", name, [*also, *known]))
-    of = {} if options is None else {name: getattr(options, name) for name in known}
-    given = {name: _value(name, value) for name, value in {**of, **settings}.items()}
+    whole = {} if options is None else {name: getattr(options, name) for name in known}
+    given = {name: _value(name, value) for name, value in {**whole, **settings}.items()}
     if options is None:
         paths = {name: search_path(given.get(name, ()), variable) for name, variable in _PATHS.items()}
         return Options(**{**given, **paths})

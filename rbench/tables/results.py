@@ -41,7 +41,7 @@ class Results:
     limits: dict[Hashable, tuple[float, float] | None] = field(default_factory=dict, compare=False, repr=False)
     """Intervals with seeds as levels, by cell and metric, so that each is computed once for all tables."""
     grids: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The cells of the plan's attacks, which most tables and verdicts ask for."""
+    """By what they are of, cells that several tables and verdicts ask for: `attacks`, those of the plan's attacks."""
     only: tuple[str, ...] = ()
     """The patterns by which jobs were chosen, where these are the results of a part of the RUN."""
 

@@ -365,7 +365,8 @@ def detectable(cells: Cells) -> str | None:
     for cell in cells.attacked:
         alike.setdefault(cell[1:], []).append(cell)
     there = [pair for each in alike.values() for pair in combinations(each, 2) if pair[0].encoder != pair[1].encoder]
-    # Pairs grow with the square of the number of encoders; what they could show does not change after a few hundred.
+    # Pairs grow with the square of the number of encoders, and hardly differ in what they could show, which depends on
+    # the number of texts and on how often two encoders disagree.
     drawn = there if len(there) <= PAIRS else random.Random(0).sample(there, PAIRS)
     compared = [_compared(one, other, cells) for one, other in drawn]
     found = [judged for judged in compared if judged is not None and judged.n]
