@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_core import to_json
 from typer.testing import CliRunner
 
 from rbench import api
 from rbench.cli import app
 from rbench.errors import StoreError
+from rbench.store import pack as pack_module
 from rbench.store.pack import pack, unpack
 from rbench.store.runs import Store
 from rbench.store.runs import packed as packing
@@ -69,6 +71,20 @@ def test_values_that_several_files_have_are_stored_once(members: dict[str, bytes
     originals = [_originals(members[name]) for name in (first, second)]
     assert originals[0].keys() == {"values"} and originals[1].keys() == {"shared"}
     assert json.loads(members[SHARED])[originals[1]["shared"]] == originals[0]["values"]
+
+
+def test_a_file_of_shared_values_alone_is_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large second file of the same values would take a few bytes, and be refused where it is read."""
+    for module in (packing, pack_module):
+        monkeypatch.setattr(module, "ALWAYS", 1000)
+    content = b"".join(to_json({"job": "a", "text": sha256(bytes([i])).hexdigest()}) + b"\n" for i in range(256)) * 4
+    with zipfile.ZipFile(tmp_path / "RUN.zip", "w", zipfile.ZIP_DEFLATED) as file:
+        writer = pack_module._Writer(file, {})
+        for folder in "abc":
+            writer.add(f"attack/{folder}/outcomes.jsonl", content)
+        sizes = {info.filename: info.compress_size for info in file.infolist()}
+    assert [*sizes] == [f"attack/{folder}/outcomes.json" for folder in "abc"]
+    assert all(packing.fits(len(content), size) for size in sizes.values())
 
 
 def _originals(columns: bytes) -> dict[str, Any]:
