@@ -49,7 +49,7 @@ from rbench import config
 from rbench.config.registry import Registry, search_path
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.schema import EncoderSpec, ResourceChoice, TrainSpec
-from rbench.system.capacity import cores
+from rbench.system.processes import cores
 from rbench.train.loop import pretrain
 from rbench.words.resources import Resources
 from rbench.words.substitution.batched import Geometry, SearchCallbacks, Swapped, Target, at_most

@@ -43,7 +43,7 @@ from rbench.recipes.engine import Engine
 from rbench.schema import Choice, Outcome, ResourceChoice, Training
 from rbench.score import attack_scores, wilson
 from rbench.system import digests
-from rbench.system.capacity import cores
+from rbench.system.processes import cores
 from rbench.tasks import Example, TaskData, open_task
 from rbench.train.finetune import FinetuneContext, strategy
 from rbench.words.resources import Resources, locate

@@ -45,7 +45,7 @@ from rbench.encoders.inference import Row, backends, rows_of
 from rbench.encoders.inference.network import Network, batches, tensors
 from rbench.recipes.cached import GreedyWordSwapWIR
 from rbench.schema import Choice, Outcome, ResourceChoice
-from rbench.system.capacity import cores
+from rbench.system.processes import cores
 from rbench.tasks import open_task
 from rbench.words.resources import Resources
 

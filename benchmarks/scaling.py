@@ -37,7 +37,7 @@ from rbench.encoders.inference import Network, backends
 from rbench.recipes.engine import Engine
 from rbench.schema import Choice, ResourceChoice
 from rbench.system import digests
-from rbench.system.capacity import cores
+from rbench.system.processes import cores
 from rbench.tasks import Example, open_task
 from rbench.words.resources import locate
 

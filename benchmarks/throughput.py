@@ -52,7 +52,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
 from rbench.schema import Choice, Outcome, ResourceChoice, TaskSpec
 from rbench.system import digests
-from rbench.system.capacity import cores
+from rbench.system.processes import cores
 from rbench.tasks import Example, open_task
 from rbench.words.resources import Resources, locate
 

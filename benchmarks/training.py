@@ -40,7 +40,7 @@ from machine import processor
 from rbench import mini
 from rbench.mini import tokenizer
 from rbench.schema import EncoderSpec, TrainSpec
-from rbench.system.capacity import cores
+from rbench.system.processes import cores
 from rbench.train import objectives
 from rbench.train.loop import pretrain
 

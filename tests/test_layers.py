@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -309,7 +310,45 @@ def test_a_run_of_one_attack_imports_what_it_uses() -> None:
     assert not {*unused_here, "recipes.ranking_goal", "mini.ranking"} & found
     measures = {name for name in found if name.startswith("measures.") and not name.startswith("measures._")}
     assert measures <= {"measures.budget"}, "the report has its curves"
-    assert len(found) <= 177
+    assert len(found) <= 168
+
+
+ONE_ATTACK = """
+encoders: [mini-bert-packaged]
+tasks: [mini-sentiment]
+attacks: [textfooler]
+num_examples: 3
+resources: mini
+training: {epochs: 1, max_train: 64}
+"""
+COMMAND = """
+import sys
+from rbench.cli import main
+try:
+    sys.argv = ["rbench", "run", "one.yaml", "--out", "RUN", "--workers", "1"]
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended.code
+there = sorted(name for name in sys.modules if name.partition(".")[0] == "rbench")
+print(*there, file=open("there", "w"))
+"""
+
+
+def test_a_run_of_one_attack_executes_no_module_without_need(tmp_path: Path) -> None:
+    """A whole command, from an empty cache to its tables and its report; what functions import counts, too."""
+    (tmp_path / "one.yaml").write_text(ONE_ATTACK)
+    environment = {**os.environ, "RBENCH_CACHE": str(tmp_path / "cache")}
+    ran = subprocess.run(
+        [sys.executable, "-c", COMMAND], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert (tmp_path / "RUN" / "report.html").is_file() and [*(tmp_path / "RUN" / "tables").glob("*.tex")]
+    there = {name.removeprefix("rbench.") for name in (tmp_path / "there").read_text().split()}
+    assert {"train.finetune.clean", "recipes.victim", "metrics.asr", "tables.latex", "report.html"} <= there
+    ranking = {name for name in there if "ranking" in name or "ndcg" in name}
+    of_others = {"score.people", "store.judged", "schema.judged", "system.hub", "encoders.static", "report.figures"}
+    assert not ranking | (of_others & there) | {name for name in there if name.startswith("execution.cluster.exec")}
+    assert len(there) < 180
 
 
 def test_names_of_the_api_are_those_that_its_table_says() -> None:

@@ -23,7 +23,6 @@ from rbench.errors import RbenchError, StoreError, SuiteError
 from rbench.report import collect, page
 from rbench.report.collect import Drawings, Svg
 from rbench.report.data import Report
-from rbench.report.figures import style
 from rbench.schema import Choice, Claim
 from rbench.store.runs import Store, files, folder_name
 from rbench.store.runs.files import make_folder_of
@@ -195,11 +194,13 @@ def write_figure(
         run: as for `figure`, like `kind`, `options`, `only` and `include`.
         out: a file, whose ending is the format, or a folder. Without it, the folder `figures` of the RUN. Several RUNs
             have none, nor has a packed one.
-        formats: some of `style.FORMATS`; without them all, or the one of the file.
+        formats: some of `rbench.report.figures.style.FORMATS`; without them all, or the one of the file.
 
     Raises:
         SuiteError, StoreError: as `figure` does; also where a format is unknown or a file cannot be written.
     """
+    from rbench.report.figures import style
+
     ending = out.suffix.removeprefix(".").lower() if out is not None and not out.is_dir() else ""
     single = ending in style.FORMATS
     for fmt in (*(formats or ()), *([ending] if ending and not single else [])):
@@ -241,6 +242,10 @@ def write_figures(
         modules: the suite's modules by kind and name (`Loaded.modules`).
         note: is called with one line for each figure that is left out.
     """
+    if not results.plan.suite.figures:
+        return []
+    from rbench.report.figures import style
+
     written: list[Path] = []
     for choice in results.plan.suite.figures:
         module = modules["figures", choice.name]
@@ -285,6 +290,8 @@ def _shown(choice: Choice, results: Results, registry: Registry, *, texts: bool)
         raise StoreError("it is not one of rbench's own figures, so it may show texts, which this page leaves out")
     title = choice.label if module is None else said(module.open())["title"]
     if content is None and module is not None:
+        from rbench.report.figures import style
+
         buffer = io.BytesIO()
         style.save(_drawn(module, checked(module).Options.model_validate(choice.options), results), buffer, "svg")
         content = buffer.getvalue()
@@ -296,6 +303,8 @@ def _shown(choice: Choice, results: Results, registry: Registry, *, texts: bool)
 
 def _drawn(module: Module, options: Any, results: Results) -> Figure:
     from matplotlib.figure import Figure
+
+    from rbench.report.figures import style
 
     try:
         with style.applied(titles(results.plan, results.metrics)):
@@ -344,6 +353,8 @@ def _stem(label: str) -> str:
 
 def _write(drawn: Figure, path: Path, below: Below | None = None) -> Path:
     """Write a figure in one step, so that no file is ever half written; `below` as for `files.write`."""
+    from rbench.report.figures import style
+
     buffer = io.BytesIO()
     style.save(drawn, buffer, path.suffix.removeprefix(".").lower())
     files.write(path, buffer.getvalue(), below)

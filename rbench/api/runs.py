@@ -18,7 +18,6 @@ from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
 from rbench.plan.order import select
 from rbench.schema import Aggregation, Bold, FontSize, IntervalStyle, Notes, Pick, TableSpec
-from rbench.store import judged
 from rbench.store.runs import Reader, Store
 from rbench.store.runs.store import folder_path
 from rbench.tables import Results, Table, build
@@ -174,7 +173,7 @@ def merge(runs: Sequence[Path | str], out: Path | str) -> Merged:
     joined, notes = _joined(found)
     merging.check_inputs(stores)
     merging.write(joined, out)
-    if any(judged.read(store) is not None for store in stores):
+    if any(store.said() is not None for store in stores):
         notes = (*notes, "people's answers are not copied: rbench judge import takes them into the new run, too")
     return Merged(out, len(joined.plan().jobs), len(joined.standing.done), joined.shared, notes)
 

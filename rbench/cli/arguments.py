@@ -344,10 +344,14 @@ def seeded(seeds: Sequence[int] | None, overrides: Sequence[str]) -> list[str]:
     return [f"seeds=[{', '.join(map(str, seeds))}]"] if seeds else []
 
 
-def _executor_of(sbatch: Sequence[str] | None, **more: Any) -> Executor:
+def _executor_of(sbatch: Sequence[str] | None, **more: Any) -> Executor | None:
+    """Return the executor that the options of a verb stand for; None where it runs the jobs in this process."""
+    given = {name: value for name, one in more.items() if (value := _plain(one)) is not None and value is not False}
+    if given == {"kind": "inline"} and not sbatch:
+        return None
     from rbench.api import Executor
 
-    return Executor(sbatch=dict(map(_of_sbatch, sbatch or ())), **{name: _plain(one) for name, one in more.items()})
+    return Executor(sbatch=dict(map(_of_sbatch, sbatch or ())), **given)
 
 
 def _plain(value: Any) -> Any:

@@ -56,7 +56,7 @@ def run(
     *,
     suite: str = a.SUITE,
     options: Options,
-    executor: Executor,
+    executor: Executor | None,
     fail_if: list[str] | None,
     dry_run: bool,
     allow_undecided: bool,

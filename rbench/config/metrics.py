@@ -7,7 +7,7 @@ it does not know: an unknown name is an error that lists the nearest names.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -214,14 +214,24 @@ class Metrics:
             raise SuiteError(f"{name} has no table: what it makes is in the RUN, beside its records")
         return found
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names, in the order of their places. Raises SuiteError where a file is wrong."""
-        return tuple(sorted(self.registry.names("metrics"), key=lambda name: (self[name].place, name)))
+    def all(self, *of: Condition, kinds: Collection[TaskKind] | None = None) -> list[Metric]:
+        """Return metrics in the order of their places. Raises SuiteError where a file is wrong.
 
-    def all(self, *of: Condition) -> list[Metric]:
-        """Return the metrics of some conditions, in the order of their places; without any, all."""
-        return [self[name] for name in self.names if not of or self[name].of in of]
+        A file that says by literals that its metric is another one is not opened.
+
+        Args:
+            of: the conditions that they are of; without any, all.
+            kinds: of tasks, of which at least one has them; None: all.
+        """
+        found = [self[name] for name in self.registry.names("metrics") if self._may_be(name, of, kinds)]
+        asked = (one for one in found if not of or one.of in of)
+        asked = (one for one in asked if kinds is None or one.kind is None or one.kind in kinds)
+        return sorted(asked, key=lambda one: (one.place, one.name))
+
+    def _may_be(self, name: str, of: Collection[str], kinds: Collection[str] | None) -> bool:
+        path = self.registry.path("metrics", name)
+        condition, kind = versions.text(path, "OF"), versions.text(path, "KIND")
+        return (not of or not condition or condition in of) and (kinds is None or not kind or kind in kinds)
 
 
 def _metric(name: str, registry: Registry) -> Metric:

@@ -15,7 +15,6 @@ from rbench.encoders.locate import EMBEDDED_TOKENIZER, TOKENIZER_FILES, is_vecto
 from rbench.encoders.locate import locate as locate
 from rbench.errors import ResourceError
 from rbench.schema import EncoderSpec, TaskKind
-from rbench.system import hub
 
 if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
@@ -117,6 +116,8 @@ def _tokenizer(spec: EncoderSpec, where: str) -> Any:
     with reading_files(f"encoder `{spec.name}`: the tokenizer of {where} cannot be read"):
         if Path(where).is_dir():
             return AutoTokenizer.from_pretrained(transformer_folder(Path(where)))
+        from rbench.system import hub
+
         found = AutoTokenizer.from_pretrained(repo, revision=commit or None)  # downloads no weights
         hub.remember(repo, spec.revision, commit)
         return found
@@ -130,10 +131,12 @@ def fetch(where: str, *, trust_remote_code: bool = False, revision: str | None =
     Raises:
         ResourceError: there is no such folder, and neither the hub nor its cache has the model.
     """
-    from huggingface_hub import HfApi, snapshot_download
-
     if Path(where).is_dir():
         return Path(where)
+    from huggingface_hub import HfApi, snapshot_download
+
+    from rbench.system import hub
+
     repo, _, commit = where.partition("@")
     if not hub.is_repo_id(repo):
         raise ResourceError(f"{where} is neither a folder nor a model on the hub")

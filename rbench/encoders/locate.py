@@ -12,7 +12,7 @@ from rbench.errors import ResourceError
 from rbench.mini import lexical as mini
 from rbench.schema import EncoderSpec
 from rbench.schema.unlisted import is_path
-from rbench.system import digests, hub
+from rbench.system import digests
 from rbench.system.digests import Located
 
 TOKENIZER_FILES = (
@@ -38,6 +38,8 @@ ENDPOINT = "endpoint.json"
 """The file of a saved victim that names an encoder which is asked (`rbench.encoders.remote`)."""
 TRANSFORM, TRANSFORM_ABOUT = "transform", "rbench.json"
 """The folder beside a network that has its transform (`rbench.encoders.transform`), and the file that describes it."""
+STATIC = "rbench-static"
+"""The model type of static word vectors (`rbench.encoders.static`)."""
 ENCODER_HALVES = ("t5", "mt5", "umt5")
 """Models of an encoder and a decoder of which the encoder alone is read. Their folders may lack the decoder."""
 EMBEDDED = "mini:word_vectors"
@@ -93,6 +95,8 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
         from rbench.encoders import adapters
 
         return adapters.merged(folder)
+    from rbench.system import hub
+
     if is_path(base) or not hub.is_repo_id(base):
         there = "" if Path(base).expanduser().exists() else ": there is no such folder"
         raise ResourceError(
@@ -159,6 +163,8 @@ def tokenizer_fingerprint(where: str) -> str:
 
 def on_hub(repo: str, revision: str | None) -> Located:
     """Return the place of a model on the hub. Raises ResourceError where it is not there, or cannot be asked for."""
+    from rbench.system import hub
+
     commit = hub.commit(repo, revision)
     return Located(f"{repo}@{commit}", commit, _commit)
 

@@ -16,7 +16,6 @@ from rbench.encoders.locate import ENCODER_HALVES, transformer_folder
 from rbench.encoders.reading import Settings
 from rbench.errors import ResourceError
 from rbench.schema import Attention, Dtype, Pooling
-from rbench.system import hub
 
 MODES: dict[str, Pooling] = {
     "cls": "cls",
@@ -75,8 +74,11 @@ def stated(where: str, *, revision: str | None = None, trust_remote_code: bool =
         ResourceError: the files are damaged or ask for something that rbench does not do, the model needs Python code
             of its own without `trust_remote_code`, or neither the hub nor its cache has the files.
     """
-    repo, _, commit = where.rpartition("@")
-    folder = Path(where) if Path(where).is_dir() else hub.configs(repo, commit, revision)
+    if not (folder := Path(where)).is_dir():
+        from rbench.system import hub
+
+        repo, _, commit = where.rpartition("@")
+        folder = hub.configs(repo, commit, revision)
     check_code(folder, trusted=trust_remote_code)
     return Stated(described(folder), (folder / "modules.json").is_file())
 
@@ -235,8 +237,12 @@ def check_base(name: str, where: str) -> None:
     Raises:
         ResourceError: config.json names a class with a head, and the weights, where they are here, have one.
     """
-    repo, _, commit = where.partition("@")
-    folder = Path(where) if Path(where).is_dir() else hub.cached(repo, commit) if commit else None
+    folder: Path | None = Path(where)
+    if not Path(where).is_dir():
+        from rbench.system import hub
+
+        repo, _, commit = where.partition("@")
+        folder = hub.cached(repo, commit) if commit else None
     if folder is None or not (folder / "config.json").is_file():
         return
     try:

@@ -18,11 +18,10 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from rbench.encoders import static as static  # registers its network with AutoModel
-from rbench.encoders.foreign import after_pooling, check_finite, check_model, modules, reading
+from rbench.encoders.foreign import after_pooling, check_finite, check_model, modules, object_of, reading
 from rbench.encoders.inference import Memo, Network, rows_of
 from rbench.encoders.lengths import in_groups, linear_weights
-from rbench.encoders.locate import ENCODER_HALVES, TRANSFORM, TRANSFORM_ABOUT, transformer_folder
+from rbench.encoders.locate import ENCODER_HALVES, STATIC, TRANSFORM, TRANSFORM_ABOUT, transformer_folder
 from rbench.encoders.reading import Settings, fitted, longest_input, plain, prepared, prompt_tokens, takes
 from rbench.errors import ResourceError
 from rbench.schema import Pooling
@@ -132,6 +131,8 @@ class SentenceEncoder(nn.Module):
         if any(kind == "StaticEmbedding" for kind, _ in modules(folder)):
             if layers is not None:
                 raise ResourceError(f"encoder `{name}`: a StaticEmbedding has no layers; leave out `layers`")
+            from rbench.encoders import static
+
             network, words = static.of_sentence_transformers(root)
             check_finite(network, root)
             after = _transform(folder, pooling, network.config.hidden_size, name)
@@ -405,6 +406,8 @@ def _read(root: Path, trust_remote_code: bool, name: str, settings: Settings) ->
     attention = {"attn_implementation": settings.attention} if settings.attention else {}
     asked = f" with attention: {settings.attention}" if settings.attention else ""
     with reading(f"encoder `{name}`: {root} cannot be read as a transformers model{asked}"):
+        if object_of(root / "config.json").get("model_type") == STATIC:
+            from rbench.encoders import static as static  # registers its network with AutoModel
         config = AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code)
         half = config.model_type in ENCODER_HALVES  # of T5 the encoder, as in sentence-transformers
         if getattr(config, "is_encoder_decoder", False) and not half:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
-from rbench.encoders.locate import EMBEDDED
+from rbench.encoders.locate import EMBEDDED, STATIC
 from rbench.encoders.reading import LARGEST_REAL_LENGTH
 from rbench.encoders.vectors import Floats, read_vectors
 from rbench.errors import ResourceError
@@ -39,7 +39,7 @@ Treebank (do n't, it 's), because the corpora of published vectors were tokenise
 class StaticConfig(PretrainedConfig):  # type: ignore[misc]
     """The configuration: the number of words and the length of the vectors."""
 
-    model_type = "rbench-static"
+    model_type = STATIC
 
     def __init__(
         self, vocab_size: int = len(SPECIAL), hidden_size: int = 1, pad_token_id: int | None = 0, **more: Any

@@ -17,7 +17,7 @@ from rbench.schema import Choice, Job, Plan
 from rbench.store import provenance
 from rbench.store.weights import WeightCache, default_cache
 from rbench.system import speed
-from rbench.system.capacity import cores
+from rbench.system.processes import cores
 from rbench.system.progress import duration
 
 

@@ -22,7 +22,7 @@ from rbench.store import texts
 from rbench.store.job_status import Standing, of_strangers, standing, strangers
 from rbench.store.runs import Store
 from rbench.store.weights import WeightCache, default_cache
-from rbench.system.capacity import cores, limit_threads
+from rbench.system.processes import cores, limit_threads
 from rbench.system.progress import Progress
 
 if TYPE_CHECKING:

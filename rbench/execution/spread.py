@@ -22,7 +22,7 @@ from rbench.execution.run import Ran, device_of, joined
 from rbench.plan.prepare import Options, Prepared
 from rbench.schema import Job, Plan, Record
 from rbench.system.below import Below
-from rbench.system.capacity import cores
+from rbench.system.processes import cores
 from rbench.system.progress import Progress
 
 if TYPE_CHECKING:

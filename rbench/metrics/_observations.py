@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,11 @@ from numpy.typing import NDArray
 from rbench.config.metrics import Metric
 from rbench.errors import RbenchError, StoreError, SuiteError
 from rbench.schema import Job, Outcome, Record
-from rbench.schema.judged import KEPT, Answer, Judged, Kind
 from rbench.score import Sample, Share, Tally
 from rbench.store.runs import Reader, read_fields
+
+if TYPE_CHECKING:
+    from rbench.schema.judged import Answer, Judged, Kind
 
 Values = NDArray[np.float64]
 Truths = NDArray[np.bool_]
@@ -377,6 +379,8 @@ def judged_columns(
         labels: the true labels of the units.
         rater: whose answers count alone; None: those of all.
     """
+    from rbench.schema.judged import KEPT
+
     place = {unit: i for i, unit in enumerate(units)}
     found = {name: np.full(len(units), np.nan) for name in JUDGED}
     said: dict[str, dict[Kind, dict[int, Answer]]] = defaultdict(lambda: defaultdict(dict))

@@ -27,7 +27,7 @@ from rbench.recipes.engine import AttackTask, Engine, EngineConfig, at_once
 from rbench.recipes.run import truth
 from rbench.schema import Outcome
 from rbench.system import processes
-from rbench.system.capacity import cores, limit_threads, memory, shared_cores
+from rbench.system.processes import cores, limit_threads, memory, shared_cores
 from rbench.tasks import Example
 
 log = logging.getLogger("rbench")

@@ -28,8 +28,8 @@ from rbench.schema import TableSpec
 from rbench.score.budget import START, Curve
 from rbench.score.paired import Difference
 from rbench.tables import Results, Table, attack_table, build
-from rbench.tables.about import of_table
 from rbench.tables.aggregate import grid
+from rbench.tables.draws import of_table
 from rbench.tables.for_people import titled
 from rbench.tables.formats import caption, number, text_of
 from rbench.tables.layouts import every
@@ -45,7 +45,7 @@ def heat(results: Results) -> Iterator[HeatMetric]:
 
     What depends on the machine is left to `rbench table`.
     """
-    for metric in sorted(every(results.metrics), key=lambda one: one.name != HEADLINE):
+    for metric in sorted(every(results.metrics, results.plan), key=lambda one: one.name != HEADLINE):
         try:
             table = marked(attack_table(results, metric.name), results)
         except StoreError:

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from rbench.score.nested_intervals import Spread, inverted, joined
 from rbench.score.paired import Difference, PairedSample, effective_size, noise, numbered, within
-from rbench.score.people import between_sums
 from rbench.score.statistics import CONFIDENCE, share_interval, wilson
 
 Values = NDArray[np.float64]
@@ -129,6 +128,8 @@ def _spread(parts: Sequence[Part]) -> Spread:
     found = _spread_of(parts)
     if all(part.by_rater is None for part in parts):
         return found
+    from rbench.score.people import between_sums
+
     names = ((part.task, example.partition("/")[2]) for part in parts for example in part.examples)
     texts = np.split(numbered(names), np.cumsum([len(part.values) for part in parts])[:-1])
     added = [

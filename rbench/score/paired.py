@@ -38,7 +38,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from rbench.score.nested_intervals import POWER, Spread, chances, inverted, joined, smallest_of_pairs, solved
-from rbench.score.people import between_sums
 from rbench.score.statistics import CONFIDENCE, Sample, Share, wilson
 
 Values = NDArray[np.float64]
@@ -294,6 +293,8 @@ def spread_of(sample: PairedSample) -> Spread:
     found = _spread_of(sample)
     if sample.by_rater is None:
         return found
+    from rbench.score.people import between_sums
+
     signs = zip((-1 / len(sample.one), 1 / len(sample.one)), sample.by_rater, strict=True)
     added = ({who: weight * np.array(own) for who, own in side.items()} for weight, side in signs)
     people = between_sums((side, sample.texts) for side in added)

@@ -27,14 +27,13 @@ def classes_of(job: Job) -> TaskSpec | None:
 
 def read(store: Reader) -> Judged | None:
     """Return what people said of a RUN's texts; None where nobody was asked. Raises StoreError if it is damaged."""
-    path = store.root / JUDGED
-    content = files.read(path, store.opened())
+    content = store.said()
     if content is None:
         return None
     try:
         return Judged.model_validate_json(unseal(content))
     except ValueError as error:
-        raise StoreError(f"{path} is damaged ({first_error(error)}). {_REMEDY}") from error
+        raise StoreError(f"{store.root / JUDGED} is damaged ({first_error(error)}). {_REMEDY}") from error
 
 
 def write(store: Store, judged: Judged) -> None:

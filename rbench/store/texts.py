@@ -16,7 +16,6 @@ from typing import get_args
 from rbench.errors import PlanError, StoreError
 from rbench.schema import Job, Plan, TableSpec
 from rbench.schema.common import Stored
-from rbench.store import judged
 from rbench.store.runs import Store, files, folder_name
 from rbench.store.runs.files import as_store_error, beside, growing
 from rbench.store.runs.packed import name_of, opened
@@ -119,6 +118,8 @@ def strip(run: Path, out: Path | None = None) -> Path:
             if record is not None:
                 own = {name: digest for name, digest in digests.items() if getattr(record, name) is not None}
                 stripped.write_record(record.model_copy(update=own))
+        from rbench.store import judged
+
         if (said := judged.read(source)) is not None:
             judged.write(stripped, said)
         below, copy = opened(run), Below(unfinished)

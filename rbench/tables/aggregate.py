@@ -18,7 +18,6 @@ from rbench.metrics import Metric, Sample, Share, Tally, pooled, pooled_values
 from rbench.schema import CONTRAST, Meaning, Outcome, Score
 from rbench.score import scored
 from rbench.score.paired import numbered
-from rbench.score.people import accepted_limits, between_sums, product_limits, widened
 from rbench.tables import cells, nested_means
 from rbench.tables.cells import gathered, levelled
 from rbench.tables.nested_means import Values
@@ -140,6 +139,8 @@ class Cell(cells.Cell):
 
         A text that several seeds attacked counts once.
         """
+        from rbench.score.people import accepted_limits, between_sums, product_limits, widened
+
         metric, said = self.results.metrics[name], self.results.judged
         assert metric.judged is not None and said is not None
         by_text: dict[str, list[float]] = {}

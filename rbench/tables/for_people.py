@@ -23,7 +23,7 @@ from rbench.schema import AttackSpec, EncoderSpec, FinetuneJob, Job, Plan, Pretr
 from rbench.schema.entries import Named
 from rbench.store.job_status import Standing
 from rbench.tables import draws
-from rbench.tables.about import of_table
+from rbench.tables.draws import of_table
 from rbench.tables.formats import listed
 from rbench.tables.notes import seeds, spanned
 from rbench.tables.results import Results

@@ -18,7 +18,7 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.metrics import Metric, Metrics, Tally
-from rbench.schema import Score
+from rbench.schema import Plan, Score
 from rbench.score import scored
 from rbench.tables.aggregate import AXES, Cell, Grid
 from rbench.tables.any_attack import NONE, AnyAttack
@@ -33,9 +33,10 @@ SHOWN = ("clean", "asr", "perturbed")
 """The metrics of the layout by-task."""
 
 
-def every(metrics: Metrics) -> list[Metric]:
-    """Return the metrics of an attack on a victim that a table of all of them shows."""
-    return [metric for metric in metrics.all("attacks", "victims") if metric.about.repeatable]
+def every(metrics: Metrics, plan: Plan) -> list[Metric]:
+    """Return the metrics of an attack on a victim that a table of all of them shows, of the kinds of a plan's tasks."""
+    kinds = {job.attacking.task.kind for job in plan.attacks if job.attacking is not None}
+    return [metric for metric in metrics.all("attacks", "victims", kinds=kinds) if metric.about.repeatable]
 
 
 def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
@@ -86,7 +87,9 @@ def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
 def full(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     """Build the layout full: one row per job, with every metric. In cells for programs, `value` is `metric`."""
     whole = together.beside(grid)
-    shown = [one for one in every(grid.metrics) if grid.tasks_of(one)]
+    known = every(grid.metrics, grid.plan)
+    shown = [one for one in known if grid.tasks_of(one)]
+    scored_by = dict.fromkeys((*(one.name for one in known), metric))
     several = len(grid.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
     cells = []
@@ -101,7 +104,7 @@ def full(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
                 # All attacks together have no number of some metrics.
                 measured += [_number(cell, run, one.name) if cell.has(one.name) else "" for one in shown]
             rows.append((*names, run.job.seed, *measured))
-            cells.append(_full_cell(cell, run, metric, grid))
+            cells.append(_full_cell(cell, run, metric, scored_by, grid))
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task"]
     header += [*(["Training seed"] if grid.plan.draws else []), "Seed", "n", "Skipped", "Errored"]
     header += ["Without words"] if grid.wordless else []
@@ -246,12 +249,11 @@ def described(cell: Cell, metric: str, grid: Grid) -> dict[str, Any]:
     }
 
 
-def _full_cell(cell: Cell, run: Run, metric: str, grid: Grid) -> dict[str, Any]:
+def _full_cell(cell: Cell, run: Run, metric: str, scored_by: Iterable[str], grid: Grid) -> dict[str, Any]:
     tally = run.tally or Tally()
     rare = [name for name in ("timed_out", "wordless") if getattr(grid, name)]
     counts = ("total", "skipped", "errored", "truncated", *rare)
-    kinds = dict.fromkeys((*(of.name for of in every(grid.metrics) if of.kind is None or grid.tasks_of(of)), metric))
-    numbers = {kind: _number(cell, run, kind) for kind in kinds}
+    numbers = {kind: _number(cell, run, kind) for kind in scored_by}
     scores = {kind: {each: getattr(number, each) for each in PLAIN} for kind, number in numbers.items()}
     return {
         **cell.at(*AXES),

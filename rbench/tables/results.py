@@ -7,18 +7,19 @@ from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rbench.errors import StoreError, SuiteError
-from rbench.metrics import Metric, Metrics, Observations, Sample, Share, Tally, by_unit, columns_of
+from rbench.metrics import Condition, Metric, Metrics, Observations, Sample, Share, Tally, by_unit, columns_of
 from rbench.metrics._observations import judged_columns
 from rbench.schema import AttackJob, Job, Plan, Record
-from rbench.schema.judged import Judged
-from rbench.store import judged
 from rbench.store.job_status import Standing, standing
 from rbench.store.runs import Reader, Store
 from rbench.tables.flags import Flags
 from rbench.tables.nested_means import Values
+
+if TYPE_CHECKING:
+    from rbench.schema.judged import Judged
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,11 @@ class Results:
     @cached_property
     def judged(self) -> Judged | None:
         """What people said of the RUN's texts; None where nobody was asked. Raises StoreError where it is damaged."""
-        return judged.read(self.store) if self.standing.records else None
+        if not self.standing.records or self.store.said() is None:
+            return None
+        from rbench.store import judged
+
+        return judged.read(self.store)
 
     def observations(self, job: Job, rater: int | None = None) -> Observations:
         """Return what became of each example of a complete attack job. Its outcomes are read once for all tables.
@@ -95,9 +100,13 @@ class Results:
 
     @cached_property
     def _columns(self) -> frozenset[str]:
-        """The columns of outcomes that some metric needs, and the ids by which examples are paired."""
+        """The columns of outcomes that metrics of these attacks need, and the ids by which examples are paired."""
+        attacks = [job.attacking for job in self.plan.attacks if job.attacking is not None]
+        of: list[Condition] = ["attacks", "victims"]
+        of += ["all attacks"] if len({spec.attack.name for spec in attacks}) > 1 else []
         try:
-            needed = (columns_of(metric.value, metric.units) for metric in self.metrics.all())
+            metrics = self.metrics.all(*of, kinds={spec.task.kind for spec in attacks})
+            needed = (columns_of(metric.value, metric.units) for metric in metrics)
             return frozenset({"example_id", "label"}.union(*needed))
         except SuiteError:  # a file that is wrong is told where its metric is asked for
             return frozenset({"example_id", "status"})

@@ -50,8 +50,8 @@ from rbench.schema import ResourceKind
 from rbench.schema.common import Positive, Share, Strict
 from rbench.system import processes
 from rbench.system.below import Below
-from rbench.system.capacity import shared_cores
 from rbench.system.digests import Located
+from rbench.system.processes import shared_cores
 from rbench.train.options import Progress
 from rbench.words.resources.lexical import open_tagger
 from rbench.words.resources.locate import loader

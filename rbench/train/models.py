@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rbench.encoders import architecture, fetch
 from rbench.encoders import load as load_encoder
 from rbench.encoders.foreign import check_model, reading
-from rbench.encoders.locate import TRANSFORM, is_vectors, transform_folders, transformer_folder
+from rbench.encoders.locate import STATIC, TRANSFORM, is_vectors, transform_folders, transformer_folder
 from rbench.encoders.model_metadata import FLAGS, MODES, OVERALL
 from rbench.encoders.reading import Settings
 from rbench.errors import JobError, ResourceError
@@ -190,7 +190,7 @@ def check(name: str, pooling: Pooling, among: Collection[Pooling] = EXPRESSIBLE)
 def obstacle(encoder: SentenceEncoder) -> str:
     """Say why SentenceTransformer cannot read this encoder and give the same vectors; empty if it can."""
     kind = encoder.transform.KIND if encoder.transform is not None else "linear"
-    if encoder.model.config.model_type == "rbench-static":
+    if encoder.model.config.model_type == STATIC:
         return "it averages static word vectors, whose tokenizer and network only rbench has"
     if kind not in ("linear", "chain"):
         return f"a {kind} follows its pooling, for which sentence-transformers has no module"

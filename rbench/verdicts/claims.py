@@ -9,7 +9,7 @@ comparisons of a claim are one family (`verdicts.pairing`).
 A comparison is judged by examples where the RUN keeps outcomes, otherwise by the numbers of tables.
 
 A claim is about methods unless it says `about: weights`. One training, or one fine-tuning, decides nothing of a method
-(`rbench.tables.about`), whatever its p.
+(`rbench.tables.draws`), whatever its p.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rbench.schema.claims import CellOf, Comparison, Ground, Group, comparisons,
 from rbench.score.combined import Part, combine
 from rbench.score.paired import Difference, combine_stated, compare, holm
 from rbench.tables import Results, Table
-from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
+from rbench.tables.draws import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.nested_means import Observed, Rows, part
 from rbench.tables.table import Entry, Meaning, Number, groups_of, p_value
 from rbench.verdicts.cells import Cells

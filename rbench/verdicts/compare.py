@@ -21,9 +21,9 @@ from rbench.schema.claims import CellOf
 from rbench.score.paired import Difference, compare, holm
 from rbench.tables import Results, Table
 from rbench.tables import cells as tabled
-from rbench.tables.about import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.aggregate import Cell
 from rbench.tables.any_attack import ANY, together
+from rbench.tables.draws import METHODS, WEIGHTS, alone, trainings
 from rbench.tables.nested_means import Observed
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Number, groups_of, p_value

@@ -1,4 +1,4 @@
-"""Other processes import nothing from the current folder, whatever lies there."""
+"""Tests what other processes import, and for how many there are cores and memory, by affinity and by containers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rbench.system import processes
 from rbench.system.processes import starting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,3 +117,92 @@ def test_a_deaf_process_does_not_hear_ctrl_c_and_its_parent_does_afterwards() ->
         found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (found.stdout, found.stderr) == ("lives\n", "")
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+LOW, LOWER = 4 << 20, 3 << 20
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr(processes, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(processes, "OWN", tmp_path / "own")
+    return tmp_path
+
+
+def put(groups: Path, own: str, **limits: str) -> None:
+    (groups / "own").write_text(own, encoding="utf-8")
+    for name, limit in limits.items():
+        file = groups / "groups" / name.replace("__", "/")
+        file = file.parent / {"max": "memory.max", "limit": "memory.limit_in_bytes"}[file.name]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(limit, encoding="ascii")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinity")
+def test_affinity_limits_the_cores() -> None:
+    before = os.sched_getaffinity(0)
+    assert 1 <= processes.cores() <= len(before)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert processes.cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_without_a_limit_memory_is_that_of_the_machine(groups: Path) -> None:
+    machine = processes.memory()
+    assert machine is not None and machine > 1 << 28
+    put(groups, "0::/a\n", a__max="max\n", max=str(1 << 62))
+    assert processes.memory() == machine
+
+
+@pytest.mark.parametrize(
+    ("own", "limits"),
+    [
+        pytest.param("0::/\n", {"max": f"{LOWER}\n"}, id="a container's own group is the root"),
+        pytest.param("0::/a/b\n", {"a__b__max": f"{LOWER}"}, id="a group of the host"),
+        pytest.param("0::/a/b\n", {"a__b__max": f"{LOW}", "a__max": f"{LOWER}"}, id="a group around it is smaller"),
+        pytest.param("0::/host/c\n", {"max": f"{LOWER}"}, id="the path is the host's"),
+        pytest.param("5:cpu:/x\n4:memory:/a\n0::/\n", {"memory__a__limit": f"{LOWER}"}, id="version 1"),
+        pytest.param("nonsense\n", {}, id="damaged"),
+    ],
+)
+def test_the_lowest_limit_counts(groups: Path, own: str, limits: dict[str, str]) -> None:
+    machine = processes.memory()
+    put(groups, own, **limits)
+    assert processes.memory() == (LOWER if limits else machine)
+
+
+def test_groups_of_other_controllers_do_not_count(groups: Path) -> None:
+    machine = processes.memory()
+    put(groups, "5:cpu:/x\n0::/../out\n", x__max=f"{LOWER}", memory__x__limit=f"{LOWER}")
+    (groups / "out").mkdir()
+    (groups / "out" / "memory.max").write_text(str(LOWER), encoding="ascii")
+    assert processes.memory() == machine
+
+
+def test_pytorch_gets_no_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    given: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", given.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: given[-1] if given else 64)
+    monkeypatch.setattr(processes, "cores", lambda: 64)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert (processes.limit_threads(), given) == (64, [])
+    monkeypatch.setattr(processes, "cores", lambda: 2)
+    assert (processes.limit_threads(), given) == (2, [2])
+    given.clear()
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")
+    assert (processes.limit_threads(), given) == (64, []), "whoever sets the variable has decided"
+
+
+@pytest.mark.parametrize(("said", "expected"), [(None, 4), ("1", 1), ("2,1", 2), ("64", 4), ("0", 1), ("many", 4)])
+def test_processes_are_started_on_the_cores_that_this_one_was_given(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, expected: int
+) -> None:
+    monkeypatch.setattr(processes, "cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if said is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+    assert processes.shared_cores() == expected

@@ -124,6 +124,13 @@ class Reader:
         """Return what reads the RUN, which may be packed. Raises StoreError if it is a file and no packed RUN."""
         return opened(self.root)
 
+    def said(self) -> bytes | None:
+        """Return what people said of the RUN's texts, as `rbench.store.judged` wrote it; None where nobody was asked.
+
+        Raises StoreError where the file cannot be read.
+        """
+        return files.read(self.root / JUDGED, self.opened())
+
     def look(self, job: Job) -> Found:
         """Check the job's record against the files beside it. Problems of this job are returned, not raised."""
         try:

@@ -11,7 +11,7 @@ from rbench import tables
 from rbench.schema import Draw, EncoderSpec, PretrainJob
 from rbench.store.runs import Store
 from rbench.tables import Results
-from rbench.tables.about import alone, of_table, trainings
+from rbench.tables.draws import alone, of_table, trainings
 from rbench.tables.for_people import briefed
 from rbench.tables.formats import render
 from tests.tables.conftest import make_suite
