@@ -16,7 +16,7 @@ from rbench.report import numbers, provenance
 from rbench.report.data import ClaimChip, Drawing, Fact, Report
 from rbench.report.examples import Packed, packed
 from rbench.tables import Results
-from rbench.tables.aggregate import grid
+from rbench.tables.aggregate import Grid, grid
 from rbench.tables.for_people import in_words, titles
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def collect(
         missing.append(
             Fact(name="attacks", value="no attack is done yet. Run the suite again; finished jobs are kept.")
         )
+    if of is not None:
+        missing += _not_compared(of)
     missing += _unfinished(results)
     examples = next(iter(part("examples", lambda: [packed(results, texts=texts)])), None) if attacks else None
     if attacks and examples is not None and not examples.sampled.total:
@@ -112,6 +114,17 @@ def _measured(results: Results) -> bool:
 
 def _trains(results: Results) -> bool:
     return any(job.stage == "pretrain" for job in results.plan.jobs)
+
+
+def _not_compared(of: Grid) -> list[Fact]:
+    """Say which encoders or strategies the comparisons leave out."""
+    what, names = numbers.compared(of)
+    if not (left := names[numbers.MOST_COMPARED :]):
+        return []
+    said = f"the first {numbers.MOST_COMPARED} of {len(names)} {what} are compared with each other here, without "
+    return [
+        Fact(name="comparisons", value=f"{said}{', '.join(left)}. rbench compare RUN --between A B compares any two.")
+    ]
 
 
 def _unfinished(results: Results) -> list[Fact]:

@@ -28,7 +28,7 @@ from rbench.schema import TableSpec
 from rbench.score.budget import START, Curve
 from rbench.score.paired import Difference
 from rbench.tables import Results, Table, attack_table, build
-from rbench.tables.aggregate import grid
+from rbench.tables.aggregate import Grid, grid
 from rbench.tables.draws import of_table
 from rbench.tables.for_people import titled
 from rbench.tables.formats import caption, number, text_of
@@ -197,23 +197,27 @@ def series(results: Results) -> Iterator[SeriesLine]:
                     )
 
 
-MOST_PAIRS = 66
-"""The most pairs: those of 12 encoders. Others are left to `rbench compare`."""
+MOST_COMPARED = 12
+"""How many encoders are compared with each other. Others are left to `rbench compare`."""
+
+
+def compared(of: Grid) -> tuple[str, tuple[str, ...]]:
+    """Return what is compared with each other, encoders or the strategies of the only one, and their names."""
+    return ("encoders", of.encoders) if len(of.encoders) > 1 else ("fine-tuning strategies", of.finetunes)
 
 
 def pairs(results: Results) -> Iterator[Pair]:
-    """Yield the comparison of each two encoders, or of each two strategies of the only one; or why there is none.
+    """Yield the comparison of each two of the first MOST_COMPARED of what is `compared`; or why there is none.
 
     The outcomes of a side are read once. Raises StoreError where the RUN has no attacks.
     """
-    there, metric = grid(results), results.metrics[HEADLINE]
-    names = there.encoders if len(there.encoders) > 1 else there.finetunes
+    names, metric = compared(grid(results))[1][:MOST_COMPARED], results.metrics[HEADLINE]
     if len(names) < 2:
         return
     from rbench.verdicts.compare import Side, compare_sides
 
     sides: dict[str, Side | str] = {}
-    for one, other in list(combinations(names, 2))[:MOST_PAIRS]:
+    for one, other in combinations(names, 2):
         for name in (one, other):
             if name not in sides:
                 try:
@@ -226,8 +230,8 @@ def pairs(results: Results) -> Iterator[Pair]:
             yield Pair(one=one, other=other, missing=" ".join(wrong))
             continue
         try:
-            compared = compare_sides((found[0], found[1]), metric)  # type: ignore[arg-type]
-            yield Pair(one=one, other=other, cells=tuple(map(_cell, compared.cells)), notes=compared.notes)
+            told = compare_sides((found[0], found[1]), metric)  # type: ignore[arg-type]
+            yield Pair(one=one, other=other, cells=tuple(map(_cell, told.cells)), notes=told.notes)
         except StoreError as error:
             yield Pair(one=one, other=other, missing=str(error))
 

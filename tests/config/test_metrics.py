@@ -1,0 +1,60 @@
+"""Tests which metrics are opened for what is asked, and in which order they come."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from rbench.config.metrics import Condition, Metrics
+from rbench.config.registry import Registry
+from rbench.errors import SuiteError
+from rbench.schema import TaskKind
+
+CONDITIONS: tuple[Condition, ...] = ("attacks", "victims", "all attacks")
+KINDS: tuple[TaskKind, ...] = ("single", "sts", "ranking")
+FILE = """
+from rbench.metrics import Meaning
+
+ABOUT = Meaning("Mine", "mine", "lowest")
+OF = {of}
+SHARE = True
+PLACE = {place}
+{more}
+
+def value(of):
+    return of.fell
+"""
+
+
+def written(folder: Path, name: str, of: str, place: int = 50, more: str = "") -> Metrics:
+    (folder / "metrics").mkdir(exist_ok=True)
+    (folder / "metrics" / f"{name}.py").write_text(FILE.format(of=of, place=place, more=more))
+    return Metrics(Registry([folder]))
+
+
+def test_what_is_asked_is_what_a_look_at_every_file_finds() -> None:
+    every = Metrics().all()
+    assert every == sorted(every, key=lambda one: (one.place, one.name)) and len(every) > 10
+    for of, kind in product(CONDITIONS, KINDS):
+        found = Metrics().all(of, kinds={kind})
+        assert [one.name for one in found] == [x.name for x in every if x.of == of and x.kind in (None, kind)]
+    assert [one.name for one in Metrics().all()] == [one.name for one in Metrics().all(*CONDITIONS, kinds={*KINDS})]
+
+
+@pytest.mark.parametrize(("of", "more"), [('"victims"', ""), ('"attacks"', 'KIND = "ranking"')])
+def test_a_file_that_is_of_something_else_by_its_literals_is_not_opened(of: str, more: str, tmp_path: Path) -> None:
+    metrics = written(tmp_path, "mine", of, more=f"{more}\nraise OSError('opened')")
+    names = [one.name for one in metrics.all("attacks", kinds={"single"})]
+    assert "mine" not in names and "asr" in names
+    with pytest.raises(SuiteError, match="opened"):
+        metrics.all()
+
+
+def test_a_file_that_computes_what_it_is_of_is_opened(tmp_path: Path) -> None:
+    metrics = written(tmp_path, "mine", '"".join(["vic", "tims"])', place=-1, more='KIND = "".join(["s", "ts"])')
+    assert "mine" not in [one.name for one in metrics.all("attacks")]
+    assert next(one.name for one in metrics.all("victims")) == "mine"
+    assert "mine" not in [one.name for one in metrics.all("victims", kinds={"single"})]
+    assert "mine" in [one.name for one in metrics.all("victims", kinds={"single", "sts"})]
