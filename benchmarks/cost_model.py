@@ -33,6 +33,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 ROWS = 200
 FEWEST = 10
 """Words that an attack may replace at least, if its cell is to say how many queries an attack needs."""
+OTHERS = ("mpnet", "minilm-bytes-random")
+"""Encoders of the reference runs whose network or whose texts in pieces are larger than MINILM's: they are left out."""
 STEPLESS = ("forget", "retrofit", "whitening")
 """Objectives that take no steps."""
 Errors = dict[str, dict[str, float]]
@@ -100,7 +102,7 @@ def read(data: Path) -> tuple[list[Cell], list[Training]]:
                 lengths[task["name"]] = words(data, task)
             if record["status"] != "complete" or (task and task["name"] not in lengths):
                 continue
-            if record["job"]["key"] in seen:
+            if record["job"]["key"] in seen or jobs_encoder(record) in OTHERS:
                 continue
             seen.add(record["job"]["key"])
             if spec["stage"] == "attack":
@@ -108,6 +110,12 @@ def read(data: Path) -> tuple[list[Cell], list[Training]]:
             else:
                 trainings += _training(run, record, lengths)
     return cells, trainings
+
+
+def jobs_encoder(record: dict[str, Any]) -> str:
+    """Return the name of a job's encoder without its options; an empty one where it has none."""
+    encoder = record["job"]["spec"].get("encoder") or ""
+    return str(encoder if isinstance(encoder, str) else encoder["name"]).partition("[")[0]
 
 
 def _cell(run: str, record: dict[str, Any], jobs: dict[str, Any], lengths: dict[str, Any]) -> Iterable[Cell]:
