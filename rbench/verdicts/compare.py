@@ -258,7 +258,8 @@ def _outcomes(cell: tabled.Cell, run: Run) -> dict[str, Outcome]:
 
 
 OF_THE_ATTACK = {"the attack's options", "the resources", "the version of the attack's code"}
-"""What two attacks may differ in that are compared with each other."""
+"""What two attacks may differ in that are compared with each other. Of a kind of resource that both use, both use the
+same one: otherwise a table would say of the attacks what is of their word vectors."""
 
 
 def decisive(job: Job) -> dict[str, object]:
@@ -282,10 +283,20 @@ def decisive(job: Job) -> dict[str, object]:
     }
 
 
-def differing(one: Job, other: Job) -> list[str]:
-    """Return what two jobs of the same names differ in so that what they found cannot be compared."""
+def differing(one: Job, other: Job, *, attacks: bool = False) -> list[str]:
+    """Return what two jobs of the same names differ in so that what they found cannot be compared.
+
+    Args:
+        attacks: whether two attacks are compared with each other, which may differ in what is `OF_THE_ATTACK`.
+    """
     ours, theirs = decisive(one), decisive(other)
-    return [what for what in ours if ours[what] != theirs[what]]
+    found = [what for what in ours if ours[what] != theirs[what] and not (attacks and what in OF_THE_ATTACK)]
+    if attacks and one.attacking is not None and other.attacking is not None:
+        used = one.attacking.resource_fingerprints, other.attacking.resource_fingerprints
+        found += [
+            f"their {kind.replace('_', ' ')}" for kind in used[0] if used[0][kind] != used[1].get(kind, used[0][kind])
+        ]
+    return found
 
 
 @dataclass(frozen=True)
@@ -327,9 +338,11 @@ def compare_sides(sides: tuple[Side, Side], about: AnyMetric, *, common: bool = 
     if not shared:
         names = f"{sides[0].name} and {sides[1].name}"
         raise StoreError(f"{names} have no cell (encoder, task, strategy, attack) in common that is complete")
-    unlike = {name: differing(*(side.cells[name].cell.runs[0].job for side in sides)) for name in shared}
+    unlike = {
+        name: differing(*(side.cells[name].cell.runs[0].job for side in sides), attacks=axis == "attack")
+        for name in shared
+    }
     allowed = {"the number of examples"} if common else set()
-    allowed |= OF_THE_ATTACK if axis == "attack" else set()
     wrong = [f"{name}: {', '.join(what)}" for name, what in unlike.items() if set(what) - allowed]
     if wrong:
         raise StoreError(

@@ -22,6 +22,7 @@ from rbench.verdicts.compare import CellKey, ComparedCell, Comparison, table
 from rbench.verdicts.pairing import unmatched
 from tests import reference
 from tests.tables.conftest import make_outcomes, make_suite
+from tests.verdicts import gated
 
 MakeRun = Callable[..., Store]
 BETWEEN = ("minilm", "bert_b")
@@ -431,6 +432,21 @@ def test_attacks_are_compared_on_the_same_victims_though_their_code_differs(make
     for metric in ("clean", "any_attack"):
         with pytest.raises(StoreError, match=f"pwws is an attack, and {metric} is not a number of one attack"):
             compare(store.root, between=("pwws", "textfooler"), metric=metric)
+
+
+def test_attacks_of_two_runs_use_the_same_resource_where_both_use_one_of_a_kind(tmp_path: Path) -> None:
+    def run(attack: str, **resources: str) -> Path:
+        change = gated.changed(resource_fingerprints=resources)
+        folder = tmp_path / f"{attack}-{'-'.join(resources.values())}"
+        return gated.run(
+            folder, of=gated.suite(attacks=(attack,)), change=lambda job: change(job) if job.attacking else job
+        )
+
+    between = ("pwws", "textfooler")
+    first = run("pwws", synonyms="a", pos_tagger="t")
+    assert compare(first, run("textfooler", synonyms="a", word_vectors="v"), between=between).axis == "attack"
+    with pytest.raises(StoreError, match=r"(?s)differ in more than the attack:.*: their synonyms$"):
+        compare(first, run("textfooler", synonyms="b", word_vectors="v"), between=between)
 
 
 def test_a_strategy_is_not_compared_with_an_encoder_or_an_attack(make_run: MakeRun) -> None:

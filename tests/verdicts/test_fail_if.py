@@ -22,7 +22,7 @@ LIMITS = st.floats(0, 100, allow_nan=False)
 
 
 @given(
-    metric=st.sampled_from(METRICS.names),
+    metric=st.sampled_from([one.name for one in METRICS.all()]),
     sign=st.sampled_from("<>"),
     limit=LIMITS,
     space=st.sampled_from(["", " ", "  "]),
