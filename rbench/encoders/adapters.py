@@ -13,6 +13,7 @@ from rbench.encoders.foreign import (
     check_files,
     check_finite,
     check_model,
+    check_size,
     has_weights,
     object_of,
     reading,
@@ -121,12 +122,14 @@ def _merged(folder: Path, base: Path, about: dict[str, Any]) -> Any:
     rows = [tensor.shape[0] for name, tensor in tensors.items() if name.endswith(_HEADS)]
     if about.get("task_type") == "SEQ_CLS":
         count = {"num_labels": rows[-1]} if rows else {}
+        check_size(base, AutoModelForSequenceClassification)
         network, lost = AutoModelForSequenceClassification.from_pretrained(
             base, trust_remote_code=False, torch_dtype=torch.float32, output_loading_info=True, **count
         )
         if lost["missing_keys"] and not rows:
             raise ResourceError(f"neither {folder} nor its base {base} has a head for classification")
     else:
+        check_size(base, AutoModel)
         network = AutoModel.from_pretrained(base, trust_remote_code=False, torch_dtype=torch.float32)
     return peft.PeftModel.from_pretrained(network, str(folder)).merge_and_unload().eval()
 

@@ -10,6 +10,7 @@ compares the full name of each type in modules.json with a list, and does not op
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,8 @@ _LAYERS = re.compile(
 )
 _POSITIONS = re.compile(r"max_position_embeddings|n_positions|n_ctx|max_seq_len|seq_length|max_target_positions")
 _LABELS = re.compile(r"_?num_labels")
+NEW_WEIGHTS = 10**8
+"""Weights that a network may have beyond those in its files: a head that is not there yet."""
 _TABLES = re.compile(r"position_embeddings\.weight$|\bwpe\.weight$|embed_positions\.weight$")
 _NUMBERED = re.compile(r"\.(\d+)(?=\.)")
 _TOKENS = ("tokenizer.json", "vocab.json", "added_tokens.json", "tokenizer_config.json", "target_vocab.json")
@@ -105,6 +108,34 @@ def check_model(root: Path) -> None:
         )
     _check_config(root / "config.json", config, tensors)
     _check_tokens(root, max((max(tensor.shape, default=1) for tensor in tensors.values()), default=1))
+
+
+def check_size(root: Path, kind: Any, config: Any = None) -> None:
+    """Check that the network that config.json describes has about as many weights as the files beside it.
+
+    transformers 5 makes weights whose shapes are others than those in the files before it says so, whatever memory that
+    takes. Here the network is built without memory, on PyTorch's device `meta`.
+
+    Args:
+        kind: the class of transformers that reads it, such as AutoModel.
+        config: as transformers reads it; None: it is read here.
+
+    Raises:
+        ResourceError: it has more than twice as many weights, and not for a new head or tied embeddings alone.
+    """
+    import torch
+    from transformers import AutoConfig
+
+    if not (there := sum(math.prod(tensor.shape) for tensor in tensors_of(root).values())):
+        return  # whoever opens the folder says that there are no weights
+    config = config if config is not None else AutoConfig.from_pretrained(root, trust_remote_code=False)
+    with torch.device("meta"):
+        wanted = sum(weight.numel() for weight in kind.from_config(config).parameters())
+    if wanted > 2 * there + NEW_WEIGHTS:
+        raise ResourceError(
+            f"{root} cannot be read: config.json describes a network of {wanted} weights, and the files beside it have "
+            f"{there}; take both from the same model"
+        )
 
 
 def has_weights(root: Path) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from rbench.encoders.foreign import after_pooling, check_finite, check_model, modules, object_of, reading
+from rbench.encoders.foreign import after_pooling, check_finite, check_model, check_size, modules, object_of, reading
 from rbench.encoders.inference import Memo, Network, rows_of
 from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.locate import ENCODER_HALVES, STATIC, TRANSFORM, TRANSFORM_ABOUT, transformer_folder
@@ -412,8 +412,11 @@ def _read(root: Path, trust_remote_code: bool, name: str, settings: Settings) ->
         half = config.model_type in ENCODER_HALVES  # of T5 the encoder, as in sentence-transformers
         if getattr(config, "is_encoder_decoder", False) and not half:
             raise ResourceError(f"encoder `{name}`: {root} is an encoder-decoder model, which rbench does not read")
+        kind = AutoModelForTextEncoding if half else AutoModel
+        if not trust_remote_code:
+            check_size(root, kind, config)
         with _quiet():
-            model, info = (AutoModelForTextEncoding if half else AutoModel).from_pretrained(
+            model, info = kind.from_pretrained(
                 root,
                 config=config,
                 trust_remote_code=trust_remote_code,

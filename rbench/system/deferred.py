@@ -52,9 +52,13 @@ DEFERRED: dict[str, tuple[str, ...]] = {
     "textattack.transformations.word_swaps.chn_transformations.chinese_homophone_character_swap": ("pandas",),
     "transformers.data.metrics": ("scipy.stats", "sklearn.metrics"),
     "transformers.generation.candidate_generator": ("sklearn.metrics",),
+    "transformers.generation.continuous_batching.cache": ("torch._dynamo",),
     "transformers.loss.loss_deformable_detr": ("scipy.optimize",),
     "transformers.loss.loss_for_object_detection": ("scipy.optimize",),
     "transformers.loss.loss_grounding_dino": ("scipy.optimize",),
+    "transformers.loss.loss_lw_detr": ("scipy.optimize",),
+    "transformers.integrations.deepgemm": ("torch._dynamo",),
+    "transformers.loss.loss_rf_detr": ("scipy.optimize",),
     "transformers.loss.loss_rt_detr": ("scipy.optimize",),
     "transformers.masking_utils": (
         "torch._dynamo._trace_wrapped_higher_order_op",
@@ -67,12 +71,15 @@ DEFERRED: dict[str, tuple[str, ...]] = {
         "transformers.integrations.flex_attention",
         "transformers.integrations.tensor_parallel",
     ),
+    "transformers.trainer_utils": ("peft",),
 }
-"""By module: the libraries that it imports, and that its functions use only where somebody calls these.
+"""By module: the libraries that it imports, and that its functions use only where somebody calls these. Each version of
+transformers has some of them. transformers 5 makes objects of `torch.distributed.tensor` as it is imported, so there it
+is not deferred.
 
 One with a minus is refused: it has not had for years what the module looks for, and the module does without."""
 
-MARKS = {("torch._dynamo", "allow_in_graph")}
+MARKS = {("torch._dynamo", name) for name in ("allow_in_graph", "assume_constant_result", "disable")}
 """Decorators that tell PyTorch's compiler something. rbench compiles nothing, so a stand-in's decorate nothing."""
 
 
@@ -107,7 +114,7 @@ class _Forwarding(type):
         return cls.library in sys.modules and issubclass(subclass, cls._real())
 
 
-def _unchanged(decorated: Any) -> Any:
+def _unchanged(decorated: Any, *_: Any, **__: Any) -> Any:
     return decorated
 
 

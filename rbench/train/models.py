@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.encoders import architecture, fetch
 from rbench.encoders import load as load_encoder
-from rbench.encoders.foreign import check_model, reading
+from rbench.encoders.foreign import check_model, check_size, reading
 from rbench.encoders.locate import STATIC, TRANSFORM, is_vectors, transform_folders, transformer_folder
 from rbench.encoders.model_metadata import FLAGS, MODES, OVERALL
 from rbench.encoders.reading import Settings
@@ -83,6 +83,8 @@ def _read_masked_lm(spec: EncoderSpec, folder: Path) -> tuple[Any, Any, bool]:
 
     check_model(folder)
     trust = {"trust_remote_code": spec.trust_remote_code}
+    if not spec.trust_remote_code:
+        check_size(folder, AutoModelForMaskedLM)
     model, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True, **trust)
     return model, AutoTokenizer.from_pretrained(folder, **trust), bool(info["missing_keys"])
 

@@ -32,7 +32,7 @@ def shell(*words: str | Path) -> Any:
 def test_a_run_that_is_whole_is_verified(whole: World) -> None:
     before = {file: file.stat().st_mtime_ns for file in whole.root.rglob("*")}
     statuses = {outcome.status for end in (PWWS, RANDOM) for outcome in whole.store.outcomes(whole.job(end))}
-    assert statuses == {"succeeded", "failed"}, "there is something to be counted"
+    assert statuses >= {"succeeded", "failed"}, "there is something to be counted"
     found = api.verify(whole.root)
     assert not found.findings and not found.damaged
     assert found.counts == {"verified": 5, "damaged": 0, "not done": 0}

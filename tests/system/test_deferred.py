@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import transformers
+from packaging.version import Version
 
 from rbench.system import deferred as module
 from rbench.system.deferred import deferred
@@ -15,6 +17,11 @@ from rbench.system.deferred import deferred
 HEAVY = (
     "aiohttp boto3 datasets pandas peft scipy.optimize scipy.stats sklearn sympy torch._dynamo torch.distributed.tensor"
 )
+
+
+FIVE = Version(transformers.__version__).major >= 5
+if FIVE:  # it uses them as it is imported
+    HEAVY = HEAVY.replace("sympy", "").replace("torch.distributed.tensor", "")
 
 
 def test_an_attack_imports_none_of_the_libraries_that_it_does_not_use() -> None:
@@ -119,6 +126,8 @@ def test_each_entry_is_of_a_module_that_imports_what_it_names() -> None:
         package = name.partition(".")[0]
         found = importlib.util.find_spec(package)
         assert found is not None and found.origin is not None
+        if name == "transformers.trainer_utils" and not FIVE:
+            continue
         file = Path(found.origin).parent.joinpath(*name.split(".")[1:]).with_suffix(".py")
         if not file.is_file():
             continue  # another version of the library

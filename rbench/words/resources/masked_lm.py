@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from rbench.encoders.foreign import check_model, reading
+from rbench.encoders.foreign import check_model, check_size, reading
 from rbench.encoders.inference import Batched, Memo, Network, Row, backends, rows_of
 from rbench.errors import ResourceError
 
@@ -101,6 +101,7 @@ class MaskedLM:
 
         check_model(folder)
         with reading(f"masked LM {folder.name}: {folder} cannot be read"):
+            check_size(folder, AutoModelForMaskedLM)
             model, info = AutoModelForMaskedLM.from_pretrained(
                 folder, output_loading_info=True, trust_remote_code=False
             )
