@@ -57,6 +57,8 @@ for line in sys.stdin:
         sys.argv = ["-c", *asked["arguments"]]
         exec(compile(asked["code"], "<string>", "exec"), {"__name__": "__main__"})
         status = 0
+    except SystemExit as ended:
+        status = int(bool(ended.code))
     except BaseException:
         traceback.print_exc()
     finally:
