@@ -13,16 +13,26 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AlbertConfig, AlbertModel, BertConfig, BertForSequenceClassification, BertModel
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    AutoModel,
+    AutoModelForMaskedLM,
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    PreTrainedModel,
+)
 
 from rbench.encoders import load
 from rbench.encoders.classify import classify
-from rbench.encoders.foreign import check_files, check_model, one_line, tensors_of
+from rbench.encoders.foreign import check_files, check_model, check_size, one_line, tensors_of
 from rbench.encoders.locate import PACKAGED, fingerprint
 from rbench.errors import JobError, ResourceError
 from rbench.schema import EncoderSpec, TaskSpec, VictimSpec
 from rbench.victims.model import open_model
 from rbench.victims.place import locate
+from rbench.words.resources.masked_lm import MaskedLM
 
 TASK = TaskSpec(name="films", kind="single", columns=("text",), labels=("negative", "positive"))
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
@@ -120,6 +130,23 @@ def test_other_sizes_that_do_not_fit_are_one_line(folder: Path, asked: dict[str,
             call()
         assert "\n" not in str(caught.value)
     assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("asked", [{"hidden_size": 32_000}, {"vocab_size": 10**8}, {"intermediate_size": 10**8}])
+def test_a_network_that_its_files_do_not_explain_is_refused_before_it_takes_memory(
+    folder: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_size(folder, AutoModel)
+    check_size(folder, AutoModelForMaskedLM)  # its head is new
+    changed(folder / "config.json", **asked)
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", lambda *a, **k: pytest.fail("it was built"))
+    for call in (
+        lambda: open_model(VictimSpec(name="shipped", model=str(folder)), folder, TASK),
+        lambda: load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder),
+        lambda: MaskedLM.open(folder, "cpu"),
+    ):
+        with pytest.raises(ResourceError, match=r"describes a network of \d{8,} weights, .* have \d{5,7}; take both"):
+            call()
 
 
 def test_more_added_tokens_than_rows_of_weights_are_refused(folder: Path) -> None:
