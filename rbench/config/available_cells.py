@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -117,6 +118,11 @@ def ground_of(
         {one.name: _needed(one) for one in metrics.all()},
         {name: one.measure for name, one in metrics.measured.items()},
         tuple(metrics.registry.names("objectives")),
+        {
+            one.name: (100 * one.bounds[0], 100 * one.bounds[1]) if one.about.percent else one.bounds
+            for one in metrics.all()
+            if all(map(math.isfinite, one.bounds))
+        },
     )
 
 

@@ -150,6 +150,7 @@ def _wrong(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
         if not ground.names(axis, claim.metric):
             message = f"{claim.metric} has no {axis}, so `for_each` cannot list it"
             wrong.append((located.at(("for_each", i)), message))
+    wrong += _beyond_bounds(one, ground)
     yield from wrong
     if wrong:
         return
@@ -157,6 +158,18 @@ def _wrong(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
         yield located.at(("in",)), message
     elif not comparisons(claim, ground):
         yield located.at(), f"nothing in this suite matches the claim {claim.id} ({claim})"
+
+
+def _beyond_bounds(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
+    """Yield what no value can reach: a limit outside of the metric's bounds, or a larger difference than theirs."""
+    if (bounds := ground.bounds.get(one.claim.metric)) is None:
+        return
+    (low, high), metric = bounds, one.claim.metric
+    for key in ("at_most", "at_least"):
+        if (limit := getattr(one.claim, key)) is not None and not low <= limit <= high:
+            yield one.located.at((key,)), f"{metric} lies between {low:g} and {high:g}, so no limit is {limit:g}"
+    if (by := one.claim.by) is not None and abs(by) > high - low:
+        yield one.located.at(("by",)), f"{metric} lies between {low:g} and {high:g}, so no difference is {by:g}"
 
 
 def missing(metric: str, ground: Ground) -> str | None:

@@ -174,6 +174,8 @@ class Claim(Checked):
             yield "holds_in counts the combinations of `for_each`, which is not there"
         if self.by is not None and self.times is not None:
             yield "by and times cannot stand together"
+        if self.times is not None and self.times <= 0:
+            yield "times is a factor above 0"
         if self.beyond is not None and self.times is not None:
             yield "beyond and times cannot stand together"
         if compared and self.beyond is not None:
@@ -231,6 +233,8 @@ class Ground:
     """Names of all numbers of measures that there are, each with its measure."""
     objectives: tuple[str, ...] = ()
     """Names of all objectives that there are."""
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """The least and the largest value of metrics that have both, in the units of tables."""
 
     @property
     def known(self) -> frozenset[str]:

@@ -126,6 +126,11 @@ class JudgedClaim:
             said.append(f"about {WEIGHTS} and not about a method ({why})")
         if any(one.found.unpaired for one in self.judged):
             said.append("judged unpaired, by counts or by the intervals of tables, not example by example")
+        there = len({one.comparison.combination for one in self.judged})
+        if self.claim.holds_in is not None and 0 < there < self.claim.holds_in:
+            said.append(
+                f"holds_in asks for {self.claim.holds_in} combinations, and there are {there}: it is judged in each"
+            )
         if left := sum(one.comparison.left_out for one in self.judged):
             said.append(f"{left} cells without a counterpart are left out of averages")
         return said

@@ -510,7 +510,7 @@ def _cell(found: Comparison, cell: ComparedCell) -> dict[str, Any]:
         "trainings_one": d.trainings[0],
         "trainings_other": d.trainings[1],
         "seeds": d.seeds,
-        "flags": ", ".join(cell.flags) or None,
+        "flags": [*cell.flags],
         "comparisons": sum(one.p is not None for one in found.cells),
         "about": "weights" if cell.alone else "method",
     }

@@ -281,7 +281,8 @@ def thin(baseline: Baseline, metrics: Metrics, alpha: float = 0.05) -> list[str]
     for row in rows:
         metric = row.metric
         assert isinstance(metric, Metric), "those of measures are judged only where they are asked for"
-        if flags := {flag for cell in row.cells for job in cell.jobs for flag in job.flags}:
+        raised = {flag for cell in row.cells for job in cell.jobs for flag in job.flags}
+        if flags := metric.hindered(raised - {*OF_ATTACKS} if metric.of == "victims" else raised):
             found.append(f"{row}: flagged {', '.join(sorted(flags))}, so that no check can judge it")
         texts = {
             name

@@ -92,6 +92,13 @@ def test_right_claims_are_kept_and_stored(world: World) -> None:
             "{id: a, lower: plain, than: plain}",
             "5: nothing in this suite matches the claim a (asr of plain lower than plain)",
         ),
+        ("{id: a, of: plain, at_most: 160}", "33: asr lies between 0 and 100, so no limit is 160"),
+        ("{id: a, of: plain, at_least: -10}", "34: asr lies between 0 and 100, so no limit is -10"),
+        (
+            "{id: a, lower: plain, than: trained, by: -500}",
+            "46: asr lies between 0 and 100, so no difference is -500",
+        ),
+        ("{id: a, lower: plain, than: trained, times: -1}", "5: times is a factor above 0"),
         ("{id: a, lowr: plain, than: trained}", '13: unknown key "lowr"; did you mean lower?'),
         ("{id: a, falling: trained, in: mask, from: true}", "47: `claims[0].from`: expected a number, found true"),
     ],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -447,6 +450,15 @@ def test_attacks_of_two_runs_use_the_same_resource_where_both_use_one_of_a_kind(
     assert compare(first, run("textfooler", synonyms="a", word_vectors="v"), between=between).axis == "attack"
     with pytest.raises(StoreError, match=r"(?s)differ in more than the attack:.*: their synonyms$"):
         compare(first, run("textfooler", synonyms="b", word_vectors="v"), between=between)
+
+
+def test_programs_get_the_flags_of_both_as_a_list(tmp_path: Path) -> None:
+    runs = [gated.run(tmp_path / name, flagged=name == "flagged") for name in ("flagged", "plain", "plainer")]
+    for one, other, flags in ((0, 1, ["starved of candidates"]), (1, 2, [])):
+        found: Any = compare(runs[one], runs[other], between=("minilm", "minilm"))
+        (cell,) = json.loads(render(table(found), "json"))["cells"]
+        (row,) = csv.DictReader(io.StringIO(render(table(found), "csv")))
+        assert cell["flags"] == flags and row["flags"] == ("; ".join(flags) or "none")
 
 
 def test_a_strategy_is_not_compared_with_an_encoder_or_an_attack(make_run: MakeRun) -> None:

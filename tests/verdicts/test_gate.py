@@ -255,6 +255,16 @@ def test_one_encoder_alone(tmp_path: Path) -> None:
     assert any("does not have 1 cells of the RUN" in note for note in check(now, tmp_path / "c.json").notes)
 
 
+def test_a_baseline_of_a_starved_attack_is_said_to_decide_nothing_of_the_attack_alone(tmp_path: Path) -> None:
+    made = write_baseline([gated.run(tmp_path / "run", flagged=True)], tmp_path / "b.json")
+    said = [note.partition(",")[0] for note in baseline_notes(made) if "flagged starved" in note]
+    assert said and "clean accuracy" not in said
+    found = check(gated.run(tmp_path / "now", flagged=True), tmp_path / "b.json", allow_undecided=True)
+    assert only(found, "clean").verdict == "passed" and {only(found, name).verdict for name in ("asr",)} == {
+        "undecided"
+    }
+
+
 def test_flags_and_controls_are_said_beside(made: Path) -> None:
     control = ATTACKS["pwws"].model_copy(update={"control": True})
     write_baseline([gated.run(made / "c", change=gated.changed(attack=control))], made / "b.json")
