@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,7 @@ from rbench.config.check import check
 from rbench.config.positions import Positioned, Problems, shown
 from rbench.config.registry import KINDS, Kind, Registry, load_module, read_source, unknown
 from rbench.errors import JobError, SuiteError
-from rbench.schema import RESOURCE_KINDS, ResourceKind, Serves
+from rbench.schema import RESOURCE_KINDS, Meaning, MeasureOf, ResourceKind, Serves, Stored
 
 
 @dataclass(frozen=True)
@@ -163,8 +164,8 @@ def checked(found: Module) -> ModuleType:
     """Import a module and check it.
 
     Raises SuiteError where it cannot be imported, lacks one of the EXPORTS of its kind, has a `run` that cannot be
-    called as `CALLS` says, lists an unknown resource in NEEDS or sort of task in SERVES, or has an invalid
-    VERSION.
+    called as `CALLS` says, lists an unknown resource in NEEDS or sort of task in SERVES, has an invalid VERSION, or
+    says of its numbers, or of the jobs of a measure, what cannot be.
     """
     module = found.open()
     place = f"{shown(found.path)}:1:1"
@@ -186,8 +187,38 @@ def checked(found: Module) -> ModuleType:
     for served in (told,) if isinstance(told, str) else tuple(told):
         if served not in get_args(Serves):
             raise SuiteError(f"{place}: SERVES: {unknown('sort of task', served, get_args(Serves))}")
+    if found.kind in ("measures", "metrics"):
+        _check_meanings(place, module)
+    if found.kind == "measures":
+        check_literal(place, "OF", "value", getattr(module, "OF", "attacks"), get_args(MeasureOf))
+        check_literal(place, "STORES", "value", getattr(module, "STORES", "rows"), get_args(Stored))
+        if not isinstance(getattr(module, "UNSCALED", False), bool):
+            raise SuiteError(f"{place}: `UNSCALED` must be True or False")
     versions.declared(found.path)
     return module
+
+
+def check_literal(place: str, export: str, what: str, value: object, valid: Collection[str]) -> None:
+    """Raise SuiteError, with the nearest names, where an export has a value that is none of the valid ones."""
+    if value not in valid:
+        raise SuiteError(f"{place}: {export}: {unknown(what, value, valid)}")
+
+
+def _check_meanings(place: str, module: ModuleType) -> None:
+    """Raise SuiteError where the Meaning of a number, in ABOUT or METRICS, is missing, is none, or has no such end.
+
+    A measure without `cells` has no numbers that others ask for, so its ABOUT may be anything.
+    """
+    numbers: Any = getattr(module, "METRICS", None) or {}
+    if not isinstance(numbers, Mapping):
+        raise SuiteError(f"{place}: `METRICS` must be a mapping of names to rbench.metrics.Meaning")
+    about = {"ABOUT": getattr(module, "ABOUT", None)} if not numbers or hasattr(module, "ABOUT") else {}
+    for export, meaning in {**about, **{f"METRICS: {name}": one for name, one in numbers.items()}}.items():
+        if isinstance(meaning, Meaning):
+            if meaning.best is not None:
+                check_literal(place, export, "end", meaning.best, ("lowest", "highest"))
+        elif hasattr(module, "cells") or hasattr(module, "value"):
+            raise SuiteError(f"{place}: `{export}` must be an rbench.metrics.Meaning")
 
 
 CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {

@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from rbench.config import versions
-from rbench.config.code import Module, checked, find
+from rbench.config.code import Module, check_literal, checked, find
 from rbench.config.positions import shown
 from rbench.config.registry import KINDS, Registry, unknown
 from rbench.errors import StoreError, SuiteError
@@ -183,7 +184,8 @@ class Metrics:
         found: dict[str, Measured] = {}
         for name in self.registry.names("measures"):
             with suppress(SuiteError):
-                module: Any = find("measures", name, self.registry).open()
+                file = find("measures", name, self.registry)
+                module: Any = file.open() if file.bundled else checked(file)
                 if hasattr(module, "cells"):
                     numbers = getattr(module, "METRICS", None) or {name: module.ABOUT}
                     flags = tuple(getattr(module, "ABOUT_FLAGS", ()))
@@ -240,19 +242,30 @@ def _metric(name: str, registry: Registry) -> Metric:
     found = find("metrics", name, registry)
     module: Any = checked(found)
     place = f"{shown(found.path)}:1:1"
-    if not isinstance(module.ABOUT, Meaning):
-        raise SuiteError(f"{place}: `ABOUT` must be an rbench.metrics.Meaning")
-    if module.OF not in get_args(Condition):
-        raise SuiteError(f"{place}: OF: {unknown('condition', module.OF, get_args(Condition))}")
+    check_literal(place, "OF", "condition", module.OF, get_args(Condition))
     if not isinstance(module.SHARE, bool):
         raise SuiteError(f"{place}: `SHARE` must be True or False")
     names = ("bounds", "together", "oracle", "kind", "counts", "gate", "place")
     more = {name: getattr(module, name.upper()) for name in names if hasattr(module, name.upper())}
-    if module.SHARE:
-        more.setdefault("bounds", (0.0, 1.0))
+    if more.get("kind") is not None:
+        check_literal(place, "KIND", "kind of task", more["kind"], get_args(TaskKind))
+    if "bounds" in more:
+        more["bounds"] = _bounds(more["bounds"], place)
+    elif module.SHARE:
+        more["bounds"] = (0.0, 1.0)
     functions = {
         name: getattr(module, name) for name in ("units", "influence", "counted", "judged") if hasattr(module, name)
     }
     if module.SHARE and "units" in functions:
         raise SuiteError(f"{place}: a metric of a set, which exports `units`, is no share: write SHARE = False")
     return Metric(name, module.ABOUT, module.OF, module.SHARE, module.value, **functions, **more)
+
+
+def _bounds(said: Any, place: str) -> tuple[float, float]:
+    """Return BOUNDS as numbers. Raises SuiteError where they are not two, the lower one first."""
+    numbers = said if isinstance(said, tuple | list) else ()
+    if len(numbers) == 2 and all(isinstance(one, Real) and not isinstance(one, bool) for one in numbers):
+        low, high = map(float, numbers)
+        if low < high:
+            return low, high
+    raise SuiteError(f"{place}: `BOUNDS` must be two numbers, the lower one first, such as (0.0, 1.0)")

@@ -117,3 +117,49 @@ def test_a_new_kind_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert found.names("measures") == ["mine"] and found.origin("measures", "mine") == f"--include {tmp_path}"
     with pytest.raises(SuiteError, match='unknown measure "mime"; did you mean mine'):
         found.path("measures", "mime")
+
+
+MEASURE = """from rbench.schema import Meaning, Strict as Options
+ABOUT = Meaning("Mine", "mine", "lowest")
+OF = "victims"
+METRICS = {"own": ABOUT}
+def cells(results): ...
+def table(options, results): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"lowest"', '"low"', 'ABOUT: unknown end "low"; did you mean lowest?'),
+        (": ABOUT", ': Meaning("Mine", "mine", "high")', 'METRICS: own: unknown end "high"; did you mean highest?'),
+        ('{"own": ABOUT}', '{"own": "lowest"}', "`METRICS: own` must be an rbench.metrics.Meaning"),
+        ('{"own": ABOUT}', "[ABOUT]", "`METRICS` must be a mapping of names to rbench.metrics.Meaning"),
+        ("METRICS", 'ABOUT = "mine"\nMETRICS', "`ABOUT` must be an rbench.metrics.Meaning"),
+        ('METRICS = {"own": ABOUT}', "del ABOUT", "`ABOUT` must be an rbench.metrics.Meaning"),
+        ('"victims"', '"victim"', 'OF: unknown value "victim"; did you mean victims?'),
+        ("OF", 'STORES = "row"\nOF', 'STORES: unknown value "row"; did you mean rows?'),
+        ("OF", "UNSCALED = 2\nOF", "`UNSCALED` must be True or False"),
+    ],
+)
+def test_what_a_measure_says_of_itself_is_checked(old: str, new: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "measures").mkdir()
+    path = tmp_path / "measures" / "mine.py"
+    path.write_text(MEASURE)
+    code.checked(code.find("measures", "mine", Registry([tmp_path])))
+    path.write_text(MEASURE.replace(old, new, 1))
+    with pytest.raises(SuiteError) as refused:
+        code.checked(code.find("measures", "mine", Registry([tmp_path])))
+    assert str(refused.value).startswith(f"{path}:1:1: {said}")
+
+
+def test_about_of_a_measure_without_numbers_may_be_anything(tmp_path: Path) -> None:
+    (tmp_path / "measures").mkdir()
+    own = MEASURE.replace("def cells", "ABOUT, METRICS = 3, {}\ndef shown")
+    (tmp_path / "measures" / "mine.py").write_text(own)
+    code.checked(code.find("measures", "mine", Registry([tmp_path])))
+
+
+@pytest.mark.parametrize("name", Registry().names("measures"))
+def test_rbenchs_own_measures_say_what_can_be(name: str) -> None:
+    code.checked(code.find("measures", name))

@@ -58,3 +58,28 @@ def test_a_file_that_computes_what_it_is_of_is_opened(tmp_path: Path) -> None:
     assert next(one.name for one in metrics.all("victims")) == "mine"
     assert "mine" not in [one.name for one in metrics.all("victims", kinds={"single"})]
     assert "mine" in [one.name for one in metrics.all("victims", kinds={"single", "sts"})]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"lowest"', '"low"', 'ABOUT: unknown end "low"; did you mean lowest?'),
+        ('"lowest"', '"Highest"', 'ABOUT: unknown end "Highest"; did you mean highest?'),
+        ("PLACE", 'KIND = "rankings"\nPLACE', 'KIND: unknown kind of task "rankings"; did you mean ranking?'),
+        ("PLACE", "BOUNDS = (1, 0)\nPLACE", "`BOUNDS` must be two numbers, the lower one first"),
+        ("PLACE", "BOUNDS = (0, True)\nPLACE", "`BOUNDS` must be two numbers, the lower one first"),
+        ("PLACE", 'BOUNDS = "01"\nPLACE', "`BOUNDS` must be two numbers, the lower one first"),
+        ("PLACE", "BOUNDS = 1.0\nPLACE", "`BOUNDS` must be two numbers, the lower one first"),
+    ],
+)
+def test_what_a_metric_says_of_itself_is_checked(old: str, new: str, said: str, tmp_path: Path) -> None:
+    metrics = written(tmp_path, "mine", '"attacks"')
+    path = tmp_path / "metrics" / "mine.py"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(SuiteError) as refused:
+        metrics.asked("mine")
+    assert str(refused.value).startswith(f"{path}:1:1: {said}")
+
+
+def test_bounds_may_be_a_list_and_whole_numbers(tmp_path: Path) -> None:
+    assert written(tmp_path, "mine", '"attacks"', more="BOUNDS = [-1, 1]")["mine"].bounds == (-1.0, 1.0)
