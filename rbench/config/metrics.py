@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 from rbench.config import versions
 from rbench.config.code import Module, check_literal, checked, find
 from rbench.config.positions import shown
-from rbench.config.registry import KINDS, Registry, unknown
+from rbench.config.registry import KINDS, Registry, read_source, unknown
 from rbench.errors import StoreError, SuiteError
 from rbench.schema import Meaning, TaskKind, TaskSpec
 
@@ -142,6 +142,8 @@ class Metrics:
     def __init__(self, registry: Registry | None = None) -> None:
         self.registry = registry if registry is not None else Registry()
         self._known: dict[str, Metric] = {}
+        self._unread: dict[str, SuiteError] = {}
+        """What is wrong with the files of measures, by their names."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.registry.names("metrics")
@@ -166,7 +168,7 @@ class Metrics:
     def asked(self, name: str) -> AnyMetric:
         """Return what a name stands for: a metric, a number of a measure, or such a number of a label, `NUMBER.LABEL`.
 
-        Raises SuiteError, with the nearest names, where it is nothing, or its file is wrong.
+        Raises SuiteError, with the nearest names, where it is nothing, or what is wrong with its file.
         """
         if name in self:
             return self[name]
@@ -175,6 +177,9 @@ class Metrics:
             return self.measured[name]
         if label and number in self.measured:
             return self.measured[number].of_label(label)
+        for one in (name, number):
+            if (wrong := self._wrong(one)) is not None:
+                raise wrong
         known = {*self.registry.names("metrics"), *self.measured}
         raise SuiteError(unknown(KINDS["metrics"].one, name, known, " (`rbench list metrics`)"))
 
@@ -183,17 +188,31 @@ class Metrics:
         """The numbers that measures have for cells, by name. A file that is wrong has none."""
         found: dict[str, Measured] = {}
         for name in self.registry.names("measures"):
-            with suppress(SuiteError):
+            try:
                 file = find("measures", name, self.registry)
                 module: Any = file.open() if file.bundled else checked(file)
-                if hasattr(module, "cells"):
-                    numbers = getattr(module, "METRICS", None) or {name: module.ABOUT}
-                    flags = tuple(getattr(module, "ABOUT_FLAGS", ()))
-                    found |= {
-                        number: Measured(number, name, about, module.cells, about_flags=flags)
-                        for number, about in numbers.items()
-                    }
+            except SuiteError as error:
+                self._unread[name] = error
+                continue
+            if hasattr(module, "cells"):
+                numbers = getattr(module, "METRICS", None) or {name: module.ABOUT}
+                flags = tuple(getattr(module, "ABOUT_FLAGS", ()))
+                found |= {
+                    number: Measured(number, name, about, module.cells, about_flags=flags)
+                    for number, about in numbers.items()
+                }
         return found
+
+    def _wrong(self, number: str) -> SuiteError | None:
+        """Return what is wrong with the file of a number: one of its name, or that has its name as a text; else None."""
+        if number in self._unread:
+            return self._unread[number]
+        for name, error in self._unread.items():
+            with suppress(SuiteError):
+                source = read_source(self.registry.path("measures", name)).decode(errors="replace")
+                if f'"{number}"' in source or f"'{number}'" in source:
+                    return error
+        return None
 
     def opened(self, kind: str, name: str) -> Any:
         """Return the module of a file of another kind, such as noise, from the same folders.

@@ -83,3 +83,23 @@ def test_what_a_metric_says_of_itself_is_checked(old: str, new: str, said: str, 
 
 def test_bounds_may_be_a_list_and_whole_numbers(tmp_path: Path) -> None:
     assert written(tmp_path, "mine", '"attacks"', more="BOUNDS = [-1, 1]")["mine"].bounds == (-1.0, 1.0)
+
+
+BROKEN = """from rbench.schema import Meaning, Strict as Options
+METRICS = {"taken": Meaning("Taken", "taken", "lowest")}
+def cells(results)
+    return 1
+def table(options, results): ...
+"""
+
+
+@pytest.mark.parametrize("name", ["effort", "effort.typos@0.1", "taken", "taken.typos"])
+def test_a_number_whose_file_cannot_be_read_is_told_with_what_is_wrong_there(name: str, tmp_path: Path) -> None:
+    (tmp_path / "measures").mkdir()
+    (tmp_path / "measures" / "effort.py").write_text(BROKEN)
+    metrics = Metrics(Registry([tmp_path]))
+    with pytest.raises(SuiteError, match=r"effort\.py:3: importing it fails: SyntaxError"):
+        metrics.asked(name)
+    with pytest.raises(SuiteError, match='unknown metric "token"'):
+        metrics.asked("token")
+    assert metrics.asked("noise.typos@0.1").name == "noise.typos@0.1", "other files have their numbers"
