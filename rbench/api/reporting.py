@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from rbench.config.check import check
 from rbench.config.code import Module, checked, find
 from rbench.config.files import said
 from rbench.config.positions import Positioned, Problems
-from rbench.config.registry import Registry, unknown
+from rbench.config.registry import Registry, line_of, unknown
 from rbench.config.suite import setting
 from rbench.errors import RbenchError, StoreError, SuiteError
 from rbench.report import collect, page
@@ -314,9 +313,7 @@ def _drawn(module: Module, options: Any, results: Results) -> Figure:
     except Exception as error:
         if module.bundled:
             raise  # it is a mistake of rbench's, whose traceback a report needs
-        frames = traceback.extract_tb(error.__traceback__)
-        line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(module.path)), 1)
-        raise RbenchError(f"{module.path}:{line}: drawing fails: {_why(error)}") from error
+        raise RbenchError(f"{module.path}:{line_of(error, module.path)}: drawing fails: {_why(error)}") from error
     if not isinstance(drawn, Figure):
         raise StoreError(f"{module.path}: `draw` returns {type(drawn).__name__}, not a matplotlib Figure")
     return drawn

@@ -265,6 +265,12 @@ CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {
 calls each, by the names that the guide uses, and the advice for a module whose signature differs."""
 
 
+def begins(function: Any, path: Path) -> int:
+    """Return the line of a Python file where a function begins, or 1 where it comes from another file."""
+    code = getattr(function, "__code__", None)
+    return code.co_firstlineno if code is not None and code.co_filename == str(path) else 1
+
+
 def _check(name: str, found: Module, module: ModuleType) -> None:
     """Raise SuiteError, with file and line, where the module's function cannot be called as CALLS says."""
     function: Any = getattr(module, name)
@@ -275,10 +281,6 @@ def _check(name: str, found: Module, module: ModuleType) -> None:
         takes = f"takes ({', '.join(signature.parameters)})"
         signature.bind(*arguments)
     except (TypeError, ValueError):
-        # The line where the function begins, or 1 where it comes from another file.
-        code = getattr(function, "__code__", None)
-        line = code.co_firstlineno if code is not None and code.co_filename == str(found.path) else 1
-        raise SuiteError(
-            f"{shown(found.path)}:{line}:1: rbench calls the `{name}` of a {KINDS[found.kind].one} as "
-            f"{name}({', '.join(arguments)}), and this one {takes}. {remedy}"
-        ) from None
+        place = f"{shown(found.path)}:{begins(function, found.path)}:1"
+        called = f"the `{name}` of a {KINDS[found.kind].one} as {name}({', '.join(arguments)})"
+        raise SuiteError(f"{place}: rbench calls {called}, and this one {takes}. {remedy}") from None

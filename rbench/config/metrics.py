@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from rbench.config import versions
-from rbench.config.code import Module, check_literal, checked, find
+from rbench.config.code import Module, begins, check_literal, checked, find
 from rbench.config.positions import shown
-from rbench.config.registry import KINDS, Registry, read_source, unknown
+from rbench.config.registry import KINDS, Registry, line_of, read_source, unknown
 from rbench.errors import StoreError, SuiteError
 from rbench.schema import Meaning, TaskKind, TaskSpec
 
@@ -65,6 +66,18 @@ class Metric:
     """Its place among the rows that a check judges if it is not told which; 0: it is judged only when it is named."""
     place: int = 100
     """Where it stands among other metrics. Those of the same place are in the order of their names."""
+    path: Path | None = field(default=None, compare=False, repr=False)
+    """Its file."""
+
+    def at(self, error: BaseException | None = None) -> str:
+        """Return the start of a message: the file, and the line that an exception left, or else where `value` begins.
+
+        Empty where it has no file.
+        """
+        if self.path is None:
+            return ""
+        line = begins(self.value, self.path)
+        return f"{shown(self.path)}:{line_of(error, self.path, line) if error is not None else line}: "
 
     def is_of(self, task: TaskSpec) -> bool:
         """Return whether attacks on a task have it."""
@@ -204,7 +217,7 @@ class Metrics:
         return found
 
     def _wrong(self, number: str) -> SuiteError | None:
-        """Return what is wrong with the file of a number: one of its name, or that has its name as a text; else None."""
+        """Return what is wrong with a number's file: one of its name, or with its name as a text. None: nothing is."""
         if number in self._unread:
             return self._unread[number]
         for name, error in self._unread.items():
@@ -277,7 +290,7 @@ def _metric(name: str, registry: Registry) -> Metric:
     }
     if module.SHARE and "units" in functions:
         raise SuiteError(f"{place}: a metric of a set, which exports `units`, is no share: write SHARE = False")
-    return Metric(name, module.ABOUT, module.OF, module.SHARE, module.value, **functions, **more)
+    return Metric(name, module.ABOUT, module.OF, module.SHARE, module.value, path=found.path, **functions, **more)
 
 
 def _bounds(said: Any, place: str) -> tuple[float, float]:

@@ -223,7 +223,9 @@ def load_module(path: Path, source: bytes | None = None) -> ModuleType:
         del sys.modules[name]
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise SuiteError(f"{path}:{_line(error, path)}: importing it fails: {type(error).__name__}: {error}") from error
+        raise SuiteError(
+            f"{path}:{line_of(error, path)}: importing it fails: {type(error).__name__}: {error}"
+        ) from error
     return module
 
 
@@ -235,11 +237,11 @@ def read_source(path: Path) -> bytes:
         raise SuiteError(f"{path}: it cannot be read: {error.strerror or error}") from error
 
 
-def _line(error: BaseException, path: Path) -> int:
-    """Return the last line of `path` in an import error's traceback, or 1."""
+def line_of(error: BaseException, path: Path, otherwise: int = 1) -> int:
+    """Return the last line of a Python file in an exception's traceback, or `otherwise` where it has none."""
     if isinstance(error, SyntaxError) and error.filename == str(path) and error.lineno:
         return error.lineno
-    line, trace = 1, error.__traceback__
+    line, trace = otherwise, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == str(path):
             line = trace.tb_lineno

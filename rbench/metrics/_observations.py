@@ -301,25 +301,31 @@ def _equal(column: NDArray[Any], value: Any) -> Truths:
 def values(metric: Metric, of: Observations) -> Values:
     """Return the value of each unit; NaN where it is in no denominator. That of a set is the mean of its units' values.
 
-    Raises SuiteError where the metric's file is wrong: it raises an exception, returns other than a number for each
-    unit, or values that it says there cannot be.
+    Raises SuiteError, with file and line, where the metric's file is wrong: it raises an exception, returns other than
+    a number for each unit, or values that it says there cannot be.
     """
+    named = f"the metric {metric.name}"
     try:
-        found = np.asarray(metric.value(of) if metric.units is None else _of_set(metric, of), dtype=np.float64)
+        returned = metric.value(of) if metric.units is None else _of_set(metric, of)
     except RbenchError:
         raise
     except Exception as error:  # whatever a user's file may raise
-        raise SuiteError(f"the metric {metric.name} raised {type(error).__name__}: {error}") from error
+        raise SuiteError(f"{metric.at(error)}{named} raised {type(error).__name__}: {error}") from error
+    try:
+        found = np.asarray(returned, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        said = f"{named} returned values that are no numbers ({error}): `value` returns a number for each unit"
+        raise SuiteError(f"{metric.at()}{said}") from error
     if found.shape != (len(of),):
-        said = f"an array of shape {found.shape} for {len(of)} units"
-        raise SuiteError(f"the metric {metric.name} returned {said}: `value` returns a number for each unit")
+        said = f"{named} returned an array of shape {found.shape} for {len(of)} units"
+        raise SuiteError(f"{metric.at()}{said}: `value` returns a number for each unit")
     there = found[~np.isnan(found)]
     low, high = metric.bounds
     if metric.share and not np.isin(there, (0.0, 1.0)).all():
-        raise SuiteError(f"the metric {metric.name} has SHARE = True, and values other than 0 and 1")
+        raise SuiteError(f"{metric.at()}{named} has SHARE = True, and values other than 0 and 1")
     told = there if metric.units is None or not len(there) else there.mean(keepdims=True)
     if len(told) and not (low <= told.min() and told.max() <= high):
-        raise SuiteError(f"the metric {metric.name} has values outside its BOUNDS, {low:g} to {high:g}")
+        raise SuiteError(f"{metric.at()}{named} has values outside its BOUNDS, {low:g} to {high:g}")
     return found
 
 

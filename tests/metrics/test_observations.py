@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rbench.config.registry import Registry
 from rbench.errors import SuiteError
-from rbench.metrics import Metrics, Observations, by_unit, columns_of
+from rbench.metrics import Metrics, Observations, by_unit, columns_of, values
 from rbench.schema import Outcome
 from rbench.score import Fallen
 from rbench.store.runs import read_fields
@@ -187,3 +190,45 @@ def test_only_the_columns_that_metrics_need_are_read_until_another_is_asked_for(
 def test_what_a_metric_needs_is_found_by_giving_it_no_units() -> None:
     assert columns_of(METRICS["asr"].value) == {"status"}
     assert columns_of(lambda of: of.seconds[of.status == "failed"][0]) == {"seconds", "status"}, "though it raises"
+
+
+FILE = """
+from rbench.metrics import Meaning
+
+ABOUT, OF, SHARE, BOUNDS = Meaning("Mine", "mine", "lowest"), "attacks", True, (0, 1)
+
+
+def value(of):
+    return helped(of)
+
+
+def helped(of):
+    raise RuntimeError("half way")
+"""
+RAISE = 'raise RuntimeError("half way")'
+
+
+@pytest.mark.parametrize(
+    ("changed", "line", "said"),
+    [
+        ({}, 12, "raised RuntimeError: half way"),
+        ({RAISE: "return 3 * [None, 'a']"}, 7, "returned values that are no numbers (could not convert string"),
+        ({RAISE: "return 1"}, 7, "returned an array of shape () for 6 units"),
+        ({RAISE: "return [2] * len(of)"}, 7, "has SHARE = True, and values other than 0 and 1"),
+        ({RAISE: "return [2] * len(of)", "True": "False"}, 7, "has values outside its BOUNDS, 0 to 1"),
+        (
+            {RAISE: "return [2]", "True": "False", "def helped": "def units(of):\n    return x\n\ndef h"},
+            12,
+            "raised Name",
+        ),
+    ],
+)
+def test_what_a_metric_does_wrong_is_told_with_file_and_line(
+    changed: dict[str, str], line: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "metrics").mkdir()
+    path = tmp_path / "metrics" / "mine.py"
+    path.write_text(reduce(lambda text, pair: text.replace(*pair), changed.items(), FILE))
+    with pytest.raises(SuiteError) as refused:
+        values(Metrics(Registry([tmp_path]))["mine"], seen(FIRST))
+    assert str(refused.value).startswith(f"{path}:{line}: the metric mine {said}")
