@@ -169,20 +169,20 @@ def checked(found: Module) -> ModuleType:
     """
     module = found.open()
     place = f"{shown(found.path)}:1:1"
-    one, exports = KINDS[found.kind].one, _exports(found, module)
+    exports = _exports(found, module)
     missing = [name for name in exports if not hasattr(module, name)]
     if missing:
-        article = "an" if one[0] in "aeiou" else "a"
-        raise SuiteError(f"{place}: {article} {one} module exports {', '.join(exports)}; missing: {', '.join(missing)}")
+        listed = f"{', '.join(exports)}; missing: {', '.join(missing)}"
+        raise SuiteError(f"{place}: {_one(found.kind)} module exports {listed}")
     options: Any = getattr(module, "Options", BaseModel)
     if not (isinstance(options, type) and issubclass(options, BaseModel)):
         raise SuiteError(f"{place}: `Options` must be a pydantic model")
-    for kind, name in CALLS:
-        if kind == found.kind and hasattr(module, name):
-            _check(name, found, module)
     wrong = [need for need in getattr(module, "NEEDS", ()) if need not in RESOURCE_KINDS]
     if wrong:
         raise SuiteError(f"{place}: NEEDS: {unknown('resource', wrong[0], RESOURCE_KINDS)}")
+    for kind, name in CALLS:
+        if kind == found.kind and hasattr(module, name):
+            _check(name, found, module)
     told = getattr(module, "SERVES", "classification")
     for served in (told,) if isinstance(told, str) else tuple(told):
         if served not in get_args(Serves):
@@ -196,6 +196,11 @@ def checked(found: Module) -> ModuleType:
             raise SuiteError(f"{place}: `UNSCALED` must be True or False")
     versions.declared(found.path)
     return module
+
+
+def _one(kind: Kind) -> str:
+    one = KINDS[kind].one
+    return f"{'an' if one[0] in 'aeiou' else 'a'} {one}"
 
 
 def check_literal(place: str, export: str, what: str, value: object, valid: Collection[str]) -> None:
@@ -222,6 +227,16 @@ def _check_meanings(place: str, module: ModuleType) -> None:
 
 
 CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {
+    ("attacks", "build"): (
+        ("victim", "resources", "options"),
+        "Write `def build(victim, resources, options, task)`, and return a `textattack.Attack`; see "
+        "docs/guide-add-an-attack.md.",
+    ),
+    ("objectives", "build"): (
+        ("options", "spec", "base"),
+        "Write `def build(options, spec, base)`, with `*, resources` where the file has NEEDS, and return an "
+        "`Objective`; see docs/guide-add-an-objective.md.",
+    ),
     ("finetune", "run"): (
         ("options", "context"),
         "Write `def run(options, context)`, take encoder, data, training, seed, device, progress, resources and "
@@ -268,19 +283,29 @@ calls each, by the names that the guide uses, and the advice for a module whose 
 def begins(function: Any, path: Path) -> int:
     """Return the line of a Python file where a function begins, or 1 where it comes from another file."""
     code = getattr(function, "__code__", None)
-    return code.co_firstlineno if code is not None and code.co_filename == str(path) else 1
+    if code is None or Path(code.co_filename).resolve() != path.resolve():
+        return 1
+    return int(code.co_firstlineno)
 
 
 def _check(name: str, found: Module, module: ModuleType) -> None:
-    """Raise SuiteError, with file and line, where the module's function cannot be called as CALLS says."""
+    """Raise SuiteError, with file and line, where the module's function cannot be called as CALLS says.
+
+    The `build` of an attack that takes `task` is given it by name, and that of an objective with NEEDS `resources`.
+    """
     function: Any = getattr(module, name)
     arguments, remedy = CALLS[found.kind, name]
+    needs: Any = getattr(module, "NEEDS", ())
+    by_name = ["resources"] if found.kind == "objectives" and needs else []
     takes = "is not a function"
     try:
         signature = inspect.signature(function)
         takes = f"takes ({', '.join(signature.parameters)})"
-        signature.bind(*arguments)
+        if found.kind == "attacks" and "task" in signature.parameters:
+            by_name = ["task"]
+        signature.bind(*arguments, **dict.fromkeys(by_name))
     except (TypeError, ValueError):
         place = f"{shown(found.path)}:{begins(function, found.path)}:1"
-        called = f"the `{name}` of a {KINDS[found.kind].one} as {name}({', '.join(arguments)})"
+        passed = ", ".join((*arguments, *(f"{one}={one}" for one in by_name)))
+        called = f"the `{name}` of {_one(found.kind)} as {name}({passed})"
         raise SuiteError(f"{place}: rbench calls {called}, and this one {takes}. {remedy}") from None

@@ -13,7 +13,7 @@ from textattack.constraints import Constraint
 from textattack.constraints.pre_transformation import InputColumnModification
 
 from rbench.config.attacks import refusal
-from rbench.config.code import open_source
+from rbench.config.code import begins, open_source
 from rbench.config.registry import load_module, nearest, unknown
 from rbench.errors import SuiteError
 from rbench.recipes._textattack import use_device
@@ -115,7 +115,7 @@ def build(
 
     Raises:
         SuiteError: as `check`, or `protect` names a column that the task does not have, or the task has similarity
-            scores and no scale.
+            scores and no scale, or the Python file returns no attack.
         ResourceError: a resource is missing, or the recipe needs one that rbench does not provide.
         JobError: the file's source does not have this `digest`.
     """
@@ -168,7 +168,13 @@ def _own(
     options = module.Options.model_validate(spec.parameters)
     accepts = inspect.signature(module.build).parameters
     more = {"task": task} if "task" in accepts else {}
-    return module.build(victim, resources, options, **more)
+    made = module.build(victim, resources, options, **more)
+    if not isinstance(made, Attack):
+        raise SuiteError(
+            f"{path}:{begins(module.build, path)}: `build` returned {type(made).__name__}, and the build of an attack "
+            "returns a textattack.Attack; see docs/guide-add-an-attack.md"
+        )
+    return made
 
 
 # ------------------------------------------------------------------------------ constraints that a suite can add to any

@@ -115,20 +115,22 @@ def pretrain(
         step and its score (`Selection.score_names`). An objective without steps returns its own scores alone.
 
     Raises:
-        JobError: too few texts, a loss that is not finite, nothing to select by, or no step could be selected.
+        JobError: too few texts, a loss that is not finite, nothing to select by, no step could be selected, or the
+            objective's file does not return what can be trained.
     """
     train, module = _checked(spec, texts, selection, module)
     options, to = module.Options(**train.options), reports or Reports((), out / "logs")
     run = _Run(
         *(spec, train, texts, batches.neighbours(options), out, seed, device),
         *(progress, checkpoints, selection, prepared, to, unchanged, health),
+        source=objectives.source(module),
     )
     with _surroundings(train, device, to):
         transformers.set_seed(seed)
         named = {field: getattr(options, field) for field in getattr(options, "MODELS", ())}
         places = {field: str(locate(name)) for field, name in named.items() if name is not None}
         more = {"resources": resources} if getattr(module, "NEEDS", ()) else {}
-        objective = module.build(options.model_copy(update=places), spec, base, **more)
+        objective = objectives.built(module, options.model_copy(update=places), spec, base, **more)
         return _fit(objective, run) if isinstance(objective, objectives.Fitted) else _train(objective, run)
 
 
@@ -150,6 +152,8 @@ class _Run:
     reports: Reports
     unchanged: Callable[[], object]
     health: Callable[[Health], object]
+    source: str
+    """The file of the objective, for error messages."""
 
 
 def _fit(objective: objectives.Fitted, run: _Run) -> dict[str, float]:
@@ -189,6 +193,7 @@ def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
         train_dataset=Rows(texts, objective.features, objective.grouped, run.neighbours),
         data_collator=objective.collate,
         name=run.spec.name,
+        source=run.source,
         selector=selector,
         observer=observer,
         rates=paced.begin(arguments.max_steps, run.train.learning_rate, held_out) if paced is not None else (),
@@ -388,6 +393,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
 
     Args:
         name: the encoder's name, for error messages.
+        source: the objective's file, for the same.
         selector: chooses the step that is kept. None keeps the last step.
         observer: measures the health of the training. None measures nothing.
         rates: parts of the model with a learning rate of their own.
@@ -397,13 +403,14 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         self,
         *args: Any,
         name: str,
+        source: str = "",
         selector: Selector | None = None,
         observer: Observer | None = None,
         rates: Sequence[tuple[nn.Module, float]] = (),
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
-        self._name = name
+        self._name, self._source = name, source
         self._rates = {id(weight): rate for part, rate in rates for weight in part.parameters()}
         self._selector, self._observer = selector, observer
         self._in_checkpoints = [one for one in (selector, observer) if one is not None]
@@ -457,8 +464,9 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         return optimizer
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any) -> Any:
-        """Return the loss, and add its terms to the sums for the next log. JobError if it is infinite or NaN."""
+        """Return the loss, and add its terms to the sums for the next log. JobError if it is infinite, NaN or none."""
         outputs: dict[str, Tensor] = model(**inputs)
+        objectives.check_terms(outputs, self._source)
         values = {name: value.detach().float().mean() for name, value in outputs.items()}
         if not torch.isfinite(values["loss"]):
             said = ", ".join(f"{name} {float(value):.4g}" for name, value in values.items())

@@ -58,9 +58,77 @@ def test_whatever_can_be_called_so_is_taken(source: str, tmp_path: Path) -> None
     strategy(tmp_path, source)
 
 
-@pytest.mark.parametrize("name", Registry().names("finetune"))
-def test_rbenchs_own_strategies_can_be_called_so(name: str) -> None:
-    checked(find("finetune", name))
+def build(folder: Path, kind: str, function: str, needs: str) -> None:
+    """Load an attack or an objective with this `build`, from a file of its own."""
+    (folder / kind).mkdir()
+    (folder / kind / "mine.py").write_text(f"{OPTIONS}TITLE = REFERENCE = 'mine'\nNEEDS = {needs}\n{function}: ...\n")
+    checked(find(kind, "mine", Registry([folder])))
+
+
+@pytest.mark.parametrize(
+    ("kind", "function", "needs", "said"),
+    [
+        (
+            "attacks",
+            "def build(victim, resources)",
+            "('synonyms',)",
+            "an attack as build(victim, resources, options), and this one takes (victim, resources). Write "
+            "`def build(victim, resources, options, task)`",
+        ),
+        (
+            "attacks",
+            "def build(victim, resources, options, task, seed)",
+            "()",
+            "an attack as build(victim, resources, options, task=task), and this one takes",
+        ),
+        ("attacks", "def build(task, victim, resources)", "()", "an attack as build(victim, resources, options, task="),
+        ("objectives", "def build(options)", "()", "an objective as build(options, spec, base), and this one takes ("),
+        (
+            "objectives",
+            "def build(options, spec, base)",
+            "('synonyms',)",
+            "an objective as build(options, spec, base, resources=resources), and this one takes",
+        ),
+        ("objectives", "def build(options, spec, base, *, resources)", "()", "an objective as build(options, spec, b"),
+    ],
+)
+def test_a_build_that_cannot_be_called_is_refused_with_its_line_and_guide(
+    kind: str, function: str, needs: str, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SuiteError) as refused:
+        build(tmp_path, kind, function, needs)
+    text = str(refused.value)
+    assert text.startswith(f"{tmp_path / kind / 'mine.py'}:4:1: rbench calls the `build` of {said}")
+    assert f"docs/guide-add-an-{kind.removesuffix('s')}.md" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "function", "needs"),
+    [
+        ("attacks", "def build(victim, resources, options)", "()"),
+        ("attacks", "def build(victim, resources, options, task)", "()"),
+        ("attacks", "def build(victim, resources, options, *, task, more=1)", "()"),
+        ("attacks", "def build(*arguments)", "()"),
+        ("objectives", "def build(options, spec, base)", "()"),
+        ("objectives", "def build(*arguments, **more)", "('synonyms',)"),
+        ("objectives", "def build(options, spec, base, resources)", "('synonyms',)"),
+    ],
+)
+def test_a_build_that_can_be_called_is_taken(kind: str, function: str, needs: str, tmp_path: Path) -> None:
+    build(tmp_path, kind, function, needs)
+
+
+OWN = [
+    (kind, name)
+    for kind in ("finetune", "attacks", "objectives")
+    for name in Registry().names(kind)
+    if Registry().path(kind, name).suffix == ".py"
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), OWN)
+def test_rbenchs_own_files_can_be_called_so(kind: str, name: str) -> None:
+    checked(find(kind, name))
 
 
 def test_the_run_of_another_kind_has_arguments_of_its_own() -> None:

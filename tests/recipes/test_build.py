@@ -247,3 +247,22 @@ def test_a_column_is_protected_under_its_own_name(pair: recipes.Victim, resource
     built = recipes.build(spec, pair, resources, world.PAIR)
     constraint = next(c for c in built.pre_transformation_constraints if isinstance(c, InputColumnModification))
     assert constraint.columns_to_ignore == {"hypothesis"}
+
+
+NOTHING = """from rbench.schema import Strict as Options
+
+
+def build(victim, resources, options):
+    return None
+"""
+
+
+def test_a_file_that_returns_no_attack_is_told_with_its_line(
+    single: recipes.Victim, resources: Resources, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(NOTHING)
+    with pytest.raises(SuiteError) as refused:
+        recipes.build(AttackSpec(name="mine"), single, resources, world.SINGLE, path=path)
+    assert str(refused.value).startswith(f"{path}:4: `build` returned NoneType, and the build of an attack returns a ")
+    assert "docs/guide-add-an-attack.md" in str(refused.value)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from rbench import encoders, mini
-from rbench.config.registry import Registry
+from rbench.config.registry import Registry, load_module
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.schema import EncoderSpec, Health
@@ -277,6 +277,45 @@ def test_a_loss_that_is_no_number_stops_with_step_parts_and_checkpoint(
 
 
 # ------------------------------------------------------------------------------------------------------------- errors
+
+
+OWN = """
+from rbench.train.options import Contrastive as Options
+
+
+def build(options, spec, base):
+    from rbench.train.contrastive import ContrastiveObjective
+
+    return ContrastiveObjective(spec, base, options, losses)
+
+
+def losses(model, batch):
+    loss = model.embed(batch).square().mean()
+    return {"loss": loss, "term": loss}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("return Con", "Con", ":5: `build` returned NoneType, which has no model, grouped, kept, features, collate, "),
+        ("return Con", "return losses #", ":5: `build` returned function, which has no model"),
+        ('"loss": loss', '"los": loss', ": its losses have no `loss`, but los, term; name what the training lowers "),
+        ('"loss": loss', '"loss": 1.0', ": `loss` of its losses is float, and must be a torch.Tensor; see docs/guide-"),
+        ('"term": loss', '"term": 1', ": `term` of its losses is int, and must be a torch.Tensor; see docs/guide-add-"),
+        ('return {"loss": loss, "term": loss}', "return loss", ": its model returns Tensor, not a dict of `loss` and "),
+    ],
+)
+def test_an_objective_that_cannot_be_trained_is_told_with_its_file(
+    old: str, new: str, said: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(OWN.replace(old, new, 1))
+    module: Any = load_module(path)
+    monkeypatch.setattr(health, "due", lambda steps: ())  # measuring computes losses too
+    with pytest.raises(JobError) as error:
+        pretrain(bases.spec("simcse", base), base, TEXTS, tmp_path / "o", seed=0, module=module)
+    assert str(error.value).startswith(f"{path}{said}") and "docs/guide-add-an-objective.md" in str(error.value)
 
 
 def test_too_little_to_train_on(base: Path, tmp_path: Path) -> None:

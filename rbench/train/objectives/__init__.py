@@ -6,13 +6,15 @@ torch and transformers only inside functions, because options are validated when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
 from rbench.config import code
+from rbench.config.positions import shown
+from rbench.errors import JobError
 from rbench.train.options import Progress
 
 if TYPE_CHECKING:
@@ -169,6 +171,51 @@ def find(name: str) -> ObjectiveModule:
     """Return the module of an installed objective. SuiteError for an unknown name."""
     module: Any = code.find("objectives", name).open()
     return module  # type: ignore[no-any-return]
+
+
+_GUIDE = "see docs/guide-add-an-objective.md"
+_USED = ("model", "grouped", "kept", "features", "collate", "scores", "save")
+"""The attributes of an `Objective` that every training uses."""
+
+
+def built(module: ObjectiveModule, *arguments: Any, **more: Any) -> Objective | Fitted:
+    """Call the `build` of an objective. JobError, with file and line, where what it returns cannot be trained."""
+    made = module.build(*arguments, **more)
+    lacking = [name for name in _USED if not hasattr(made, name)]
+    if lacking and not isinstance(made, Fitted):
+        path = source(module)
+        raise JobError(
+            f"{path}:{code.begins(module.build, Path(path))}: `build` returned {type(made).__name__}, which has no "
+            f"{', '.join(lacking)}; it returns an `Objective` or a `Fitted`, {_GUIDE}"
+        )
+    return made
+
+
+def source(module: ObjectiveModule) -> str:
+    """Return the file of an objective, for messages."""
+    return shown(Path(getattr(module, "__file__", None) or "the objective"))
+
+
+def check_terms(outputs: object, path: str) -> None:
+    """Check what the model of an objective, whose file is at `path`, returned. JobError where it has no loss to lower.
+
+    Its gradient must reach the weights, so it is a tensor, and so are the terms beside it.
+    """
+    from torch import Tensor
+
+    if not isinstance(outputs, Mapping):
+        raise JobError(
+            f"{path}: its model returns {type(outputs).__name__}, not a dict of `loss` and its terms; {_GUIDE}"
+        )
+    if "loss" not in outputs:
+        terms = ", ".join(map(str, outputs)) or "nothing"
+        raise JobError(
+            f"{path}: its losses have no `loss`, but {terms}; name what the training lowers `loss`, {_GUIDE}"
+        )
+    for name, value in outputs.items():
+        if not isinstance(value, Tensor):
+            found = type(value).__name__
+            raise JobError(f"{path}: `{name}` of its losses is {found}, and must be a torch.Tensor; {_GUIDE}")
 
 
 def option_defaults(options: type[BaseModel]) -> dict[str, Any]:

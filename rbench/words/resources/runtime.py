@@ -81,7 +81,10 @@ class Resources:
         source: Source | None = getattr(self.profile, kind)
         if kind not in self._places:
             if source is not None and source.kind == "encoder":
-                raise ResourceError(f"{kind}: no pretrain job of this run made the encoder {source.name}")
+                raise ResourceError(
+                    f"{kind}: no pretrain job of this run made the encoder {source.name}; the attack, strategy or "
+                    f"objective that uses it must list {kind} in its NEEDS"
+                )
             if self._planned:
                 raise ResourceError(
                     f"{kind} of resource profile {self.profile.name} was not looked for, because nothing declared that "
