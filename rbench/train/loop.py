@@ -115,15 +115,13 @@ def pretrain(
         step and its score (`Selection.score_names`). An objective without steps returns its own scores alone.
 
     Raises:
-        JobError: too few texts, a loss that is not finite, nothing to select by, no step could be selected, or the
-            objective's file does not return what can be trained.
+        JobError: too few texts, no finite loss, nothing to select by, no step could be selected, or a wrong module.
     """
     train, module = _checked(spec, texts, selection, module)
     options, to = module.Options(**train.options), reports or Reports((), out / "logs")
     run = _Run(
-        *(spec, train, texts, batches.neighbours(options), out, seed, device),
+        *(spec, train, texts, batches.neighbours(options), out, seed, device, objectives.source(module)),
         *(progress, checkpoints, selection, prepared, to, unchanged, health),
-        source=objectives.source(module),
     )
     with _surroundings(train, device, to):
         transformers.set_seed(seed)
@@ -145,6 +143,8 @@ class _Run:
     out: Path
     seed: int
     device: str
+    source: str
+    """The file of the objective, for error messages."""
     progress: Progress | None
     checkpoints: Path | None
     selection: Selection | None
@@ -152,8 +152,6 @@ class _Run:
     reports: Reports
     unchanged: Callable[[], object]
     health: Callable[[Health], object]
-    source: str
-    """The file of the objective, for error messages."""
 
 
 def _fit(objective: objectives.Fitted, run: _Run) -> dict[str, float]:
