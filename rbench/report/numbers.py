@@ -61,7 +61,7 @@ def heat(results: Results) -> Iterator[HeatMetric]:
             percent=meaning.percent,
             best=meaning.best,
             bold=f"the best of a column{table.bold}" if table.bold else "nothing, since no column shows a difference",
-            of=of_table(table, results.plan),
+            of=of_table(table, results.plan, results.victims),
             cells=tuple(_cells(table, metric.name)),
         )
 

@@ -162,17 +162,27 @@ def alone(one: Collection[str], other: Collection[str], trained: Mapping[str, in
     return f"given weights of {', '.join(compared)}"
 
 
-def of_table(table: Table, plan: Plan) -> str:
-    """Say what the numbers of a table are of, for its caption; an empty text where it has no encoders."""
+def of_table(table: Table, plan: Plan, victims: Mapping[tuple[str, str, str], int]) -> str:
+    """Say what the numbers of a table are of, for its caption; an empty text where it has no encoders.
+
+    Args:
+        victims: as `Results.victims`.
+    """
     shown = dict.fromkeys(str(cell["encoder"]) for cell in table.cells if cell.get("encoder"))
     if not shown or table.layout == "full":
         return ""
     trained = trainings(plan)
     several = [name for name in shown if trained.get(name, 1) > 1]
-    tuned = max((cell.get("seeds") or 1 for cell in table.cells if cell.get("finetune")), default=1)
+    tuned = max((_tunings(cell, victims) for cell in table.cells if cell.get("finetune")), default=1)
     more = f", fine-tuned with {tuned} seeds" if tuned > 1 else ""
     if not several:
         return f"of {WEIGHTS}{more}"
     seeds = max(trained[name] for name in several)
     rest = ", and of given weights" if len(several) < len(shown) else ""
     return f"of {METHODS}, each trained with {seeds} seeds{rest}{more}"
+
+
+def _tunings(cell: Mapping[str, Any], victims: Mapping[tuple[str, str, str], int]) -> int:
+    """Return how many fine-tunings a table's cell is of: its seeds, unless they attacked the same victim again."""
+    seeds = cell.get("seeds") or 1
+    return min(seeds, victims.get((cell["encoder"], cell.get("task") or "", cell["finetune"]), seeds))

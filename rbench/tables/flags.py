@@ -41,6 +41,9 @@ OF_ATTACKS: tuple[Flag, ...] = ("starved of candidates", *OF_SEARCHES)
 VOIDING: tuple[Flag, ...] = ("near chance", *OF_ATTACKS)
 """The flags with which a gate's numbers say nothing, whatever the suite requires."""
 
+HEALTH_UNKNOWN = "Health not known"
+"""Begins the note on results whose own training, victim or attack has no record any more."""
+
 
 def shown(told: list[str] | None) -> str | None:
     """Write what `Flags.told` returns into one field: flags joined by `; `, `none`, or nothing where unknown."""
@@ -241,7 +244,7 @@ class Flags:
         done = [job for job in asked if job.key in self.records and self.records[job.key].status == "complete"]
         behind = (job for job in self.behind(done) if job.has_health)
         lost = [job.name for job in behind if job.key not in self.records]
-        return [f"Health not known, since the record is missing or damaged: {listed(lost)}."] if lost else []
+        return [f"{HEALTH_UNKNOWN}, since the record is missing or damaged: {listed(lost)}."] if lost else []
 
     def _gaps(self, behind: list[Job]) -> list[str]:
         """Return a note on fine-tunings without a health: those of a user's strategy that gives no accuracy."""

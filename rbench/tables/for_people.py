@@ -24,6 +24,7 @@ from rbench.schema.entries import Named
 from rbench.store.job_status import Standing
 from rbench.tables import draws
 from rbench.tables.draws import of_table
+from rbench.tables.flags import HEALTH_UNKNOWN
 from rbench.tables.formats import listed
 from rbench.tables.notes import seeds, spanned
 from rbench.tables.results import Results
@@ -47,10 +48,13 @@ def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
     said = (
         *_resources(jobs),
         *_flags(table, plan, {} if names else titles(plan, results.metrics)),
+        *(note for note in table.notes if note.startswith(HEALTH_UNKNOWN)),
         *_missing(jobs, results.standing),
         *table.brief,
     )
-    return replace(table, basis=(*_sizes(table), *_seeds(plan, jobs)), brief=said, of=of_table(table, plan))
+    return replace(
+        table, basis=(*_sizes(table), *_seeds(plan, jobs)), brief=said, of=of_table(table, plan, results.victims)
+    )
 
 
 def _sizes(table: Table) -> list[str]:

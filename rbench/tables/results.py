@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -79,6 +79,23 @@ class Results:
         from rbench.store import judged
 
         return judged.read(self.store)
+
+    @cached_property
+    def victims(self) -> Mapping[tuple[str, str, str], int]:
+        """How many different victims the complete attacks on an encoder met, by encoder, task and strategy.
+
+        Fine-tunings that gave the same weights are one, and so is a classifier that exists, whatever the seeds of its
+        attacks. Of several trainings of an encoder, it is the largest number that one of them has.
+        """
+        found: dict[tuple[str, str, str], dict[str, set[str]]] = {}
+        for job in self.plan.jobs:
+            record = self.standing.records.get(job.key)
+            if job.attacking is None or record is None or record.status != "complete":
+                continue
+            label, task, finetune = job.parts[:3]
+            by_label = found.setdefault((self.plan.draw(label).encoder, task, finetune), {})
+            by_label.setdefault(label, set()).add(record.provenance.weights_hash or f"seed {job.seed}")
+        return {key: max(map(len, by_label.values())) for key, by_label in found.items()}
 
     def observations(self, job: Job, rater: int | None = None) -> Observations:
         """Return what became of each example of a complete attack job. Its outcomes are read once for all tables.

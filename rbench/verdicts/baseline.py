@@ -214,6 +214,9 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> B
                 elif not run.done:
                     why = results.standing.problems.get(run.job.key)
                     wrong.append(f"{results.root}: {run.job.name} is not complete" + (f": {why}" if why else ""))
+                elif results.flags.unrecorded([run.job]):
+                    lost = "is missing or damaged, so that its health is not known; run the suite again"
+                    wrong.append(f"{results.root}: the record of the victim behind {run.job.name} {lost}")
                 else:
                     jobs.append(job_of(place[0], one, run, number, lists, results.flags.voiding([run.job]), metrics))
     if not wrong:

@@ -313,6 +313,8 @@ def _told(table: Table, column: int, rows: Sequence[int]) -> _Told | None:
     one, other = entries
     if not (isinstance(one, Number) and isinstance(other, Number)) or one.value is None or other.value is None:
         return None
+    if one.flagged or other.flagged:  # bold compares the others, so that its absence says nothing of these two
+        return None
     texts = [[entry for entry in table.rows[row] if isinstance(entry, str)] for row in rows]
     where, *_ = texts[0]
     differ = [i for i, (a, b) in enumerate(zip(*texts, strict=True)) if i and a != b]

@@ -171,7 +171,10 @@ class Cells:
             return f"{cell} is not done ({done} of {len(jobs)} jobs)" if len(jobs) > 1 else f"{cell} is not done"
         raised = self.results.flags.against(jobs, of != "victims", trainings)
         flags = self.results.metrics.asked(metric).hindered(raised)
-        return f"{cell} is flagged {', '.join(flags)}" if flags else None
+        if flags:
+            return f"{cell} is flagged {', '.join(flags)}"
+        lost = "the record of its victim is missing or damaged, so that its health is not known"
+        return f"{cell}: {lost}" if self.results.flags.unrecorded(jobs) else None
 
     def cell(self, name: CellOf) -> Cell:
         """Return the cell of an attack by its name."""

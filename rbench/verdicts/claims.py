@@ -153,7 +153,7 @@ def _judged(claim: Claim, ground: Ground, cells: Cells) -> JudgedClaim:
     bound = _bound(claim, 100.0 if percent else 1.0)
     trained = trainings(cells.results.plan)
     found = [
-        _barred(Judged(one, bound, judge(one, claim.metric, bound, cells)), claim, trained)
+        _barred(Judged(one, bound, judge(one, claim.metric, bound, cells)), claim, trained, cells.results.victims)
         for one in comparisons(claim, ground)
     ]
     p = holm([one.difference.p if one.difference is not None else None for one in found])
@@ -161,11 +161,15 @@ def _judged(claim: Claim, ground: Ground, cells: Cells) -> JudgedClaim:
     return JudgedClaim(claim, judged, percent, worded(claim, ground))
 
 
-def _barred(one: Judged, claim: Claim, trained: Mapping[str, int]) -> Judged:
-    """Return a comparison with whom it is about."""
+def _barred(
+    one: Judged, claim: Claim, trained: Mapping[str, int], victims: Mapping[tuple[str, str, str], int]
+) -> Judged:
+    """Return a comparison with whom it is about. Seeds that attacked the same victim again are no fine-tunings."""
     groups = one.comparison.groups
     first, second = ({cell.encoder for group in groups for cell in group[side]} for side in (0, 1))
     tunings = one.difference.seeds if one.difference is not None else 1
+    keys = [(cell.encoder, cell.task or "", cell.finetune or "") for group in groups for side in group for cell in side]
+    tunings = min([tunings, *(victims[key] for key in keys if key in victims)])
     why = alone(first, second, trained, tunings)
     return replace(one, alone=why, barred=bool(why) and claim.about == "method")
 

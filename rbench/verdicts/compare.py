@@ -24,6 +24,7 @@ from rbench.tables import cells as tabled
 from rbench.tables.aggregate import Cell
 from rbench.tables.any_attack import ANY, together
 from rbench.tables.draws import METHODS, WEIGHTS, alone, trainings
+from rbench.tables.flags import HEALTH_UNKNOWN
 from rbench.tables.nested_means import Observed
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Number, groups_of, p_value
@@ -364,10 +365,7 @@ def compare_sides(sides: tuple[Side, Side], about: AnyMetric, *, common: bool = 
             paired = pair(name, *both, about, common=common)
         except StoreError as error:
             raise StoreError(f"{name}: {error}") from None
-        raised = [
-            side.results.flags.told(_answerable(one.cell, about)) or () for side, one in zip(sides, both, strict=True)
-        ]
-        told = tuple(sorted({str(flag) for some in raised for flag in some}))
+        told = tuple(sorted({flag for side, one in zip(sides, both, strict=True) for flag in _flags(side, one, about)}))
         found.append(replace(paired, flags=told, alone=_alone(sides, name, paired.difference)))
         notes += [f"{name}: {note}" for note in paired.notes]
     if unpaired := [str(one.name) for one in found if not one.paired]:
@@ -388,7 +386,11 @@ def _alone(sides: tuple[Side, Side], cell: CellKey, difference: Difference) -> s
         for name, encoder, side, found in zip(names, encoders, sides, difference.trainings, strict=True)
         if encoder in trainings(side.results.plan)
     }
-    return alone(names[:1], names[1:], trained, difference.seeds)
+    victims = [
+        side.results.victims.get((encoder, cell.task, side.name if side.axis == "finetune" else cell.finetune))
+        for encoder, side in zip(encoders, sides, strict=True)
+    ]
+    return alone(names[:1], names[1:], trained, min([difference.seeds, *(n for n in victims if n is not None)]))
 
 
 def _told_apart(one: str, other: str, axis: str) -> list[str]:
@@ -399,6 +401,12 @@ def _told_apart(one: str, other: str, axis: str) -> list[str]:
         return [f"{one} (1)", f"{other} (2)"]
     heads = [name.partition("[")[0] for name in (one, other)]
     return heads if axis != "encoder" and heads[0] != heads[1] else [one, other]
+
+
+def _flags(side: Side, of: OfCell, metric: AnyMetric) -> list[str]:
+    """Return the flags that a comparison carries from one side, in words."""
+    flags, jobs = side.results.flags, _answerable(of.cell, metric)
+    return [*map(str, flags.told(jobs) or ()), *([HEALTH_UNKNOWN.lower()] if flags.unrecorded(of.cell.jobs) else [])]
 
 
 def _answerable(cell: tabled.Cell, metric: AnyMetric) -> list[Job]:

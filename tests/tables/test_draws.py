@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from rbench.tables import Results
 from rbench.tables.draws import alone, of_table, trainings
 from rbench.tables.for_people import briefed
 from rbench.tables.formats import render
-from tests.tables.conftest import make_suite
+from tests.tables.conftest import finish, make_plan, make_suite
 
 Runs = Callable[..., Store]
 
@@ -54,13 +55,27 @@ def test_the_caption_of_one_training_says_these_weights(make_run: Runs) -> None:
     assert said in render(table, "markdown")
     said = "(lower is more robust). Bold: the lowest of each attack and column. The numbers are of these weights."
     assert said in render(table, "latex")
-    assert of_table(tables.build(results, "asr", "full"), results.plan) == "", "a row of `full` is one victim"
+    assert of_table(tables.build(results, "asr", "full"), results.plan, results.victims) == "", (
+        "a row of `full` is one victim"
+    )
 
 
 def test_the_caption_says_how_often_victims_were_fine_tuned(make_run: Runs) -> None:
     results = Results.of(make_run(make_suite(seeds=(0, 1))))
     table = tables.build(results, "asr")
-    assert of_table(table, results.plan) == "of these weights, fine-tuned with 2 seeds"
+    assert of_table(table, results.plan, results.victims) == "of these weights, fine-tuned with 2 seeds"
+
+
+def test_seeds_that_attack_the_same_victim_again_are_no_fine_tunings(tmp_path: Path) -> None:
+    """A classifier that exists has one set of weights, whatever the seeds choose; and one of a seed that repeats it."""
+    store = Store(tmp_path)
+    store.write_plan(plan := make_plan(make_suite(seeds=(0, 1, 2), encoders=("minilm",), tasks=("mr",))))
+    for job in plan.jobs:
+        finish(store, job, weights_hash="same" if job.seed < 2 else "other")
+    results = Results.of(store)
+    assert results.victims == {("minilm", "mr", "clean"): 2}
+    assert of_table(tables.build(results, "asr"), plan, results.victims) == "of these weights, fine-tuned with 2 seeds"
+    assert of_table(tables.build(results, "asr"), plan, {("minilm", "mr", "clean"): 1}) == "of these weights"
 
 
 def test_the_caption_of_several_trainings_says_these_methods(make_run: Runs) -> None:
@@ -84,4 +99,4 @@ def test_the_caption_of_several_trainings_says_these_methods(make_run: Runs) -> 
         ]
         drawn = plan.model_copy(update={"jobs": (*plan.jobs, *jobs), "draws": labels})
         assert trainings(drawn) == dict.fromkeys(trained, 2)
-        assert of_table(replace(table), drawn) == said
+        assert of_table(replace(table), drawn, results.victims) == said

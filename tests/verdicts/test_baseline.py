@@ -40,6 +40,15 @@ def test_a_compressed_file_says_the_same_and_is_the_same_each_time(tmp_path: Pat
     assert baseline.read(plain) == baseline.read(packed)
 
 
+def test_a_run_of_whose_victim_the_record_is_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = gated.run(tmp_path / "run")
+    monkeypatch.setattr("rbench.tables.flags.Flags.unrecorded", lambda self, jobs: True)
+    with pytest.raises(
+        StoreError, match="the record of the victim behind attack/.* is missing or damaged.* run the suite"
+    ):
+        write_baseline([run], tmp_path / "b.json")
+
+
 def test_a_run_without_texts_will_do_and_one_without_outcomes_is_refused_by_name(tmp_path: Path) -> None:
     run = gated.run(tmp_path / "run")
     store = Store(run)

@@ -47,6 +47,24 @@ def fell(store: Store, encoder: str, task: str = "mr", attack: str = "pwws") -> 
     return {o.example_id: float(o.status == "succeeded") for o in make_outcomes(job) if o.status in there}
 
 
+def test_seeds_that_attack_a_classifier_again_say_nothing_of_a_method(make_run: MakeRun) -> None:
+    said = {"lower": {"attack": "pwws"}, "than": {"attack": "textfooler"}, "about": "method"}
+    suite = make_suite(seeds=(0, 1, 2), attacks=("pwws", "textfooler"))
+    tuned = judged(make_run(suite, sealed=True, name="tuned"), **said)
+    again = judged(make_run(suite, sealed=True, name="again", weights_hash="the same"), **said)
+    assert not any(one.barred for one in tuned.judged) and all(one.barred for one in again.judged)
+    assert again.verdict == "undecided" and "nothing was trained or fine-tuned more than once" in again.notes[0]
+
+
+def test_a_victim_whose_record_is_gone_decides_no_claim(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    said = {"of": {"encoder": "minilm", "task": "mr", "attack": "pwws"}, "at_most": 99.9}
+    assert judged(store, **said).verdict == "supported"
+    monkeypatch.setattr("rbench.tables.flags.Flags.unrecorded", lambda self, jobs: True)
+    found = judged(store, **said)
+    assert found.verdict == "undecided" and "the record of its victim is missing or damaged" in lines([found])[0]
+
+
 def test_a_claim_names_a_strategy_without_options_where_no_other_has_its_name(tmp_path: Path) -> None:
     first, second, third = lines(api.claims(Path(__file__).parents[2] / "results/quickstart.zip"))
     assert "asr of finetune adversarial lower than finetune clean by more than 20 (attack textfooler, pwws)" in first

@@ -461,6 +461,14 @@ def test_programs_get_the_flags_of_both_as_a_list(tmp_path: Path) -> None:
         assert cell["flags"] == flags and row["flags"] == ("; ".join(flags) or "none")
 
 
+def test_a_comparison_says_where_the_record_of_a_victim_is_gone(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    monkeypatch.setattr("rbench.tables.flags.Flags.unrecorded", lambda self, jobs: True)
+    assert {one.flags for one in compare(store.root, between=BETWEEN).cells} == {("health not known",)}
+
+
 def test_a_strategy_is_not_compared_with_an_encoder_or_an_attack(make_run: MakeRun) -> None:
     store = make_run(make_suite(), sealed=True)
     with pytest.raises(StoreError, match="minilm is an encoder and pwws is an attack: two of a kind"):

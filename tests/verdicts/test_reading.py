@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ def test_what_differs_is_named_with_both_values_the_better_first(tmp_path: Path)
 def test_what_does_not_differ_is_told_as_that(tmp_path: Path) -> None:
     even = said(tmp_path, {"a": first(30), "b": first(31)})
     assert even == "Nothing tells a and b apart: under pwws (50.0 against 51.7)."
+
+
+def test_a_flagged_entry_is_not_said_to_be_like_the_other(tmp_path: Path) -> None:
+    results = store_of(tmp_path, {"a": first(48), "b": first(12)})
+    table = marked(build(results, "asr"), results)
+    (column,) = {contest.column for contest in table.contests}
+    rows = [[*row] for row in table.rows]
+    rows[1][column] = replace(rows[1][column], flagged=True, best=False)  # type: ignore[type-var]
+    assert reading(table) is not None and reading(replace(table, rows=tuple(map(tuple, rows)))) is None
 
 
 def test_attacks_are_joined_and_the_better_entry_is_named_once(tmp_path: Path) -> None:
