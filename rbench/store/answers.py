@@ -50,9 +50,10 @@ def read_answers(paths: Sequence[Path], sheet: Sheet, tasks: Mapping[str, TaskSp
                 continue
             if (answer.label, answer.natural, answer.meaning) == (None, None, None):
                 continue
-            if (first := places.setdefault((answer.rater, answer.item), row.where)) != row.where:
+            if (first := places.get((answer.rater, answer.item))) is not None:
                 said = f"rater {answer.rater} has answered the item {answer.item} already, at {first}"
                 wrong.append(f"{row.where}: {said}; remove one of the rows, or name one file only")
+            places.setdefault((answer.rater, answer.item), row.where)
             found.append(answer)
     if wrong:
         more = [f"and {len(wrong) - _MOST} more"] if len(wrong) > _MOST else []

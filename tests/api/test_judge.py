@@ -275,6 +275,16 @@ def test_a_mistake_in_a_file_is_one_line_and_nothing_is_imported(
     assert not (run / "judged.json").exists()
 
 
+def test_a_file_that_is_named_twice_is_refused_as_its_copy_is(run: Path, exported: Exported) -> None:
+    (one,) = filled(run, exported, Rater(1))
+    copy = one.with_name("copy.csv")
+    shutil.copy(one, copy)
+    for again in (one, one.parent / ".." / one.parent.name / one.name, copy):
+        with pytest.raises(StoreError, match=r"has answered the item .* already, at .*1\.csv:2; remove one of"):
+            api.judge_import(run, [one, again])
+    assert not (run / "judged.json").exists()
+
+
 def test_many_mistakes_are_all_named(run: Path, exported: Exported) -> None:
     (one,) = filled(run, exported, Rater(1))
     one.write_text(one.read_text().replace(",positive,", ",good,").replace(",5,", ",9,"))
