@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,9 @@ from rbench.plan.planner import selected_by
 from rbench.schema import FinetuneJob, Health, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.store.weights import weights_hash
 from rbench.system import checkpoints
+
+ROUNDING = 1e-6
+"""How far a score may lie outside its range, because it was computed in floating point."""
 
 
 class Made(NamedTuple):
@@ -218,7 +222,7 @@ def _checkpoints(folder: Path, job: Job) -> Iterator[None]:
 def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Made:
     """Fine-tune a victim into `folder`."""
     from rbench import encoders
-    from rbench.train.finetune import FinetuneContext, Finetuned
+    from rbench.train.finetune import FinetuneContext
 
     data = context.data(spec.task, spec.data_fingerprint)
     inputs = Inputs(job, context)
@@ -245,12 +249,13 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     # The strategy's other options are in spec.training already.
     options = {name: value for name, value in spec.strategy.options.items() if name in module.Options.model_fields}
     with _checkpoints(kept, job):
-        made: Finetuned | tuple[Any, dict[str, float]] = module.run(module.Options(**options), given)
+        made = module.run(module.Options(**options), given)
         _check_again(inputs, kept)
-    victim, scores = made
-    quality = {"sts": "validation_spearman", "ranking": "ndcg@10"}.get(spec.task.kind, "validation_accuracy")
-    if quality not in scores:
-        raise JobError(f"{code.path}: run returned no score {quality}; see docs/guide-add-a-strategy.md")
+        quality = {"sts": "validation_spearman", "ranking": "ndcg@10"}.get(spec.task.kind, "validation_accuracy")
+        try:
+            victim, scores, health = _returned(made, quality)
+        except ValueError as error:
+            raise JobError(f"{code.path}: run returned {error}; see docs/guide-add-a-strategy.md") from None
     context.progress.note(f"{job.name}: {quality.replace('_', ' ')} {scores[quality]:.3f}")
     victim.save(
         folder,
@@ -270,4 +275,33 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
 
         found = (*found, *by_part(victim, data, context.progress.update))
         sizes |= part_counts(data)
-    return Made(found, {"n": n, **sizes}, data.fingerprint, getattr(made, "health", None))
+    return Made(found, {"n": n, **sizes}, data.fingerprint, health)
+
+
+def _returned(made: Any, quality: str) -> tuple[Any, dict[str, float], Health | None]:
+    """Return the victim, scores and health of what a strategy returned. `quality` is the score that it must have.
+
+    Raises ValueError with what is wrong, and what is expected: a record that holds a number that is not finite cannot
+    be read again.
+    """
+    from rbench.train.finetune import Finetuned
+
+    pair = tuple(made) if isinstance(made, Finetuned | tuple | list) else ()
+    if len(pair) != 2 or not isinstance(pair[1], Mapping):
+        what = "None" if made is None else f"an object of type {type(made).__name__}"
+        raise ValueError(f"{what}; expected Finetuned(victim, scores), with a dict of scores by name")
+    if quality not in pair[1]:
+        raise ValueError(f"no score {quality}")
+    low, high = (-1 if quality == "validation_spearman" else 0), 1
+    health = getattr(made, "health", None)
+    measured = [] if health is None else [health.values, *(one.values for one in health.series)]
+    for name, value in (entry for values in (pair[1], *measured) for entry in values.items()):
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} of type {type(value).__name__}; expected a finite number") from None
+        if name == quality and not low - ROUNDING <= number <= high + ROUNDING:
+            raise ValueError(f"{name} {number:g}; expected a number from {low} to {high}")
+        if not math.isfinite(number):
+            raise ValueError(f"{name} {number:g}; expected a finite number")
+    return pair[0], {name: float(value) for name, value in pair[1].items()}, health

@@ -101,3 +101,49 @@ def test_checkpoints_of_a_fine_tuning_go_once_the_cache_has_the_victim(
     again, _ = run(FINETUNE)
     assert again.status == "complete"
     assert not kept(again)
+
+
+RETURNED = {
+    "nothing": ("None", "None; expected Finetuned(victim, scores), with a dict of scores by name"),
+    "number": ("0.5", "an object of type float; expected Finetuned(victim, scores)"),
+    "unnamed": ("Finetuned(None, [0.5])", "an object of type Finetuned; expected Finetuned(victim, scores)"),
+    "undefined": ("(None, {NAME: float('nan')})", "validation_accuracy nan; expected a number from 0 to 1"),
+    "percent": ("Finetuned(None, {NAME: 55.0})", "validation_accuracy 55; expected a number from 0 to 1"),
+    "word": ("Finetuned(None, {NAME: 'high'})", "validation_accuracy of type str; expected a finite number"),
+    "other": ("Finetuned(None, {NAME: 0.5, 'loss': float('inf')})", "loss inf; expected a finite number"),
+    "health": ("Finetuned(None, {NAME: 0.5}, Health(values={'a': float('nan')}))", "a nan; expected a finite number"),
+}
+"""By the name of a strategy what it returns, and what is said of it."""
+STRATEGY = """\
+from rbench.schema import Health, Strict
+from rbench.train.finetune import Finetuned
+
+NAME = "validation_accuracy"
+
+
+class Options(Strict):
+    pass
+
+
+def run(options, context):
+    return {}
+"""
+
+
+def test_a_strategy_that_returns_something_else_fails_with_its_file_and_what_is_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "finetune").mkdir()
+    for name, (returned, _) in RETURNED.items():
+        (tmp_path / "finetune" / f"{name}.py").write_text(STRATEGY.format(returned), encoding="utf-8")
+    suite = f"encoders: [mini-static]\ntasks: [mini-sentiment]\nfinetune: [{', '.join(RETURNED)}]\nresources: mini\n"
+    (tmp_path / "s.yaml").write_text(f"{suite}attacks: [pwws]\n", encoding="utf-8")
+    options = Options(out=tmp_path / "RUN", include=(tmp_path,), only=("finetune/",), device="cpu", workers=1)
+    result = api.run(tmp_path / "s.yaml", options, progress=Silent())
+    failed = {record.job.parts[2]: record.reason for record in result.failed}
+    assert failed.keys() == RETURNED.keys()
+    for name, (_, said) in RETURNED.items():
+        assert f"{name}.py: run returned {said}" in failed[name], failed[name]
+        assert failed[name].endswith("; see docs/guide-add-a-strategy.md")
+    assert not list((tmp_path / "cache" / "checkpoints").glob("*/*")), "nothing is left to go on from"

@@ -256,8 +256,13 @@ def look(place: Path, key: str) -> Record | str | None:
         return wrong
     try:
         record = Record.model_validate_json(below.read(place / RECORD, SMALL))
-    except (OSError, ValidationError):
-        return f"its {RECORD} is from another version of rbench"
+    except OSError as error:
+        return f"its {RECORD} cannot be read ({error.strerror})"
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        said = f"{where}: {first['msg']}" if where else first["msg"]
+        return f"its {RECORD} is damaged or from another version of rbench ({said})"
     if record.job.key != key:
         return "it holds the weights of another job"
     if record.provenance.weights_hash != weights_hash(place):

@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from rbench.errors import JobError, RbenchError, ResourceError
-from rbench.schema import Provenance, Record
+from rbench.schema import Health, Provenance, Record
 from rbench.store.weights import WeightCache, default_cache, weights_hash
 from rbench.store.weights.inventory import items, remove
 from tests.store.weights.entries import JOB, OTHER, fill, swap_two_words, write
@@ -137,6 +137,18 @@ def test_a_record_of_another_version_is_made_again(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="another version"):
         cache.folder(JOB.key)
     fill(cache, JOB)
+
+
+def test_a_record_that_cannot_be_read_is_told_with_what_is_wrong_in_it(tmp_path: Path) -> None:
+    cache, health = WeightCache(tmp_path), Health(values={"majority share": float("nan")})  # written as null
+    with cache.making(JOB) as entry:
+        write(entry.folder)
+        entry.publish(Record(job=JOB, status="complete", provenance=Provenance(rbench="0"), health=health))
+    said = (
+        r"record\.json is damaged or from another version of rbench \(health\.values\.majority share: Input should be"
+    )
+    with pytest.raises(JobError, match=said):
+        cache.folder(JOB.key)
 
 
 def test_what_cannot_be_trusted_stays_until_it_is_replaced(tmp_path: Path) -> None:
