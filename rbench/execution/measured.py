@@ -5,6 +5,7 @@ What a measure computes is in its file (`rbench/measures/NAME.py`); `spec.of` sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rbench.errors import JobError
 from rbench.execution.inputs import Context, Inputs, Source, own, victim_hash, victim_of
 from rbench.measures._context import Asked, EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext
-from rbench.schema import AS_IS, AdversarialSet, Job, MeasureJob, Outcome, Record
+from rbench.schema import AS_IS, AdversarialSet, Job, MeasuredRow, MeasureJob, Outcome, Record
 from rbench.store.weights import weights_hash
 from rbench.tasks import SetData, TaskData, adversarial
 
@@ -47,6 +48,7 @@ def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Rec
     found = module.run(options, given.context)
     if not isinstance(found, Measured):
         found = Measured(list(found), counts={"rows": len(found)})
+    _check_finite(found, context.modules["measures", spec.what.name].path)
     inputs.check()
     context.store.read(job).check_owner()
     write: Any = getattr(context.store, f"write_{spec.stores}")
@@ -58,6 +60,17 @@ def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Rec
         provenance=source(**({"dataset_fingerprint": spec.data_fingerprint} | given.evidence())),
         **{spec.stores: write(job, found.lines)},
     )
+
+
+def _check_finite(found: Measured, path: Path) -> None:
+    """Raise JobError where a row has a number that is not finite: no table can show it."""
+    for i, row in enumerate(found.lines, 1):
+        for name, value in row.numbers.items() if isinstance(row, MeasuredRow) else ():
+            if value is not None and not math.isfinite(value):
+                raise JobError(
+                    f"{path}: run returned {name} {value} in row {i}; expected a finite number, or None where there is "
+                    "none; see docs/guide-add-a-measure.md"
+                )
 
 
 def _shared(spec: MeasureJob, data: TaskData, context: Context) -> dict[str, Any]:

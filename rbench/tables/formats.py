@@ -10,10 +10,11 @@ import csv
 import difflib
 import io
 import json
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tabulate import tabulate
 
@@ -388,5 +389,14 @@ def _json(table: Table) -> str:
     meaning = table.meaning
     unit = [meaning.stored] if table.layout == "full" or meaning.percent else []
     notes = [*table.notes, table.interval, *unit]
-    content = {"metric": table.metric, "cells": list(table.cells), "flags": list(table.flags), "notes": notes}
+    content = {"metric": table.metric, "cells": _finite(table.cells), "flags": list(table.flags), "notes": notes}
     return harmless(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """Return what a cell holds with None for numbers that JSON has not: NaN and infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(one) for name, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value

@@ -277,3 +277,24 @@ def test_a_claim_may_speak_of_a_measure_of_encoders(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(suite + claim.replace("alignment", "senteval"))
     with pytest.raises(SuiteError, match=r"does not produce the metric senteval: it needs `evaluate: \[senteval\]`"):
         load(tmp_path / "s.yaml", registry=Registry())
+
+
+def test_a_number_that_is_not_finite_fails_its_job(tmp_path: Path) -> None:
+    names = {"nan": "undefined", "inf": "endless", "None": "missing"}
+    (tmp_path / "DIR" / "measures").mkdir(parents=True)
+    code = dict(re.findall(r"```python\n# DIR/(\S+)\n(.*?)```", GUIDE, re.DOTALL))["measures/lengths.py"]
+    for value, name in names.items():
+        changed = code.replace('"length": length}', f'"length": {value}}}').replace('"lengths"', f'"{name}"')
+        assert value in changed
+        file = tmp_path / "DIR" / "measures" / f"{name}.py"
+        file.write_text(changed.replace("def run(", "from math import inf, nan\n\n\ndef run("), encoding="utf-8")
+    evaluate = ", ".join(f"{name}: {{task: mini-topic}}" for name in names.values())
+    suite = f"encoders: [mini-static]\nevaluate: [{evaluate}]\ntables: [metric: missing]\n"
+    (tmp_path / "s.yaml").write_text(suite, encoding="utf-8")
+    result = api.run(tmp_path / "s.yaml", options(tmp_path))
+    assert len(result.failed) == 2 and len(result.tables) == 1 and "n/a" in str(result.tables[0])
+    for record, value in zip(result.failed, ("nan", "inf"), strict=True):
+        said = (
+            f"{names[value]}.py: run returned length {value} in row 1; expected a finite number, or None where there is"
+        )
+        assert said in record.reason

@@ -316,6 +316,14 @@ def test_no_cell_of_csv_is_a_formula_and_numbers_stay() -> None:
     assert render(table, "csv").splitlines() == ["metric,encoder,'@task,mean,low", f"{table.metric},'=1+1,'+mr,-3.2,"]
 
 
+def test_json_has_null_for_a_number_that_is_not_finite() -> None:
+    cell = {"encoder": "a", "value": float("nan"), "scores": {"asr": {"low": float("-inf"), "high": 0.5, "n": 3}}}
+    table = dataclasses.replace(small(("a", "b")), cells=(cell, {"pair": ("a", float("inf"))}))
+    found = json.loads(render(table, "json"), parse_constant=pytest.fail)["cells"]
+    assert found[0] == {"encoder": "a", "value": None, "scores": {"asr": {"low": None, "high": 0.5, "n": 3}}}
+    assert found[1] == {"pair": ["a", None]}
+
+
 def test_queries_are_no_share(make_run: MakeRun) -> None:
     table = attack_table(make_run(), "queries")
     assert "Shares are fractions of 1." not in json.loads(render(table, "json"))["notes"]
