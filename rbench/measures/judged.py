@@ -18,7 +18,7 @@ from rbench.schema.judged import KEPT, TEXTS, Answer, Item, Judged
 from rbench.score.people import alpha
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import AXES, Cell, grid
-from rbench.tables.notes import notes
+from rbench.tables.notes import OF_PEOPLE, notes
 from rbench.tables.table import Entry, Meaning, Number
 
 TITLE = "What people say of the texts that attacks made"
@@ -68,7 +68,7 @@ def table(options: Plain, results: Results) -> Table:
         groups=frozenset(groups),
         cells=tuple(cells),
         notes=notes(of, of.tasks, (*_NOTES, *_said(said))),
-        interval="Intervals have texts and raters as levels, and seeds where there are several.",
+        interval=OF_PEOPLE,
         flags=of.flags.listed(run.job for run in of.runs),
         about=Meaning(TITLE, "ASR, and what is left of it", undefined="nobody answered that, or answers do not differ"),
         brief=tuple(_said(said)),

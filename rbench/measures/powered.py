@@ -20,7 +20,7 @@ from rbench.score.people import accepted_limits, product_limits
 from rbench.score.powered import Error, Powered, error_of, powered, powered_limits, reach_added
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import AXES, Cell, grid
-from rbench.tables.notes import notes
+from rbench.tables.notes import OF_PEOPLE, notes
 from rbench.tables.table import Entry, Meaning, Number
 
 TITLE = "Valid ASR from people's answers on some successes and a proxy's on all"
@@ -86,7 +86,7 @@ def table(options: Plain, results: Results) -> Table:
         groups=frozenset(groups),
         cells=tuple(cells),
         notes=notes(of, of.tasks, (*_NOTES, *partial)),
-        interval="Intervals have texts and raters as levels, and seeds where there are several.",
+        interval=OF_PEOPLE,
         flags=of.flags.listed(run.job for run in of.runs),
         brief=("Off by, Bias and AUC: the proxy's error on judged texts; of a single text it says nothing.", *partial),
         about=Meaning(TITLE, "ASR x share of successes that people accept", undefined="all texts have the same label"),

@@ -14,6 +14,9 @@ from rbench.tables import draws
 from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.formats import listed
 
+OF_PEOPLE = "Intervals have texts and raters as levels, and seeds where there are several."
+"""The note on intervals of numbers of what people said."""
+
 
 def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, ...]:
     """Return all notes of a table on `tasks`, in reading order. `first` are the notes of this table alone."""
@@ -37,6 +40,8 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
 
 def interval_note(grid: Grid, metric: str) -> str:
     """Return a note on how this metric's intervals are computed and which variation they cover."""
+    if grid.metrics[metric].judged is not None:
+        return OF_PEOPLE
     share = grid.metrics[metric].share
     kind = "Wilson 95% intervals" if share else "Student's t 95% intervals of the mean"
     of_one = f"{kind}. They cover the choice of examples, not differences between seeds."

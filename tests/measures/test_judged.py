@@ -107,6 +107,10 @@ def test_tables_claims_conditions_comparisons_and_the_report_take_it_like_any_me
     for said in ("Label still seen", "Meaning also kept", "Seen in originals", "Krippendorff's alpha", "came twice"):
         assert said in table
     assert "Rater 3:" in table and "unlike pairs told apart" in table
+    levels = "Intervals have texts and raters as levels, and seeds where there are several."
+    for metric in ("judged", "valid_asr", "valid_asr_kept", "seen_in_original"):
+        assert levels in (shown := api.table(run, metric=metric, notes="full", intervals=True))
+        assert "not differences between seeds" not in shown
     compared = api.comparison_table(api.compare(run, between=("minilm", "bert_b"), metric="valid_asr"))
     assert "Valid attack success rate: bert_b against minilm" in compared
     file = tmp_path / "claims.yaml"
