@@ -44,7 +44,7 @@ def test_a_run_of_whose_victim_the_record_is_gone_is_refused(tmp_path: Path, mon
     run = gated.run(tmp_path / "run")
     monkeypatch.setattr("rbench.tables.flags.Flags.unrecorded", lambda self, jobs: True)
     with pytest.raises(
-        StoreError, match="the record of the victim behind attack/.* is missing or damaged.* run the suite"
+        StoreError, match=r"the record of the victim behind attack/.* is missing or damaged.* run the suite"
     ):
         write_baseline([run], tmp_path / "b.json")
 
