@@ -189,6 +189,8 @@ def checked(found: Module) -> ModuleType:
             raise SuiteError(f"{place}: SERVES: {unknown('sort of task', served, get_args(Serves))}")
     if found.kind in ("measures", "metrics"):
         _check_meanings(place, module)
+    if found.kind == "noise" and not isinstance(module.UNIT, str):
+        raise SuiteError(f"{place}: `UNIT` must be a text, such as letters or words; see docs/noise.md")
     if found.kind == "measures":
         check_literal(place, "OF", "value", getattr(module, "OF", "attacks"), get_args(MeasureOf))
         check_literal(place, "STORES", "value", getattr(module, "STORES", "rows"), get_args(Stored))

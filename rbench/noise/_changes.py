@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from hashlib import blake2b
+from itertools import pairwise
 from random import Random
 from typing import NamedTuple, Protocol
+
+from rbench.errors import JobError
 
 VERSION = 1
 
@@ -64,11 +67,13 @@ def noised(kind: Kind, text: str, degree: float, seed: str) -> Noised:
         degree: the share of units to change, in 0..1; 0 leaves the text as it is.
         seed: names the draw. Kinds and repeated draws have seeds of their own.
 
-    Raises ValueError where the degree is not in 0..1.
+    Raises:
+        ValueError: the degree is not in 0..1.
+        JobError: the kind's places overlap or lie outside of the text, or it puts no text, or what was there.
     """
     if not 0 <= degree <= 1:
         raise ValueError(f"degree {degree}: expected a number from 0 to 1")
-    places = kind.places(text)
+    places = _checked(kind, text)
     count = _COUNTS.get(kind.UNIT)
     units = len(places) if count is None else count(text)
     digest = blake2b(f"{seed}\0{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -82,13 +87,34 @@ def noised(kind: Kind, text: str, degree: float, seed: str) -> Noised:
         j = i + int(rng.random() * (len(places) - i))
         places[i], places[j] = places[j], places[i]
         start, end = places[i]
-        put.append((start, end, i, kind.put(text[start:end], rng)))
+        new = kind.put(text[start:end], rng)
+        if not isinstance(new, str) or new == text[start:end]:
+            said = "what was there" if isinstance(new, str) else f"{type(new).__name__}"
+            raise JobError(f"{_file(kind)}: `put` returned {said}, and a change is another text; see docs/noise.md")
+        put.append((start, end, i, new))
     pieces: list[str] = []
     at = 0
     for start, end, _, new in sorted(put):
         pieces += (text[at:start], new)
         at = end
     return Noised("".join((*pieces, text[at:])), wanted, possible, units)
+
+
+def _checked(kind: Kind, text: str) -> list[Span]:
+    """Return the places of a kind in a text, in its order."""
+    places = [*kind.places(text)]
+    ordered = sorted(places)
+    outside = [(start, end) for start, end in ordered if not 0 <= start <= end <= len(text)]
+    shared = [(one, other) for one, other in pairwise(ordered) if one[1] > other[0]]
+    if outside or shared:
+        said = f"{outside[0]} lies outside" if outside else f"{shared[0][0]} and {shared[0][1]} overlap in"
+        rest = f"the {len(text)} characters of a text; see docs/noise.md"
+        raise JobError(f"{_file(kind)}: `places` returned wrong places: {said} {rest}")
+    return places
+
+
+def _file(kind: Kind) -> str:
+    return str(getattr(kind, "__file__", None) or type(kind).__name__)
 
 
 def matches(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> Callable[[str], list[Span]]:

@@ -6,8 +6,10 @@ import re
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 from rbench.config.code import checked, find
 from rbench.config.registry import Registry
-from rbench.errors import SuiteError
+from rbench.errors import JobError, SuiteError
 from rbench.noise import Noised, bidi, homophones, lookalikes, noised, normalise, numbers, typos, zerowidth
 from rbench.noise import fullwidth as compatibility
 from tests import tiny
@@ -247,3 +249,36 @@ def test_unknown_kinds_and_modules_that_lack_an_export_are_refused(tmp_path: Pat
         SuiteError, match=r"mine.py:2:1: rbench calls the `places` of a kind of noise as places\(text\)"
     ):
         checked(find("noise", "mine", registry))
+
+
+def test_a_unit_that_is_no_text_is_refused_when_the_file_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "noise").mkdir()
+    (tmp_path / "noise" / "mine.py").write_text("TITLE, UNIT = '', 3\ndef places(text): ...\ndef put(a, b): ...\n")
+    with pytest.raises(SuiteError, match=r"mine.py:1:1: `UNIT` must be a text"):
+        checked(find("noise", "mine", Registry([tmp_path])))
+
+
+@pytest.mark.parametrize(
+    ("places", "put", "said"),
+    [
+        ([(0, 8), (4, 12)], str.upper, r"\(0, 8\) and \(4, 12\) overlap in the 30 characters"),
+        ([(0, 300)], str.upper, r"\(0, 300\) lies outside the 30 characters"),
+        ([(-3, 2)], str.upper, r"\(-3, 2\) lies outside"),
+        ([(5, 2)], str.upper, r"\(5, 2\) lies outside"),
+        ([(0, 8)], lambda found: found, "`put` returned what was there"),
+        ([(0, 8)], lambda found: None, "`put` returned NoneType"),
+    ],
+)
+def test_a_kind_that_would_garble_texts_is_refused_with_its_file(
+    places: list[tuple[int, int]], put: Callable[[str], Any], said: str
+) -> None:
+    kind: Any = SimpleNamespace(
+        __file__="mine/noise/loud.py", UNIT="words", places=lambda text: places, put=lambda found, rng: put(found)
+    )
+    with pytest.raises(JobError, match=f"^mine/noise/loud.py: .*{said}"):
+        noised(kind, "the film is long and very loud", 1.0, "seed")
+
+
+def test_places_that_touch_or_come_in_any_order_are_fine() -> None:
+    kind: Any = SimpleNamespace(UNIT="pairs", places=lambda text: [(2, 4), (0, 2), (4, 4)], put=lambda x, rng: f"<{x}>")
+    assert noised(kind, "abcd", 1.0, "seed").text == "<ab><cd><>"
