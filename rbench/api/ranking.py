@@ -19,7 +19,7 @@ from rbench.execution.given import GivenVictim
 from rbench.plan.prepare import Options
 from rbench.schema import ResourceProfile, TaskSpec
 from rbench.score import scored
-from rbench.score.statistics import Sample
+from rbench.score.statistics import Sample, Share
 from rbench.system.progress import Progress
 from rbench.tasks import Example
 from rbench.tasks.ranking import Collection, RankingRows, gathered
@@ -72,7 +72,9 @@ class RankResult:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """One row for each score: `score`, `value`, `low`, `high` (95%, Student's t) and `n`, in 0..1.
+        """One row for each score: `score`, `value`, `low`, `high` and `n`, in 0..1.
+
+        The 95% intervals are Wilson's for the rates `success` and `asr`, and Student's t for the other scores.
 
         With an attack `ndcg_before` and `ndcg_after` are those of the queries that it was asked to attack, and `asr` is
         the share that fell of those that had found something.
@@ -85,7 +87,10 @@ class RankResult:
             values["ndcg_before"] = [float(one.original_score or 0.0) for one in done]
             values["ndcg_after"] = [_after(one) for one in done]
             values["asr"] = [float(one.status == "succeeded") for one in done if one.status != "skipped"]
-        found = [scored(name, Sample.of(own)) for name, own in values.items()]
+        found = [
+            scored(name, Share(round(sum(own)), len(own)) if name in ("success", "asr") else Sample.of(own))
+            for name, own in values.items()
+        ]
         return pd.DataFrame(
             [{"score": s.name, "value": s.value, "low": s.low, "high": s.high, "n": s.n} for s in found]
         )

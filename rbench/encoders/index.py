@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rbench.errors import JobError
 from rbench.system.below import Below
 from rbench.system.scratch import default_cache, writing
 
@@ -128,7 +129,14 @@ def scores(queries: Vectors, corpus: Vectors, left_out: Sequence[int | None]) ->
 
     Args:
         left_out: for each query the place of a document that has the score -inf; None: there is none.
+
+    Raises JobError where the vectors of queries and documents have different lengths.
     """
+    if queries.shape[1] != corpus.shape[1]:
+        raise JobError(
+            f"vectors of queries have {queries.shape[1]} numbers, and those of documents {corpus.shape[1]}: two "
+            "encoders that rank together give vectors of one length"
+        )
     found, wide = np.empty((len(queries), len(corpus)), dtype=np.float32), queries.astype(np.float64)
     for start in range(0, len(corpus), PIECE):
         found[:, start : start + PIECE] = wide @ corpus[start : start + PIECE].astype(np.float64).T

@@ -19,7 +19,7 @@ from rbench.measures._stored import MeasuredJob
 from rbench.schema import Positive, Score, Strict, TaskSpec
 from rbench.score import scored
 from rbench.score.packed import packed_numbers, unpacked_numbers
-from rbench.score.statistics import Sample
+from rbench.score.statistics import Sample, Share
 from rbench.system.progress import counting
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured
@@ -152,7 +152,9 @@ def _values(one: MeasuredJob, name: str, system: str = ENCODER) -> Iterable[floa
 
 
 def _score(one: MeasuredJob, name: str, system: str = ENCODER) -> Score:
-    return scored(name, Sample.of(_values(one, name, system) or ()))
+    values = [*(_values(one, name, system) or ())]
+    # Success is 0 or 1 for each query, so it is a rate, with Wilson's interval.
+    return scored(name, Share(round(sum(values)), len(values)) if name == "success" else Sample.of(values))
 
 
 def cells(results: Results, options: Options | None = None, *, planned: bool = True) -> ByEncoder:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
 import rbench
 from rbench.errors import JobError, RbenchError
@@ -46,6 +47,9 @@ def test_scores_are_those_of_cosines_by_query() -> None:
     ndcg = result.summary.set_index("score").loc["ndcg"]
     assert ndcg["value"] == pytest.approx(expected["ndcg"].mean()) and ndcg["n"] == 3
     assert "ndcg" in repr(result) and "3 queries, k = 2" in repr(result)
+    success = result.summary.set_index("score").loc["success"]
+    limits = proportion_confint(expected["success"].sum(), 3, method="wilson")
+    assert (success["low"], success["high"]) == pytest.approx(limits)
 
 
 def test_queries_and_documents_may_have_functions_of_their_own() -> None:
@@ -71,7 +75,18 @@ def test_an_attack_changes_words_of_queries() -> None:
     assert frame["status"]["q0"] == "succeeded" and frame["ndcg_after"]["q0"] == 0
     summary = result.summary.set_index("score")["value"]
     assert summary["ndcg_after"] < summary["ndcg_before"] == pytest.approx(result.scores["ndcg"].mean())
+    statuses = [one.status for one in outcomes.values()]
+    fell, attacked = statuses.count("succeeded"), len(statuses) - statuses.count("skipped")
+    asr = result.summary.set_index("score").loc["asr"]
+    assert (asr["low"], asr["high"]) == pytest.approx(proportion_confint(fell, attacked, method="wilson"))
     assert 0 < summary["asr"] <= 1
+
+
+def test_functions_of_queries_and_documents_give_vectors_of_one_length() -> None:
+    with pytest.raises(RbenchError, match="vectors of queries have 3 numbers, and those of documents 4"):
+        rbench.rank(
+            (lambda x: np.ones((len(x), 3)), lambda x: np.ones((len(x), 4))), QUERIES, DOCUMENTS, RELEVANCE, k=2
+        )
 
 
 def test_a_sample_of_queries_is_attacked() -> None:
