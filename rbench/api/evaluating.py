@@ -135,6 +135,10 @@ def evaluate(
     registry = Registry(options.include)
     texts = [model, *([compare_to] if compare_to is not None else [])]
     models = [model_of(text, label_map, registry, options.models) for text in texts]
+    if label_map is not None and not any(one.kind == "victims" for one in models):
+        raise SuiteError("--label-map goes with a classifier: it says what the classifier's labels mean")
+    if finetune is not None and not any(one.kind == "encoders" for one in models):
+        raise SuiteError("--finetune goes with an encoder: a classifier that exists is attacked as it is")
     if len({one.name for one in models}) < len(models):
         raise SuiteError(f"{model} and {compare_to} have one name, {models[0].name}; rename the folder of one of them")
     chosen = task_of(models, task, registry)

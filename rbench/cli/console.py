@@ -205,7 +205,9 @@ def trouble(run: RunResult) -> None:
     for note in run.flags:
         tell(note)
     if run.failed:
-        tell("The full error of a failed job is in its record.json. The same command tries failed jobs again.")
+        first = run.run / run.failed[0].job.folder / "record.json"
+        which = "The full error is in" if len(run.failed) == 1 else "The full error of each is in its record, such as"
+        tell(f"{which} {first}. The same command tries failed jobs again.")
 
 
 def listed(entries: Sequence[Listed]) -> None:

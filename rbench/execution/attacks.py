@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from rbench.execution.cluster.membership import Lease
 from rbench.execution.cluster.scheduler import CHUNK, chunks
 from rbench.execution.inputs import Context, Inputs, Source, endpoint_of, victim_hash
 from rbench.schema import AttackJob, Digest, Job, Outcome, Record, Score, error_kind
+from rbench.schema.results import error_line
 from rbench.store.runs import Parts
 from rbench.tasks import Example
 
@@ -69,7 +71,8 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
     if (already := context.store.look(job).record) is not None and _whole(already):
         return already
     stored = cell.merge(kept)
-    _check_errors(kept)
+    where = context.store.folder(job).relative_to(context.store.root) / "outcomes.jsonl"
+    _check_errors(kept, where if context.store.texts else None)
     return Record(
         job=job,
         status="complete",
@@ -97,13 +100,20 @@ def _scores(outcomes: Collection[Outcome], spec: AttackJob) -> tuple[Score, ...]
     return scores + (score.Deviations.of(outcomes).scores() if spec.task.kind == "sts" else ())
 
 
-def _check_errors(outcomes: Collection[Outcome]) -> None:
-    kinds = Counter(error_kind(outcome.error or "") for outcome in outcomes if _counts_as_error(outcome))
+def _check_errors(outcomes: Collection[Outcome], place: Path | None = None) -> None:
+    """Raise JobError where more than a tenth errored.
+
+    Args:
+        place: the file of the outcomes, where the RUN keeps texts: an error may quote one.
+    """
+    errors = [outcome.error or "" for outcome in outcomes if _counts_as_error(outcome)]
+    kinds = Counter(map(error_kind, errors))
     if kinds.total() > TOLERATED * len(outcomes):
         named = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
+        first = f" The first: {line}." if place is not None and (line := error_line(errors[0])) else ""
         raise JobError(
-            f"{kinds.total()} of {len(outcomes)} examples errored ({named}), more than a tenth. "
-            "Their errors are in outcomes.jsonl; run the same command again to attack them again."
+            f"{kinds.total()} of {len(outcomes)} examples errored ({named}), more than a tenth.{first} "
+            f"Their errors are in {place or 'outcomes.jsonl'}; run the same command again to attack them again."
         )
 
 

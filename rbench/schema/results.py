@@ -26,10 +26,14 @@ def error_kind(error: str) -> str:
     >>> error_kind("ValueError: no word in 'a fine film'")
     'ValueError'
     """
-    lines = error.rpartition(_TRACEBACK)[2].strip("\n").splitlines()
-    last = next((line for line in lines if not line.startswith(" ")), "")
-    found = _EXCEPTION.match(last)
+    found = _EXCEPTION.match(error_line(error))
     return found[0] if found else "error"
+
+
+def error_line(error: str) -> str:
+    """Return the line of a traceback that names the exception, with its message; an empty text where there is none."""
+    lines = error.rpartition(_TRACEBACK)[2].strip("\n").splitlines()
+    return next((line for line in lines if not line.startswith(" ")), "")
 
 
 class Change(Strict):

@@ -27,7 +27,8 @@ from rbench.errors import ResourceError, SuiteError
 from rbench.plan.rows import Rows
 from tests.victims.made import write_classifier
 
-QUICK = ["--n", "12", "--finetune", "probe", "--workers", "1", "--backend", "torch", "--quiet"]
+EXISTING = ["--n", "12", "--workers", "1", "--backend", "torch", "--quiet"]
+QUICK = [*EXISTING, "--finetune", "probe"]
 FUNCTION = """
 BAD = ("dull", "disaster", "hated", "boring", "awful", "bad", "terrible", "poor")
 def predict(texts):
@@ -168,7 +169,7 @@ def test_a_classifier_says_which_numbers_are_missing_and_why(function: api.Evalu
 
 
 def test_a_job_that_fails_is_a_reason_and_the_other_numbers_stand(place: Path) -> None:
-    done = command("eval", "rules:gone", "--task", "mini-sentiment", "--format", "json", *QUICK)
+    done = command("eval", "rules:gone", "--task", "mini-sentiment", "--format", "json", *EXISTING)
     assert done.exit_code == 1
     found = numbers(json.loads(done.stdout))
     assert "the server is gone" in found["aua-textfooler"]["missing"] and found["noise"]["missing"] is None
@@ -178,7 +179,7 @@ def test_a_job_that_fails_is_a_reason_and_the_other_numbers_stand(place: Path) -
 @pytest.mark.nightly
 def test_a_folder_with_a_head_is_measured_as_it_is_and_a_small_encoder_is_fine_tuned(place: Path) -> None:
     write_classifier(place / "shipped")
-    done = command("eval", "./shipped", "--task", "mini-sentiment", *QUICK)
+    done = command("eval", "./shipped", "--task", "mini-sentiment", *EXISTING)
     assert done.exit_code == 0 and "shipped is a classifier: it gives labels" in done.stdout, done.output
     assert "The classifier is the encoder" not in done.stdout
     tuned = command("eval", "mini-bert-packaged", "--n", "40", "--workers", "1", "--backend", "torch", "--quiet")
@@ -285,6 +286,18 @@ def test_data_and_resources_that_are_not_here_are_reasons(place: Path, monkeypat
     )
     assert composed._first("sts", ("stsb",)) is None
     assert "stsb" in composed.missing["sts"]
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "said"),
+    [
+        ("mini-bert-packaged", {"label_map": "a=b"}, "--label-map goes with a classifier"),
+        ("somewhere:function", {"finetune": "clean"}, "--finetune goes with an encoder"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(model: str, more: dict[str, str], said: str) -> None:
+    with pytest.raises(SuiteError, match=said):
+        evaluating.evaluate(model, task="mini-sentiment", **more)  # type: ignore[arg-type]
 
 
 def test_a_suite_error_has_its_class() -> None:

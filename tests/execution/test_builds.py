@@ -58,7 +58,10 @@ def context(tmp_path: Path, trained: Job, monkeypatch: pytest.MonkeyPatch) -> An
     return SimpleNamespace(
         plan=SimpleNamespace(job=lambda key: trained),
         store=Store(tmp_path),
-        modules={name: SimpleNamespace(open=lambda found=found: found) for name, found in modules.items()},
+        modules={
+            name: SimpleNamespace(open=lambda found=found: found, path=Path("measures/built.py"))
+            for name, found in modules.items()
+        },
         data=lambda *asked: SimpleNamespace(split=None, sizes={}),
         device="cpu",
         progress=SimpleNamespace(update=None),

@@ -275,7 +275,7 @@ def hostile(members: dict[str, bytes], path: Path) -> Iterator[tuple[str, Path]]
         file.writestr("plan.json", b"{}")
     yield "there twice", path
     path.write_bytes(b"PK\x03\x04 and so on")
-    yield "is a file. Name the folder", path
+    yield "is cut short or damaged", path
     path.write_bytes(b"")
     yield "is a file. Name the folder", path
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -282,6 +283,9 @@ def test_a_job_of_which_more_than_a_tenth_errored_fails_and_is_tried_again(
     error = result.failed[0].error or ""
     assert f"{N} of {N} examples errored (6 ValueError, 6 attacks.Odd), more than a tenth" in error
     assert "run the same command again" in error
+    where = world.file(PWWS).relative_to(world.root) if result.failed[0].job.name == world.job(PWWS).name else None
+    assert where is None or f"Their errors are in {where};" in error
+    assert re.search(r"The first: (ValueError|attacks\.Odd): .*\. Their", error)
     assert len(examples(world, PWWS)) == N, "they stay, with their errors"
     assert "2 of 2 attack jobs failed" in world.table()
     erring(0)
@@ -318,6 +322,13 @@ def test_exactly_a_tenth_is_not_more_than_a_tenth() -> None:
             Outcome.model_validate({"example_id": "x", "status": s, "original": ("a",), "label": 0}) for s in status
         ]
 
+    error = {"status": "errored", "error": "Traceback (most recent call last):\n  File x\nValueError: a fine film\n"}
+    one = Outcome.model_validate({"example_id": "x", "original": ("a",), "label": 0, **error})
+    with pytest.raises(JobError, match=r"The first: ValueError: a fine film\. Their errors are in attack/1f/outcomes"):
+        _check_errors([one], Path("attack/1f/outcomes.jsonl"))
+    with pytest.raises(JobError) as caught:
+        _check_errors([one])  # of a RUN without texts, which an error may quote
+    assert "fine film" not in str(caught.value)
     for errored, n in ((0, 1), (1, 10), (10, 100), (3, 30), (7, 70)):
         _check_errors(outcomes(errored, n))
         with pytest.raises(JobError):

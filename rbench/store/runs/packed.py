@@ -247,8 +247,12 @@ class _Archive:
         self._path = path
         try:
             if not zipfile.is_zipfile(path):
+                with path.open("rb") as file:
+                    begun = file.read(4) == b"PK\x03\x04"  # as every file of rbench pack, whose end a copy may lack
                 raise StoreError(
-                    f"{path} is a file. Name the folder that `rbench run` wrote, or a file of rbench pack."
+                    f"{path} is cut short or damaged. Ask for it again, or copy it again."
+                    if begun
+                    else f"{path} is a file. Name the folder that `rbench run` wrote, or a file of rbench pack."
                 )
             self._zip = zipfile.ZipFile(path)
             self._members = {one.filename: one for one in _checked(self._zip.infolist())}
