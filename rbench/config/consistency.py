@@ -181,8 +181,9 @@ def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Strategy,
         if task.kind == "sts" and task.scale is None:
             message = f"task {task.name} does not say which its lowest and highest scores are; write them into its file"
             problems.add(place, f"{message}, for instance `scale: [0, 5]`")
-        elif task.kind not in _SERVED and not task.labels:
-            message = f"task {task.name} has no labels (its kind is {task.kind}): there is nothing to classify"
+        elif task.kind not in _SERVED and len(task.labels) < 2:
+            which = f"one label, {task.labels[0]}" if task.labels else "no labels"
+            message = f"task {task.name} has {which} (its kind is {task.kind}): there is nothing to classify"
             problems.add(place, message)
     for served in _SERVED.values():
         _check_served(served, dict.fromkeys(task.name for _, task in tasks if _kind(task) == served), entries)

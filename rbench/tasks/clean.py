@@ -173,7 +173,8 @@ def clean(
 
     Raises:
         ResourceError: a row lacks a column, a text is not a string, no example of a split is left, or a label of the
-            task has no row in a split of which more than `MOST_UNKNOWN` have other labels.
+            task has no row in a split of which more than `MOST_UNKNOWN` have other labels, or none in training and
+            some in the test split.
     """
     dropped = Dropped()
     of = dict.fromkeys(rows, columns) if isinstance(columns, Columns) else columns
@@ -196,7 +197,23 @@ def clean(
         if not examples:
             reasons = ", ".join(f"{n} {reason}" for reason, n in dropped.counts.items()) or "it has no rows"
             raise ResourceError(f"task `{spec.name}`: nothing is left of its {split} split ({reasons})")
+    _check_learnable(spec, found)
     return found, dropped
+
+
+def _check_learnable(spec: TaskSpec, found: Mapping[str, Sequence[Example]]) -> None:
+    """Raise ResourceError where the test split has a label that no training row has, so that nobody can learn it."""
+    if spec.kind in ("sts", "ranking") or not spec.labels or not {"train", "test"} <= found.keys():
+        return
+    # Validation rows may have been taken out of the training file.
+    taught = {example.label for split in ("train", "validation") for example in found.get(split, ())}
+    tested = Counter(example.label for example in found["test"] if example.label not in taught)
+    if tested:
+        named = ", ".join(f"{spec.labels[int(label or 0)]} ({n})" for label, n in sorted(tested.items()))
+        raise ResourceError(
+            f"task `{spec.name}`: its test split has rows with labels that no row of its train split has: {named}. "
+            "Write the labels alike in both, or leave these rows out"
+        )
 
 
 def example(spec: TaskSpec, columns: Columns, row: Row) -> Example | str:

@@ -780,3 +780,9 @@ def test_a_table_of_what_is_built_needs_it_under_build() -> None:
     assert [table.label for table in loaded.suite.tables] == ["positives"]
     with pytest.raises(SuiteError, match=r"a table of positives needs `build: \[positives\]`"):
         load_mapping(data | {"attacks": ["pwws"], "resources": "mini"}, registry=Registry())
+
+
+def test_a_task_with_one_label_is_refused_before_any_work(world: World) -> None:
+    (world.folder / "tasks" / "one.yaml").write_text("kind: single\ncolumns: [text]\nlabels: [calm]\n")
+    world.suite(SUITE.replace("  - reviews\n", "  - one\n"))
+    assert world.error().startswith("my.yaml:4:5: task one has one label, calm (its kind is single)")

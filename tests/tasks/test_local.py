@@ -319,12 +319,26 @@ def test_any_bytes_are_read_or_refused_with_their_place(content: bytes, tmp_path
 def test_training_rows_that_are_also_in_test_are_left_out(write: Write, tmp_path: Path) -> None:
     write("toy/train", [{"text": t, "label": 0} for t in ("A fine, FILM!", "a fine film again", "other")])
     write("toy/validation", [{"text": "a fine film", "label": 1}])
-    write("toy/test", [{"text": "a fine film", "label": 1}])
+    write("toy/test", [{"text": "a fine film", "label": 1}])  # the validation row teaches this label
     data = open_task(task(), [tmp_path])
     assert data.dropped == {"train: also in test": 1}
     assert data.where == {"train: also in test": [f"{tmp_path}/toy/train.jsonl:1"]}
     assert ids(data, "train") == ["train:1", "train:2"]
     assert data.sizes["validation"] == 1
+
+
+def test_a_label_of_the_test_split_that_nothing_teaches_is_refused(write: Write, tmp_path: Path) -> None:
+    three = task(labels=("bad", "good", "GOOD"))
+    rows = [{"text": f"text {i}", "label": i % 2} for i in range(8)]
+    write("toy/train", rows)
+    write("toy/validation", [{"text": "another", "label": 0}])
+    write("toy/test", [{"text": f"test {i}", "label": i % 3} for i in range(6)])
+    with pytest.raises(
+        ResourceError, match=r"labels that no row of its train split has: GOOD \(2\)\. Write the labels"
+    ):
+        open_task(three, [tmp_path])
+    write("toy/train", [*rows, {"text": "GREAT", "label": 2}])
+    assert open_task(three, [tmp_path]).sizes["test"] == 6
 
 
 @pytest.mark.parametrize(("kind", "leaks"), [("paraphrase", 2), ("sts", 2), ("nli", 1)])
