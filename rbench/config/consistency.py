@@ -185,6 +185,7 @@ def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Strategy,
             which = f"one label, {task.labels[0]}" if task.labels else "no labels"
             message = f"task {task.name} has {which} (its kind is {task.kind}): there is nothing to classify"
             problems.add(place, message)
+    _check_goals(entries, {*(task.kind for _, task in tasks), *map(entries.tasks.stated_kind, known)})
     for served in _SERVED.values():
         _check_served(served, dict.fromkeys(task.name for _, task in tasks if _kind(task) == served), entries)
     if "finetune" not in merged.data:
@@ -274,6 +275,15 @@ def _serves(entries: Entries, kind: Kind, choice: Chosen) -> tuple[Serves, ...] 
     """Return what a module that was loaded serves, or None where it was not."""
     found = entries.modules.found.get((kind, choice.name))
     return serves(found.open()) if found is not None else None
+
+
+def _check_goals(entries: Entries, kinds: Collection[str | None]) -> None:
+    """Add a problem for each goal of an attack on a kind of tasks that neither the suite nor a profile of it has."""
+    for choice in choices(entries.merged, "attacks"):
+        for key, kind in (("similarity", "sts"), ("ranking", "ranking")):
+            if isinstance(choice.options.data, Mapping) and key in choice.options.data and kind not in kinds:
+                what = f"`{key}` is the goal of an attack on tasks of the kind {kind}, and this suite has none"
+                entries.problems.add(choice.options.at((key,)), f"{what}; leave it out")
 
 
 def _check_served(what: Serves, scored: Collection[str], entries: Entries) -> None:

@@ -318,6 +318,16 @@ def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) ->
         ("  - words\n", "  - wrds\n", 'my.yaml:7:5: unknown attack "wrds"; did you mean words?'),
         ("  - words\n", "  - kuleshov2017\n", "did you mean the TextAttack recipe Kuleshov2017?"),
         ("  - words\n", "  - words\n  - words\n", "my.yaml:8:5: `attacks` lists words twice; remove one"),
+        (
+            "{max_words: 3}",
+            "{ranking: {k: 3}}",
+            "my.yaml:8:24: `ranking` is the goal of an attack on tasks of the kind ranking, and this suite has none",
+        ),
+        (
+            "{max_words: 3}",
+            "{similarity: {threshold: 0.3}}",
+            "my.yaml:8:27: `similarity` is the goal of an attack on tasks of the kind sts, and this suite has none",
+        ),
         ("max_words: 3", "max_words: 0", "my.yaml:8:26: `max_words`: expected a number of at least 1, found 0"),
         ("max_words: 3", "max_words: true", "my.yaml:8:26: `max_words`: expected a whole number, found true"),
         ("max_words: 3", "max_word: 3", 'my.yaml:8:15: unknown option "max_word"; did you mean max_words?'),
