@@ -193,6 +193,9 @@ def _measured(choice: Chosen, entries: Entries) -> MeasureNeeds | None:
         add(f"the measure {name} needs classes, which {bare} has not; take one of them out, or make two suites of them")
     if hasattr(module, "check") and (wrong := module.check(made, suite)) is not None:
         add(f"{name}: {wrong}")
+    for task in tasks if hasattr(module, "check_task") else ():
+        if (wrong := module.check_task(made, task)) is not None:
+            add(f"{name}: {wrong}")
     if needs.of != "encoders":
         return needs
     if not suite.encoders:

@@ -29,7 +29,7 @@ from rbench.measures._noise import labels as labels
 from rbench.measures._noise import spoken as spoken
 from rbench.measures._stored import jobs, read_rows
 from rbench.noise import MOST_CLAUSES, Kind, noised, normalise
-from rbench.schema import Job, Meaning, MeasuredRow, Record, Score, Strict, Suite, TableSpec
+from rbench.schema import Job, Meaning, MeasuredRow, Record, Score, Strict, Suite, TableSpec, TaskSpec
 from rbench.schema.common import Count, Positive
 from rbench.store.verify import unequal
 from rbench.tables import Results, Table
@@ -97,6 +97,13 @@ def check(options: Options, suite: Suite) -> str | None:
     return "a suite asks for noise once; put all kinds and degrees into one entry" if twice else None
 
 
+def check_task(options: Options, task: TaskSpec) -> str | None:
+    """Refuse a task that lacks a protected column."""
+    absent = [column for column in options.protect if column not in task.columns]
+    said = f"protect names the column {absent[0]}" if absent else ""
+    return f"{said}; {task.name} has the columns {', '.join(task.columns)}" if absent else None
+
+
 class Changed(NamedTuple):
     """The sampled texts, changed in one draw."""
 
@@ -117,11 +124,8 @@ def run(options: Options, context: VictimContext) -> Measured:
     and without noise (`tokens` and `plain`; 0 where a victim does not show them), and of units changed, changeable and
     all.
 
-    Raises JobError where a protected column is unknown or there is no text.
+    Raises JobError where there is no text.
     """
-    if absent := [column for column in options.protect if column not in context.task.columns]:
-        columns = ", ".join(context.task.columns)
-        raise JobError(f"noise: protect names the column {absent[0]}; {context.task.name} has the columns {columns}")
     examples = _sample(context.rows("test"), options) if "test" in context.splits else []
     if not examples:
         raise JobError(f"{context.task.name} has no test text, so there is nothing to change")

@@ -18,7 +18,7 @@ from rbench.encoders.classify import Classified
 from rbench.errors import JobError, SuiteError
 from rbench.measures import VictimContext, _predicted
 from rbench.measures._noise import Stored, labels, share, spoken
-from rbench.measures.noise import Options, run, unlike
+from rbench.measures.noise import Options, check_task, run, unlike
 from rbench.noise import noised, normalise
 from rbench.schema import MeasuredRow, Suite
 from rbench.score.packed import packed, unpacked
@@ -103,8 +103,9 @@ def test_protected_columns_are_left_as_they_are(given: VictimContext, monkeypatc
     pairs = replace(given, task=data.spec, rows=data.split)
     run(Options(kinds=("drops",), degrees=(1.0,), protect=("premise",)), pairs)
     assert {premise for premise, _ in seen} == {"the film was a film"} and any(not other.strip() for _, other in seen)
-    with pytest.raises(JobError, match="protect names the column text; tiny has the columns premise, hypothesis"):
-        run(Options(protect=("text",)), pairs)
+    said = "protect names the column text; tiny has the columns premise, hypothesis"
+    assert check_task(Options(protect=("text",)), data.spec) == said
+    assert check_task(Options(protect=("premise",)), data.spec) is None
 
 
 def test_a_defence_reads_normalised_texts_and_its_price_is_known(given: VictimContext) -> None:
@@ -253,6 +254,11 @@ def test_a_suite_with_a_kind_of_ones_own(folder: Path) -> None:
         ("defence: normalise", "defence: spelling", r"suite.yaml:10:\d+: `defence`: "),
         ("leet, upper", "upper, typo", r'suite.yaml:10:\d+: unknown kind of noise "typo"; did you mean typos\?'),
         ("}}]", "}}, noise]", "a suite asks for noise once"),
+        (
+            "draws: 2",
+            "protect: [premise]",
+            r"suite.yaml:10:\d+: noise: protect names the column premise; .* columns text",
+        ),
         ("task: leet@0.5", "task: leet@0.7", r"leet@0.7"),
         ("metric: noise.leet@0.5", "metric: noise.leet@0.7", "noise has no label leet@0.7; its labels are none, leet,"),
     ],
