@@ -78,8 +78,8 @@ def find(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[Path, Layout] | Non
 def partial(spec: TaskSpec, data_path: Sequence[Path]) -> str:
     """Say which files an incomplete copy lacks, as the start of a sentence. Empty where no folder has any of them."""
     for root in data_path:
-        for layout in layouts(spec):
-            missing = layout.missing(root)
+        # The layout that lacks the least: a validation file may be left out where there is a training file.
+        for missing, layout in sorted(((one.missing(root), one) for one in layouts(spec)), key=lambda one: len(one[0])):
             if len(missing) < len(layout.sources):
                 return f"{root} has some of its files but not {', '.join(str(p.relative_to(root)) for p in missing)}; "
     return ""
