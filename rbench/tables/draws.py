@@ -184,5 +184,14 @@ def of_table(table: Table, plan: Plan, victims: Mapping[tuple[str, str, str], in
 
 def _tunings(cell: Mapping[str, Any], victims: Mapping[tuple[str, str, str], int]) -> int:
     """Return how many fine-tunings a table's cell is of: its seeds, unless they attacked the same victim again."""
-    seeds = cell.get("seeds") or 1
-    return min(seeds, victims.get((cell["encoder"], cell.get("task") or "", cell["finetune"]), seeds))
+    return tunings((cell["encoder"], cell.get("task") or "", cell["finetune"]), cell.get("seeds") or 1, victims)
+
+
+def tunings(of: tuple[str, str, str], seeds: int, victims: Mapping[tuple[str, str, str], int]) -> int:
+    """Return how many fine-tunings some seeds of an encoder, task and strategy are.
+
+    Cells of measures may have the name of a kind of noise, or of a set, in place of a task. They count as many as the
+    task with the most.
+    """
+    there = [n for key, n in victims.items() if (key[0], key[2]) == (of[0], of[2])]
+    return min(seeds, victims.get(of, max(there, default=seeds)))

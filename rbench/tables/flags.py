@@ -123,6 +123,12 @@ class Flags:
         victims = (job for job in self.behind(jobs) if job.victim is not None)
         return any(job.key not in self.records for job in victims)
 
+    def lost(self, jobs: Iterable[Job], attacks: bool = True, trainings: bool = True) -> list[str]:
+        """Return the names of the jobs whose flags would count (`against`) and whose records are missing or damaged."""
+        found = {part.key: part for job in jobs for part in self._answerable(job, attacks) if part.has_health}
+        counted = (part for part in found.values() if trainings or part.pretraining is None)
+        return [part.name for part in counted if part.key not in self.records]
+
     def notes(self, jobs: Iterable[Job]) -> tuple[str, ...]:
         """Return the notes on health below a table that shows some jobs: flags, deltas, and what was never measured."""
         asked = list(jobs)

@@ -82,7 +82,7 @@ class Results:
 
     @cached_property
     def victims(self) -> Mapping[tuple[str, str, str], int]:
-        """How many different victims the complete attacks on an encoder met, by encoder, task and strategy.
+        """How many different victims complete attacks and measures of victims met, by encoder, task and strategy.
 
         Fine-tunings that gave the same weights are one, and so is a classifier that exists, whatever the seeds of its
         attacks. Of several trainings of an encoder, it is the largest number that one of them has.
@@ -90,7 +90,8 @@ class Results:
         found: dict[tuple[str, str, str], dict[str, set[str]]] = {}
         for job in self.plan.jobs:
             record = self.standing.records.get(job.key)
-            if job.attacking is None or record is None or record.status != "complete":
+            of_victim = job.attacking is not None or "victim" in job.needs
+            if not of_victim or record is None or record.status != "complete":
                 continue
             label, task, finetune = job.parts[:3]
             by_label = found.setdefault((self.plan.draw(label).encoder, task, finetune), {})

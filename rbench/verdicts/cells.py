@@ -18,6 +18,7 @@ from rbench.tables import Results
 from rbench.tables import cells as tabled
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.any_attack import AnyAttack, any_attack, together
+from rbench.tables.formats import listed
 from rbench.tables.nested_means import Observed, Values
 from rbench.tables.results import Run
 
@@ -173,8 +174,9 @@ class Cells:
         flags = self.results.metrics.asked(metric).hindered(raised)
         if flags:
             return f"{cell} is flagged {', '.join(flags)}"
-        lost = "the record of its victim is missing or damaged, so that its health is not known"
-        return f"{cell}: {lost}" if self.results.flags.unrecorded(jobs) else None
+        lost = self.results.flags.lost(jobs, of != "victims", trainings)
+        why = "is missing or damaged, so that its health is not known; run the suite again"
+        return f"{cell}: the record of {listed(lost)} {why}" if lost else None
 
     def cell(self, name: CellOf) -> Cell:
         """Return the cell of an attack by its name."""

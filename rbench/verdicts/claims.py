@@ -29,7 +29,7 @@ from rbench.schema.claims import CellOf, Comparison, Ground, Group, comparisons,
 from rbench.score.combined import Part, combine
 from rbench.score.paired import Difference, combine_stated, compare, holm
 from rbench.tables import Results, Table
-from rbench.tables.draws import METHODS, WEIGHTS, alone, trainings
+from rbench.tables.draws import METHODS, WEIGHTS, alone, trainings, tunings
 from rbench.tables.nested_means import Observed, Rows, part
 from rbench.tables.table import Entry, Meaning, Number, groups_of, p_value
 from rbench.verdicts.cells import Cells
@@ -167,10 +167,9 @@ def _barred(
     """Return a comparison with whom it is about. Seeds that attacked the same victim again are no fine-tunings."""
     groups = one.comparison.groups
     first, second = ({cell.encoder for group in groups for cell in group[side]} for side in (0, 1))
-    tunings = one.difference.seeds if one.difference is not None else 1
+    seeds = one.difference.seeds if one.difference is not None else 1
     keys = [(cell.encoder, cell.task or "", cell.finetune or "") for group in groups for side in group for cell in side]
-    tunings = min([tunings, *(victims[key] for key in keys if key in victims)])
-    why = alone(first, second, trained, tunings)
+    why = alone(first, second, trained, min([seeds, *(tunings(key, seeds, victims) for key in keys)]))
     return replace(one, alone=why, barred=bool(why) and claim.about == "method")
 
 

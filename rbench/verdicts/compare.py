@@ -23,7 +23,7 @@ from rbench.tables import Results, Table
 from rbench.tables import cells as tabled
 from rbench.tables.aggregate import Cell
 from rbench.tables.any_attack import ANY, together
-from rbench.tables.draws import METHODS, WEIGHTS, alone, trainings
+from rbench.tables.draws import METHODS, WEIGHTS, alone, trainings, tunings
 from rbench.tables.flags import HEALTH_UNKNOWN
 from rbench.tables.nested_means import Observed
 from rbench.tables.results import Run
@@ -398,11 +398,12 @@ def _alone(sides: tuple[Side, Side], cell: CellKey, difference: Difference) -> s
         for name, encoder, side, found in zip(names, encoders, sides, difference.trainings, strict=True)
         if encoder in trainings(side.results.plan)
     }
-    victims = [
-        side.results.victims.get((encoder, cell.task, side.name if side.axis == "finetune" else cell.finetune))
-        for encoder, side in zip(encoders, sides, strict=True)
-    ]
-    return alone(names[:1], names[1:], trained, min([difference.seeds, *(n for n in victims if n is not None)]))
+    seeds = difference.seeds
+    tuned = (
+        tunings((name, cell.task, side.name if side.axis == "finetune" else cell.finetune), seeds, side.results.victims)
+        for name, side in zip(encoders, sides, strict=True)
+    )
+    return alone(names[:1], names[1:], trained, min([seeds, *tuned]))
 
 
 def _told_apart(one: str, other: str, axis: str) -> list[str]:
@@ -418,7 +419,8 @@ def _told_apart(one: str, other: str, axis: str) -> list[str]:
 def _flags(side: Side, of: OfCell, metric: AnyMetric) -> list[str]:
     """Return the flags that a comparison carries from one side, in words."""
     flags, jobs = side.results.flags, _answerable(of.cell, metric)
-    return [*map(str, flags.told(jobs) or ()), *([HEALTH_UNKNOWN.lower()] if flags.unrecorded(of.cell.jobs) else [])]
+    unknown = flags.unrecorded(of.cell.jobs) or flags.lost(jobs)
+    return [*map(str, flags.told(jobs) or ()), *([HEALTH_UNKNOWN.lower()] if unknown else [])]
 
 
 def _answerable(cell: tabled.Cell, metric: AnyMetric) -> list[Job]:

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from rbench import tables
-from rbench.schema import Draw, EncoderSpec, PretrainJob
+from rbench.schema import Draw, EncoderSpec, Job, Plan, PretrainJob, Provenance, Record
+from rbench.store.job_status import Standing
 from rbench.store.runs import Store
 from rbench.tables import Results
-from rbench.tables.draws import alone, of_table, trainings
+from rbench.tables.draws import alone, of_table, trainings, tunings
 from rbench.tables.for_people import briefed
 from rbench.tables.formats import render
-from tests.tables.conftest import finish, make_plan, make_suite
+from tests.measures.test_contrast import contrast
+from tests.specs import of_set
+from tests.tables.conftest import TASKS, finish, make_plan, make_suite
 
 Runs = Callable[..., Store]
 
@@ -76,6 +79,23 @@ def test_seeds_that_attack_the_same_victim_again_are_no_fine_tunings(tmp_path: P
     assert results.victims == {("minilm", "mr", "clean"): 2}
     assert of_table(tables.build(results, "asr"), plan, results.victims) == "of these weights, fine-tuned with 2 seeds"
     assert of_table(tables.build(results, "asr"), plan, {("minilm", "mr", "clean"): 1}) == "of these weights"
+
+
+def test_measures_of_a_victim_say_how_many_there_are_where_nothing_is_attacked(tmp_path: Path) -> None:
+    seen, told = of_set("minilm", "clean", TASKS["mr"], contrast("mr_c")), Provenance(rbench="0", weights_hash="same")
+    jobs = [Job.make(seen, ("minilm", "mr", "clean", "mr_c"), {"victim": f"{seed}"}, seed) for seed in (0, 1, 2)]
+    records = {job.key: Record(job=job, status="complete", provenance=told) for job in jobs}
+    plan = Plan(suite=make_suite(seeds=(0, 1, 2)), jobs=tuple(jobs))
+    victims = Results(Store(tmp_path), plan, Standing(records, {})).victims
+    assert victims == {("minilm", "mr", "clean"): 1}
+    assert tunings(("minilm", "typos@0.1", "clean"), 3, victims) == 1, "the cells of a measure may name no task"
+    assert tunings(("minilm", "mr", "another"), 3, victims) == 3
+
+
+@pytest.mark.parametrize("task", ["mr", "typos@0.1"])
+def test_seeds_are_as_many_fine_tunings_as_there_are_victims(task: str) -> None:
+    victims = {("a", "mr", "clean"): 2, ("a", "ag", "clean"): 1, ("b", "mr", "clean"): 3}
+    assert tunings(("a", task, "clean"), 3, victims) == 2 and tunings(("a", task, "clean"), 1, victims) == 1
 
 
 def test_the_caption_of_several_trainings_says_these_methods(make_run: Runs) -> None:

@@ -327,6 +327,18 @@ def test_a_control_answers_for_itself_alone(make: Make) -> None:
     assert rows["random", "noise"] in ([None], ["best"])
 
 
+def test_what_is_lost_are_the_records_whose_flags_would_count(make: Make) -> None:
+    results = Results.of(store := make())
+    jobs = {(job.parts[0], job.stage, job.seed): job for job in results.plan.jobs if job.has_health}
+    for gone in [jobs["above", "pretrain", 0], jobs["above", "finetune", 0], jobs["noise", "finetune", 0]]:
+        (store.root / gone.folder / "record.json").unlink()
+    flags, attack = Results.of(store).flags, jobs["above", "attack", 0]
+    assert flags.lost([attack]) == ["pretrain/above/seed0", "finetune/above/mr/clean/seed0"]
+    assert flags.lost([attack], trainings=False) == ["finetune/above/mr/clean/seed0"]
+    assert flags.lost([jobs["above", "attack", 1]]) == ["pretrain/above/seed0"]
+    assert flags.lost([jobs["noise", "attack", 0], jobs["plain", "attack", 0]]) == [], "a control decides all the same"
+
+
 def test_a_starved_attack_says_nothing_against_the_accuracy_before_it(make: Make) -> None:
     store = make({"pwws plain 0": ill("starved of candidates")}, require="healthy")
     clean, asr_pwws, asr_random, words_pwws, words_random = entries(build(store, "asr", "by-task"))["mr", "plain"]

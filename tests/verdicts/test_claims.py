@@ -56,13 +56,19 @@ def test_seeds_that_attack_a_classifier_again_say_nothing_of_a_method(make_run: 
     assert again.verdict == "undecided" and "nothing was trained or fine-tuned more than once" in again.notes[0]
 
 
-def test_a_victim_whose_record_is_gone_decides_no_claim(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = make_run(make_suite(**ONE_SEED), sealed=True)
-    said = {"of": {"encoder": "minilm", "task": "mr", "attack": "pwws"}, "at_most": 99.9}
+@pytest.mark.parametrize("stage", ["pretrain", "finetune"])
+def test_what_stands_on_a_job_whose_record_is_gone_decides_no_claim(tmp_path: Path, stage: str) -> None:
+    """Its flags are gone with it: what was undecided would be supported."""
+    store = Store(reference.unpacked("adcl-gated-ag", tmp_path / "run"))
+    said = {"of": {"encoder": "adcl-minilm-gated", "attack": "pwws[max_words=12]"}, "at_most": 99.9}
     assert judged(store, **said).verdict == "supported"
-    monkeypatch.setattr("rbench.tables.flags.Flags.unrecorded", lambda self, jobs: True)
-    found = judged(store, **said)
-    assert found.verdict == "undecided" and "the record of its victim is missing or damaged" in lines([found])[0]
+    (job,) = [job for job in jobs(store) if job.stage == stage and job.parts[0] == "adcl-minilm-gated"]
+    (store.root / job.folder / "record.json").unlink()
+    (line,) = lines([judged(store, **said)])
+    assert line.startswith("undecided: ") and f"the record of {job.name} is missing or damaged" in line
+    attacks = [{"encoder": "adcl-minilm-gated", "attack": f"{name}[max_words=12]"} for name in ("pwws", "textfooler")]
+    alike = judged(store, lower=attacks[0], than=attacks[1])
+    assert ("is missing" not in alike.judged[0].why) is (stage == "pretrain"), "a training concerns both sides alike"
 
 
 def test_a_claim_names_a_strategy_without_options_where_no_other_has_its_name(tmp_path: Path) -> None:
