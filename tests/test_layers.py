@@ -248,7 +248,7 @@ ELSEWHERE = {
     *("info.read_text", "Path('/proc/sys/kernel/random/boot_id').read_text", "Path(f'/proc/{pid}/stat').read_text"),
     *("module.open", "measure.open", "loaded.modules['objectives', train.objective].open"),  # a module of Python
     "find('measures', name).open",  # the same
-    *("where.open", "path.write_text", "Path(page).open"),  # files that the user names
+    *("where.open", "path.write_text", "Path(page).open", "self._path.open"),  # files that the user names
     "(where / 'rbench.json').read_text",  # a model's folder, which is the user's
     "shutil.rmtree",  # in `growing`: a new folder beside the one that the user names
     *("file.open", "path.rglob"),  # after `Below.files` has found them, and to count bytes

@@ -72,7 +72,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         return already
     stored = cell.merge(kept)
     where = context.store.folder(job).relative_to(context.store.root) / "outcomes.jsonl"
-    _check_errors(kept, where if context.store.texts else None)
+    _check_errors(kept, where, quoting=context.store.texts)
     return Record(
         job=job,
         status="complete",
@@ -100,20 +100,23 @@ def _scores(outcomes: Collection[Outcome], spec: AttackJob) -> tuple[Score, ...]
     return scores + (score.Deviations.of(outcomes).scores() if spec.task.kind == "sts" else ())
 
 
-def _check_errors(outcomes: Collection[Outcome], place: Path | None = None) -> None:
+def _check_errors(
+    outcomes: Collection[Outcome], place: Path = Path("outcomes.jsonl"), *, quoting: bool = False
+) -> None:
     """Raise JobError where more than a tenth errored.
 
     Args:
-        place: the file of the outcomes, where the RUN keeps texts: an error may quote one.
+        place: the file of the outcomes, below the RUN.
+        quoting: whether the message may quote an error. An error may quote a text, which some RUNs must not hold.
     """
     errors = [outcome.error or "" for outcome in outcomes if _counts_as_error(outcome)]
     kinds = Counter(map(error_kind, errors))
     if kinds.total() > TOLERATED * len(outcomes):
         named = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
-        first = f" The first: {line}." if place is not None and (line := error_line(errors[0])) else ""
+        first = f" The first: {line}." if quoting and (line := error_line(errors[0])) else ""
         raise JobError(
             f"{kinds.total()} of {len(outcomes)} examples errored ({named}), more than a tenth.{first} "
-            f"Their errors are in {place or 'outcomes.jsonl'}; run the same command again to attack them again."
+            f"Their errors are in {place}; run the same command again to attack them again."
         )
 
 

@@ -68,6 +68,8 @@ class PlanInputs(Specs):
     """Content hash by task or corpus name."""
     sizes: Mapping[str, Mapping[str, int]]
     """Rows by task and split."""
+    read: Mapping[str, int] = field(default_factory=dict)
+    """Rows of test splits as they were read, before any was left out, by task."""
     weights: Mapping[str, str] = field(default_factory=dict)
     """Content hash by encoder name, for weights that no job makes. It also holds the names in `models`."""
     splits: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -472,7 +474,9 @@ def _check_sizes(suite: Suite, inputs: PlanInputs) -> None:
     for task in suite.tasks if suite.attacks or makes else ():
         wanted, size = suite.examples_for(task), inputs.sizes[task].get("test", 0)
         if wanted != "all" and wanted > size:
-            wrong.append(f"{task}: num_examples is {wanted}, but its test split has {size} examples")
+            left = inputs.read.get(task, 0) - size
+            why = f" ({left} of its {size + left} rows were left out: their text or label is none)" if left > 0 else ""
+            wrong.append(f"{task}: num_examples is {wanted}, but its test split has {size} examples{why}")
     if wrong:
         raise PlanError(
             "; ".join(wrong)

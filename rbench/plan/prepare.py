@@ -103,6 +103,7 @@ def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
         *_too_small(loaded, data),
         *_without_pairs(loaded, data),
         *_without_training(loaded, data),
+        *_without_teaching(loaded, data),
         *_beyond_corpus(loaded, data),
     ]
     splits = _splits(loaded, data, problems)
@@ -123,6 +124,7 @@ def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
         **loaded.named | {"sets": asked},
         data={name: found.fingerprint for name, found in data.items()},
         sizes={name: found.sizes for name, found in data.items()},
+        read={name: found.read.get("test", 0) for name, found in data.items()},
         weights={name: place.fingerprint for name, place in weights.items()},
         splits=splits,
         resource_weights=_fingerprints(resources),
@@ -280,7 +282,8 @@ def _notes(loaded: Loaded, data: Mapping[str, TaskData], sets: Mapping[str, tupl
         yield f"{task}: {found.origin} ({', '.join(f'{split} {rows}' for split, rows in found.sizes.items())})"
         for split, (rows, published) in found.unlike_published.items():
             yield f"{task}: its {split} split has {rows:,} rows here; the published one has {published:,}"
-        yield from (f"{task}: {said}" for said in (*found.left_out, *found.contradicted))
+        untaught = found.unlearnable if suite.encoders else ()
+        yield from (f"{task}: {said}" for said in (*found.left_out, *found.contradicted, *untaught))
     for one in (one for own in sets.values() for one in own):
         counts = one.counts
         sizes = f" ({counts['bundles']} bundles, {counts['edits']} edits)" if "bundles" in counts else ""
@@ -357,6 +360,13 @@ def _without_training(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]
             "classifier that exists is attacked without one"
         )
     return wrong
+
+
+def _without_teaching(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
+    """Return a problem for each label of a test split that encoders cannot learn, where it is more than a rare one."""
+    remedy = "Write the label alike in both splits, add rows to train, or take these rows out"
+    tuned = [data[name] for name in loaded.tuning if name in data] if loaded.suite.encoders else []
+    return [f"{said}. {remedy}" for one in tuned if one.teaches_too_little for said in one.unlearnable]
 
 
 def _beyond_corpus(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:

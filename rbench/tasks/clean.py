@@ -92,6 +92,8 @@ class Dropped:
     counts: Counter[str] = field(default_factory=Counter)
     places: dict[str, list[str]] = field(default_factory=dict)
     conflicts: dict[str, int] = field(default_factory=dict)
+    untaught: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """The labels of test rows that no training row has: how many rows, and the place of the first. They are kept."""
 
     def add(self, reason: str, where: str) -> None:
         """Count one row, and keep its place if there are few yet."""
@@ -161,20 +163,24 @@ SplitColumns = Columns | Mapping[str, Columns]
 
 
 def clean(
-    spec: TaskSpec, columns: SplitColumns, rows: Mapping[str, Sequence[Row]], reserved: Sequence[Reserved] = ()
+    spec: TaskSpec,
+    columns: SplitColumns,
+    rows: Mapping[str, Sequence[Row]],
+    reserved: Sequence[Reserved] = (),
+    origin: str = "",
 ) -> tuple[dict[str, list[Example]], Dropped]:
     """Turn the rows of each split into examples, by the rules at the head of this module.
 
     Args:
         reserved: the rows that contrast sets keep out of training and validation.
+        origin: where the rows are from, for people.
 
     Returns:
         The examples by split, and the rows that were left out.
 
     Raises:
         ResourceError: a row lacks a column, a text is not a string, no example of a split is left, or a label of the
-            task has no row in a split of which more than `MOST_UNKNOWN` have other labels, or none in training and
-            some in the test split.
+            task has no row in a split of which more than `MOST_UNKNOWN` have other labels.
     """
     dropped = Dropped()
     of = dict.fromkeys(rows, columns) if isinstance(columns, Columns) else columns
@@ -195,25 +201,29 @@ def clean(
         found[split] = _without(leaks, found[split], rows[split], dropped)
     for split, examples in found.items():
         if not examples:
-            reasons = ", ".join(f"{n} {reason}" for reason, n in dropped.counts.items()) or "it has no rows"
-            raise ResourceError(f"task `{spec.name}`: nothing is left of its {split} split ({reasons})")
-    _check_learnable(spec, found)
+            why = {reason: n for reason, n in dropped.counts.items() if reason.startswith(f"{split}: ")}
+            reasons = ", ".join(f"{n} {reason}, such as {dropped.places[reason][0]}" for reason, n in why.items())
+            raise ResourceError(
+                f"task `{spec.name}`: nothing is left of its {split} split ({reasons or 'it has no rows'}). Give it "
+                f"rows with texts and labels of the task, which are in no other split{origin and f': {origin}'}"
+            )
+    if spec.labels and {"train", "test"} <= found.keys():
+        dropped.untaught = _untaught(spec, found, rows["test"])
     return found, dropped
 
 
-def _check_learnable(spec: TaskSpec, found: Mapping[str, Sequence[Example]]) -> None:
-    """Raise ResourceError where the test split has a label that no training row has, so that nobody can learn it."""
-    if spec.kind in ("sts", "ranking") or not spec.labels or not {"train", "test"} <= found.keys():
-        return
+def _untaught(
+    spec: TaskSpec, found: Mapping[str, Sequence[Example]], rows: Sequence[Row]
+) -> dict[str, tuple[int, str]]:
+    """Return the labels of test examples that nothing teaches, with how many they are and the place of the first."""
     # Validation rows may have been taken out of the training file.
-    taught = {example.label for split in ("train", "validation") for example in found.get(split, ())}
-    tested = Counter(example.label for example in found["test"] if example.label not in taught)
-    if tested:
-        named = ", ".join(f"{spec.labels[int(label or 0)]} ({n})" for label, n in sorted(tested.items()))
-        raise ResourceError(
-            f"task `{spec.name}`: its test split has rows with labels that no row of its train split has: {named}. "
-            "Write the labels alike in both, or leave these rows out"
-        )
+    taught = {one.label for split in ("train", "validation") for one in found.get(split, ())}
+    strange = {one.id: spec.labels[int(one.label or 0)] for one in found["test"] if one.label not in taught}
+    counts, first = Counter(strange.values()), dict[str, str]()
+    for row in rows if strange else ():
+        if row.id in strange:
+            first.setdefault(strange[row.id], row.where)
+    return {label: (n, first[label]) for label, n in counts.items()}
 
 
 def example(spec: TaskSpec, columns: Columns, row: Row) -> Example | str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rbench.config.tabular import files_of
 from rbench.errors import ResourceError
 from rbench.schema import TaskSpec
-from rbench.tasks.clean import Columns, Example, Reserved, Row, SplitColumns, clean
+from rbench.tasks.clean import FEW, MOST_UNKNOWN, Columns, Example, Reserved, Row, SplitColumns, clean
 
 if TYPE_CHECKING:
     from rbench.tasks.ranking import Collection, Source
@@ -28,7 +28,8 @@ class TaskData:
     `dropped` counts the rows left out, by split and reason (`train: also in test`). `where` has the first few of their
     places (`file:line`). `conflicts` counts the texts that a split has under several labels, which are kept.
     `fingerprint` is the hash of all examples of all splits: ids, texts and labels. `read` has the number of rows that
-    were read, before any was left out, by split.
+    were read, before any was left out, by split. `untaught` has the labels of the test split that no training row has:
+    how many rows, and the place of the first.
     """
 
     spec: TaskSpec
@@ -43,6 +44,7 @@ class TaskData:
     """For each split whose rows name their subsets (`TaskSpec.subsets`), the subset of each example by its id."""
     collection: Collection | None = field(default=None, repr=False)
     """The documents of a ranking task, whose examples are its queries."""
+    untaught: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     _hashes: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     """A cache of `split_fingerprint`, by split."""
 
@@ -81,6 +83,20 @@ class TaskData:
             if count
         ]
 
+    @property
+    def unlearnable(self) -> list[str]:
+        """The labels of the test split that no training row has, as phrases with the place of their first row."""
+        return [
+            f"{where}: label {label} has no row in train, and {n:,} in test; no victim can learn it here"
+            for label, (n, where) in self.untaught.items()
+        ]
+
+    @property
+    def teaches_too_little(self) -> bool:
+        """Whether so many test rows have such labels that they are misspelt rather than rare, or all have."""
+        n, size = sum(count for count, _ in self.untaught.values()), self.sizes.get("test", 0)
+        return n > max(FEW, MOST_UNKNOWN * size) or n == size > 0
+
     def split(self, name: str) -> list[Example]:
         """Return the examples of a split, in the order of their source.
 
@@ -115,7 +131,7 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
     if spec.kind == "ranking":
         return _ranked(spec, data_path)
     origin, columns, rows = _source(spec, data_path).read()
-    examples, dropped = clean(spec, columns, rows, reserved)
+    examples, dropped = clean(spec, columns, rows, reserved, origin)
     for reason, count in dropped.counts.items():
         logger.info("task %s: %d rows left out, %s: %s", spec.name, count, reason, ", ".join(dropped.places[reason]))
     return TaskData(
@@ -128,6 +144,7 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
         examples,
         {name: len(found) for name, found in rows.items()},
         subsets_of(spec, columns, rows),
+        untaught=dropped.untaught,
     )
 
 

@@ -111,10 +111,11 @@ def _not_found(spec: TaskSpec, data_path: Sequence[Path], reason: str) -> str:
     usual = choices[-2:][0]
     shown = choices[:1] if set(choices[0]) <= set(usual) else [choices[0], usual]
     files = ", or ".join(" + ".join(map(local.file_of, sources)) for sources in shown)
+    optional = f"{spec.name}/validation.jsonl may be left out; " if f"{spec.name}/validation" in usual else ""
     columns = ", ".join((*spec.columns, *({"sts": ("score",), "unlabelled": ()}.get(spec.kind, ("label",)))))
     return (
         f"task `{spec.name}`: no complete copy in {looked}; {reason}. "
-        f"Put {files} (columns {columns}) into a folder DIR and pass --data DIR or set RBENCH_DATA=DIR."
+        f"Put {files} ({optional}columns {columns}) into a folder DIR and pass --data DIR or set RBENCH_DATA=DIR."
     )
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rbench.config import load_mapping
+from rbench.config import load_mapping, load_task
 from rbench.config.registry import Registry
-from rbench.errors import ResourceError
+from rbench.errors import PlanError, ResourceError
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
+from rbench.tasks import open_task
 
 ROWS = pd.DataFrame({"text": [f"film {i}" for i in range(40)], "label": ["good", "bad"] * 20})
 
@@ -41,3 +42,30 @@ def test_an_encoder_is_not_fine_tuned_on_test_rows(tmp_path: Path) -> None:
         prepared(whole)
     with pytest.raises(ResourceError, match=r"no train split .*add a train file beside the others"):
         prepared(str(tmp_path))
+
+
+def test_a_label_that_train_lacks_is_refused_where_encoders_learn_and_noted_where_it_is_rare(tmp_path: Path) -> None:
+    def folder(odd: int) -> str:
+        ROWS.to_csv(tmp_path / "train.csv", index=False)
+        rows = ROWS.replace({"text": "film"}, "other", regex=True)
+        rows.loc[rows.index < odd, "label"] = "zzz"
+        rows.to_csv(tmp_path / "test.csv", index=False)
+        return str(tmp_path)
+
+    said = f"{tmp_path}/test.csv:2: label zzz has no row in train, and {{}} in test"
+    with pytest.raises(ResourceError, match=rf"{said.format(20)}; .*Write the label alike in both splits"):
+        prepared(folder(20))
+    assert any(said.format(2) in note for note in prepared(folder(2)).notes), "a rare class"
+    spec = load_task(folder(20), Registry())
+    assert open_task(spec).sizes["test"] == 40, "a classifier that exists needs no train rows"
+
+
+def test_too_few_test_rows_are_told_with_those_that_were_left_out(tmp_path: Path) -> None:
+    ROWS.to_csv(tmp_path / "train.csv", index=False)
+    rows = ROWS.replace({"text": "film"}, "other", regex=True)
+    rows.loc[2:, "text"] = ""
+    rows.to_csv(tmp_path / "test.csv", index=False)
+    suite = {"name": "s", "encoders": ["mini-bert-packaged"], "tasks": [str(tmp_path)], "attacks": ["pwws"]}
+    loaded = load_mapping({**suite, "resources": "mini", "num_examples": 9}, registry=Registry())
+    with pytest.raises(PlanError, match=r"its test split has 2 examples \(38 of its 40 rows were left out"):
+        prepare_loaded(loaded, Options())

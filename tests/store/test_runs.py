@@ -325,9 +325,9 @@ def test_exactly_a_tenth_is_not_more_than_a_tenth() -> None:
     error = {"status": "errored", "error": "Traceback (most recent call last):\n  File x\nValueError: a fine film\n"}
     one = Outcome.model_validate({"example_id": "x", "original": ("a",), "label": 0, **error})
     with pytest.raises(JobError, match=r"The first: ValueError: a fine film\. Their errors are in attack/1f/outcomes"):
-        _check_errors([one], Path("attack/1f/outcomes.jsonl"))
-    with pytest.raises(JobError) as caught:
-        _check_errors([one])  # of a RUN without texts, which an error may quote
+        _check_errors([one], Path("attack/1f/outcomes.jsonl"), quoting=True)
+    with pytest.raises(JobError, match="attack/1f/outcomes") as caught:
+        _check_errors([one], Path("attack/1f/outcomes.jsonl"))  # of a RUN without texts, which an error may quote
     assert "fine film" not in str(caught.value)
     for errored, n in ((0, 1), (1, 10), (10, 100), (3, 30), (7, 70)):
         _check_errors(outcomes(errored, n))

@@ -247,7 +247,7 @@ class _Archive:
         self._path = path
         try:
             if not zipfile.is_zipfile(path):
-                with path.open("rb") as file:
+                with self._path.open("rb") as file:
                     begun = file.read(4) == b"PK\x03\x04"  # as every file of rbench pack, whose end a copy may lack
                 raise StoreError(
                     f"{path} is cut short or damaged. Ask for it again, or copy it again."
