@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
 import rbench
 from rbench import api
@@ -64,6 +66,15 @@ def test_scores_are_those_of_ranking_by_hand(run: Path) -> None:
     mine = next(cell for cell in cells if cell["encoder"] == "mini-static")
     assert mine["value"] == pytest.approx(np.mean(gains), abs=1e-6) and mine["n"] == 200
     assert mine["low"] < mine["value"] < mine["high"]
+
+
+def test_success_has_wilsons_interval(run: Path) -> None:
+    """Student's t has no width where all queries succeed, and leaves 0..1 where few do."""
+    lines = api.table(run, metric="ranking", intervals=True).splitlines()
+    (mine,) = [line for line in lines if "mini word vectors" in line and line.startswith("|")]
+    value, low, high = map(float, re.findall(r"[\d.]+", mine.split("|")[-2]))
+    limits = 100 * np.array(proportion_confint(round(value * 2), 200, method="wilson"))  # of 200 queries
+    assert (low, high) == pytest.approx(limits, abs=0.005)
 
 
 def test_a_claim_speaks_of_ndcg(run: Path) -> None:
