@@ -168,7 +168,8 @@ def _beyond_bounds(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
     for key in ("at_most", "at_least"):
         if (limit := getattr(one.claim, key)) is not None and not low <= limit <= high:
             yield one.located.at((key,)), f"{metric} lies between {low:g} and {high:g}, so no limit is {limit:g}"
-    if (by := one.claim.by) is not None and abs(by) > high - low:
+    largest = (high - low) * (1 if one.claim.beyond is None else 2)  # a difference of two differences
+    if (by := one.claim.by) is not None and abs(by) > largest:
         yield one.located.at(("by",)), f"{metric} lies between {low:g} and {high:g}, so no difference is {by:g}"
 
 

@@ -263,9 +263,11 @@ class Metrics:
         return sorted(asked, key=lambda one: (one.place, one.name))
 
     def _may_be(self, name: str, of: Collection[str], kinds: Collection[str] | None) -> bool:
+        """Return whether a file need be opened. One whose literals are wrong is, so that its user hears of them."""
         path = self.registry.path("metrics", name)
-        condition, kind = versions.text(path, "OF"), versions.text(path, "KIND")
-        return (not of or not condition or condition in of) and (kinds is None or not kind or kind in kinds)
+        others = {*get_args(Condition)} - {*of} if of else set()
+        unasked = {*get_args(TaskKind)} - {*kinds} if kinds is not None else set()
+        return versions.text(path, "OF") not in others and versions.text(path, "KIND") not in unasked
 
 
 def _metric(name: str, registry: Registry) -> Metric:

@@ -52,6 +52,12 @@ def test_a_file_that_is_of_something_else_by_its_literals_is_not_opened(of: str,
         metrics.all()
 
 
+@pytest.mark.parametrize(("of", "more"), [('"atacks"', ""), ('"attacks"', 'KIND = "rankin"')])
+def test_a_misspelt_literal_is_told_and_not_passed_over(of: str, more: str, tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=r"mine.py:1:1: (OF|KIND): unknown .*; did you mean"):
+        written(tmp_path, "mine", of, more=more).all("attacks", kinds={"single"})
+
+
 def test_a_file_that_computes_what_it_is_of_is_opened(tmp_path: Path) -> None:
     metrics = written(tmp_path, "mine", '"".join(["vic", "tims"])', place=-1, more='KIND = "".join(["s", "ts"])')
     assert "mine" not in [one.name for one in metrics.all("attacks")]
