@@ -194,7 +194,9 @@ def table(options: Options, results: Results) -> Table:
         groups=frozenset(groups[1:]),
         cells=tuple(described),
         notes=(*_notes(found, shown), *found.common_notes()),
-        interval=found.interval("95% intervals: Student's t of the mean over queries; of success, which is a rate, Wilson's."),
+        interval=found.interval(
+            "95% intervals: Student's t of the mean over queries; of success, which is a rate, Wilson's."
+        ),
         flags=found.flags.listed(found.asked),
         about=ABOUT,
     )

@@ -117,10 +117,17 @@ def _file(kind: Kind) -> str:
     return str(getattr(kind, "__file__", None) or type(kind).__name__)
 
 
-def matches(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> Callable[[str], list[Span]]:
-    """Return a function `places` that finds all matches of a regular expression."""
+def matches(
+    pattern: str, flags: re.RegexFlag = re.NOFLAG, known: Callable[[str], bool] = lambda found: True
+) -> Callable[[str], list[Span]]:
+    """Return a function `places` that finds all matches of a regular expression.
+
+    Args:
+        known: whether a match is one that the kind can replace. A pattern that ignores case also matches letters whose
+            lower case is another one, such as the long s and the dotless i.
+    """
     finditer = re.compile(pattern, flags).finditer
-    return lambda text: [found.span() for found in finditer(text)]
+    return lambda text: [found.span() for found in finditer(text) if known(found[0])]
 
 
 def cased(word: str, like: str) -> str:

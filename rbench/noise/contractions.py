@@ -23,11 +23,17 @@ _OTHER = _PAIRS | {short: full for full, short in _PAIRS.items()}
 _OTHER |= {f"{who} is": f"{who}'s" for who in ("it", "that", "he", "she")}
 
 _FORMS = "|".join(sorted((re.escape(form).replace("'", "['’]") for form in _OTHER), key=len, reverse=True))
-places = matches(rf"\b(?:{_FORMS})\b(?= \w)", re.IGNORECASE)
+
+
+def _plain(found: str) -> str:
+    return found.lower().replace("’", "'")
+
+
+places = matches(rf"\b(?:{_FORMS})\b(?= \w)", re.IGNORECASE, lambda found: _plain(found) in _OTHER)
 
 
 def put(found: str, rng: Random) -> str:
     """Return the other form."""
-    other = _OTHER[found.lower().replace("’", "'")]
+    other = _OTHER[_plain(found)]
     made = cased(other, found if len(found) > 3 else found[:1])
     return f"I{made[1:]}" if made.startswith(("i'", "i ")) else made

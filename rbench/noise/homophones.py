@@ -25,7 +25,8 @@ which witch / who's whose / wood would / your you're
 """
 _OTHERS = {word: [other for other in own.split() if other != word] for own in _SETS.split("/") for word in own.split()}
 
-places = matches(rf"\b(?:{'|'.join(sorted(_OTHERS, key=len, reverse=True))})\b(?!['’])", re.IGNORECASE)
+_FORMS = "|".join(sorted(_OTHERS, key=len, reverse=True))
+places = matches(rf"\b(?:{_FORMS})\b(?!['’])", re.IGNORECASE, lambda found: found.lower() in _OTHERS)
 
 
 def put(found: str, rng: Random) -> str:

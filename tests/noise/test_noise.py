@@ -279,6 +279,14 @@ def test_a_kind_that_would_garble_texts_is_refused_with_its_file(
         noised(kind, "the film is long and very loud", 1.0, "seed")
 
 
+@pytest.mark.parametrize("text", ["the \u017fea", "the s\u0131te", "h\u0130", "\u0131 am not", "\u0131t will do"])
+def test_letters_that_only_ignoring_case_makes_equal_are_left(text: str) -> None:
+    assert change("homophones", "the sea", 1.0).text != "the sea"
+    assert [change(name, text, 1.0).text for name in ("homophones", "contractions")] == [text, text]
+    for name in KINDS:
+        change(name, text, 1.0)  # fails with none
+
+
 def test_places_that_touch_or_come_in_any_order_are_fine() -> None:
     kind: Any = SimpleNamespace(UNIT="pairs", places=lambda text: [(2, 4), (0, 2), (4, 4)], put=lambda x, rng: f"<{x}>")
     assert noised(kind, "abcd", 1.0, "seed").text == "<ab><cd><>"
