@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rbench.errors import PlanError
 from rbench.schema import ADVERSARIAL, STS, Draw, Job, Plan, Suite
@@ -34,47 +35,64 @@ def in_order(suite: Suite, draws: Mapping[str, Draw], jobs: Mapping[str, Job]) -
     Jobs whose place the suite does not decide, such as a second contrast set, keep the order that they have in `jobs`.
     """
     needed = {key for job in jobs.values() for key in job.needs.values()}
-    places = {key: _place(suite, draws, job, key in needed) for key, job in jobs.items()}
+    lists = _Lists(suite, draws)
+    places = {key: lists.place(job, key in needed) for key, job in jobs.items()}
     asked = sorted((place, i) for i, place in enumerate(places.values()) if place is not None)
     there = list(jobs.values())
     return with_needs([*(there[i] for _, i in asked), *there], jobs)
 
 
-def _place(suite: Suite, draws: Mapping[str, Draw], job: Job, needed: bool) -> tuple[int, ...] | None:
-    """Return the place of a job that the suite asks for; None for one that is there because others need it."""
-    spec, parts = job.measuring, job.parts
-    draw = draws.get(parts[0], Draw(encoder=parts[0]))
-    training = suite.train_seeds.index(draw.train_seed) if draw.train_seed in suite.train_seeds else 0
-    encoder = _at(suite.lineup, draw.encoder)
-    asked = [one.name for one in suite.evaluate]
-    if spec is not None and spec.of == "encoders":
-        scored = [one.label for one in suite.evaluations]
-        place = _at(scored, parts[1]) if spec.what.name == STS else len(scored) + _at(asked, spec.what.name)
-        return (training, 0, encoder, place)
-    if spec is not None and spec.of in ("attacks", "tasks"):
-        seeds = {draws[label].train_seed for label in spec.encoders if label in draws}
-        later = next((suite.train_seeds.index(seed) for seed in seeds if seed in suite.train_seeds), 0)
-        labels = [one.label for one in suite.evaluate]
-        attack = _at([one.label for one in suite.attacks], spec.attack or "")
-        task = _at(suite.tasks, spec.task.name)
-        return (later, 2, _at(labels, parts[0]), _at(suite.seeds, job.seed), task, attack)
-    if len(parts) < 3 or draw.encoder not in suite.lineup or job.seed not in suite.seeds:
-        return None
-    cell = (training, 1, suite.seeds.index(job.seed), _at(suite.tasks, parts[1]), encoder)
-    if spec is not None and spec.of == "trainings":
-        return (*cell, 0, _at([one.label for one in suite.build], parts[2]))
-    victim = (*cell, 1 + _at([one.label for one in suite.finetune], parts[2]))
-    attacks = [one.label for one in suite.attacks]
-    if job.attacking is not None and job.attacking.split == "test" and parts[3] in attacks:
-        return (*victim, 2, attacks.index(parts[3]))
-    if spec is not None:
-        return (*victim, int(spec.set is None), int(spec.what.name == ADVERSARIAL))
-    return (*victim, 3) if job.victim is not None and not needed else None
+def places_of(names: Iterable[Any]) -> dict[Any, int]:
+    """Return the place of each name among the distinct names, from 0."""
+    return {name: place for place, name in enumerate(dict.fromkeys(names))}
 
 
-def _at(names: Sequence[object], name: object) -> int:
+class _Lists:
+    """The places of all that a suite lists. Looking through the lists for each job would take hours for a plan of a
+    hundred thousand seeds."""
+
+    def __init__(self, suite: Suite, draws: Mapping[str, Draw]) -> None:
+        self._draws = draws
+        self._lineup, self._tasks = places_of(suite.lineup), places_of(suite.tasks)
+        self._seeds, self._trainings = places_of(suite.seeds), places_of(suite.train_seeds)
+        self._attacks = places_of(one.label for one in suite.attacks)
+        self._finetune = places_of(one.label for one in suite.finetune)
+        self._build = places_of(one.label for one in suite.build)
+        self._scored = places_of(one.label for one in suite.evaluations)
+        self._measured = places_of(one.name for one in suite.evaluate)
+        self._evaluated = places_of(one.label for one in suite.evaluate)
+
+    def place(self, job: Job, needed: bool) -> tuple[int, ...] | None:
+        """Return the place of a job that the suite asks for; None for one that is there because others need it."""
+        spec, parts = job.measuring, job.parts
+        draw = self._draws.get(parts[0], Draw(encoder=parts[0]))
+        training = self._trainings.get(draw.train_seed, 0)
+        encoder = _at(self._lineup, draw.encoder)
+        if spec is not None and spec.of == "encoders":
+            sts = spec.what.name == STS
+            place = _at(self._scored, parts[1]) if sts else len(self._scored) + _at(self._measured, spec.what.name)
+            return (training, 0, encoder, place)
+        if spec is not None and spec.of in ("attacks", "tasks"):
+            seeds = {self._draws[label].train_seed for label in spec.encoders if label in self._draws}
+            later = next((self._trainings[seed] for seed in seeds if seed in self._trainings), 0)
+            attack, task = _at(self._attacks, spec.attack or ""), _at(self._tasks, spec.task.name)
+            return (later, 2, _at(self._evaluated, parts[0]), _at(self._seeds, job.seed), task, attack)
+        if len(parts) < 3 or draw.encoder not in self._lineup or job.seed not in self._seeds:
+            return None
+        cell = (training, 1, self._seeds[job.seed], _at(self._tasks, parts[1]), encoder)
+        if spec is not None and spec.of == "trainings":
+            return (*cell, 0, _at(self._build, parts[2]))
+        victim = (*cell, 1 + _at(self._finetune, parts[2]))
+        if job.attacking is not None and job.attacking.split == "test" and parts[3] in self._attacks:
+            return (*victim, 2, self._attacks[parts[3]])
+        if spec is not None:
+            return (*victim, int(spec.set is None), int(spec.what.name == ADVERSARIAL))
+        return (*victim, 3) if job.victim is not None and not needed else None
+
+
+def _at(places: Mapping[Any, int], name: object) -> int:
     """Return the place of a name, or the end for one that is not there."""
-    return names.index(name) if name in names else len(names)
+    return places.get(name, len(places))
 
 
 def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:

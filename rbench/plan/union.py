@@ -12,9 +12,11 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel
+
 from rbench.errors import StoreError
 from rbench.plan.labels import unlabelled
-from rbench.plan.order import in_order
+from rbench.plan.order import in_order, places_of
 from rbench.schema import (
     AttackJob,
     Draw,
@@ -125,13 +127,13 @@ def _draws(plans: Mapping[str, Plan]) -> tuple[dict[str, Draw], list[str]]:
                     f"encoder {label}: {drawing} has `train_seeds`, and {run} trains it without. Run that with "
                     f"`train_seeds: [{seed}]` in its suite; nothing is trained again"
                 )
-    encoders = list(dict.fromkeys(label for plan in plans.values() for label in plan.suite.encoders))
-    seeds = list(dict.fromkeys(seed for plan in plans.values() for seed in plan.suite.train_seeds))
+    encoders = places_of(label for plan in plans.values() for label in plan.suite.encoders)
+    seeds = places_of(seed for plan in plans.values() for seed in plan.suite.train_seeds)
 
     def place(label: str) -> tuple[int, int]:
         draw = found[label]
         known = draw.encoder in encoders and draw.train_seed in seeds
-        return (encoders.index(draw.encoder), seeds.index(draw.train_seed or 0)) if known else (len(encoders), 0)
+        return (encoders[draw.encoder], seeds[draw.train_seed]) if known else (len(encoders), 0)
 
     return {label: found[label] for label in sorted(found, key=place)}, wrong
 
@@ -193,17 +195,18 @@ def union_suite(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> tuple[S
 
 def _beside(names: Sequence[str]) -> tuple[str, ...]:
     """Return names in their order, except that those that differ in the label of their RUN alone follow each other."""
-    own = [unlabelled(name) for name in names]
-    return tuple(sorted(names, key=lambda name: own.index(unlabelled(name))))
+    places = places_of(map(unlabelled, names))
+    return tuple(sorted(names, key=lambda name: places[unlabelled(name)]))
 
 
 def _listed(values: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    """Join lists. Entries may be unhashable, because they have options."""
-    found: list[Any] = []
+    """Join lists. Entries with options cannot be hashed, so their JSON is compared: there may be many thousands."""
+    found: dict[Any, Any] = {}
     for entry in (entry for value in values for entry in value):
-        if entry not in found:
-            found.append(entry)
-    return tuple(found)
+        options = isinstance(entry, BaseModel)
+        key = json.dumps(entry.model_dump(mode="json"), sort_keys=True) if options else entry
+        found.setdefault((type(entry), key), entry)
+    return tuple(found.values())
 
 
 def _num_examples(plans: Sequence[Plan]) -> dict[str, Any]:

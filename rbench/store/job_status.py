@@ -145,13 +145,14 @@ def mixed(plan: Plan, records: Mapping[str, Record]) -> dict[str, str]:
 
     Where such a job has no record, the first result that stands on it counts as right.
     """
+    jobs = {job.key: job for job in plan.jobs}
     right: dict[str, str] = {}
     found: dict[str, str] = {}
     for job, needed, own in _stated(plan, records):  # a job comes after those that it needs
         if own != right.setdefault(needed, own):
             found.setdefault(
                 job.key,
-                f"{job.name} stands on other weights of {plan.job(needed).name} ({own[:SHORT]}) than the rest of the "
+                f"{job.name} stands on other weights of {jobs[needed].name} ({own[:SHORT]}) than the rest of the "
                 f"RUN ({right[needed][:SHORT]}).",
             )
     return found

@@ -164,16 +164,17 @@ def _sources(parts: Mapping[str, Part], plan: Plan) -> dict[str, str]:
 
 def _unlike_weights(parts: Mapping[str, Part], plan: Plan, sources: Mapping[str, str]) -> list[str]:
     """Return the trainings of which results of several RUNs are there, with other weights in one than in another."""
-    found: dict[str, dict[str, set[str]]] = {job.key: {} for job in plan.jobs if job.trains}
+    jobs = {job.key: job for job in plan.jobs}
+    found: dict[str, dict[str, set[str]]] = {key: {} for key, job in jobs.items() if job.trains}
     for one in plan.jobs:
         standing = parts[run := sources[one.key]].standing
         for key in found.keys() & {one.key, *one.needs.values()} if one.key in standing.done else ():
-            if weights := _weights(plan.job(key), one, standing.records):
+            if weights := _weights(jobs[key], one, standing.records):
                 found[key].setdefault(run, set()).add(weights)
     lines = []
     for key, by_run in found.items():
         first, *others = by_run or [""]
-        name = plan.job(key).name
+        name = jobs[key].name
         lines += [
             f"{name}: its weights in {first} and in {other} differ"
             for other in others

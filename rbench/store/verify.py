@@ -79,9 +79,10 @@ def verify(run: Path | str) -> Verified:
         findings += wrong
         if found.record is not None:
             sound[job.key] = found.record
-    for key, text in mixed(plan, sound).items():
-        states[key] = "damaged"
-        findings.append(Finding(f"{text} {redo(store, plan.job(key))}"))
+    unlike = mixed(plan, sound)
+    for job in (job for job in plan.jobs if job.key in unlike):
+        states[job.key] = "damaged"
+        findings.append(Finding(f"{unlike[job.key]} {redo(store, job)}"))
     counts: Counter[State] = Counter(dict.fromkeys(get_args(State), 0))
     counts.update(states.values())
     said = "\n".join(finding.text for finding in findings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from rbench.errors import StoreError
 from rbench.plan.order import in_order
 from rbench.plan.planner import Code, PlanInputs, make_plan
-from rbench.plan.union import union
+from rbench.plan.union import union, union_suite
 from rbench.schema import (
     AttackJob,
     Choice,
@@ -296,3 +297,28 @@ def test_a_run_that_correlates_and_one_that_attacks_the_same_pairs_are_one_exper
     other = make_plan(suite(encoders=["lm"], tasks=["sts"], finetune=["cosine"]), found)
     plan, _ = union({"a": one, "b": other})
     assert {job.key for job in plan.jobs} == {job.key for job in (*one.jobs, *other.jobs)}
+
+
+def test_suites_of_a_hundred_thousand_seeds_are_joined_in_seconds() -> None:
+    """Comparing each seed with each other would take minutes."""
+    parts = {
+        name: make_plan(suite(evaluate=[], seeds=[first]), inputs()).model_copy(
+            update={"suite": suite(evaluate=[], seeds=[*range(first, first + 100_000)])}
+        )
+        for name, first in (("odd", 0), ("even", 100_000))
+    }
+    started = time.process_time()
+    plan, notes = union(parts)
+    assert plan.suite.seeds == tuple(range(200_000)) and notes == ()
+    assert [job.seed for job in plan.attacks] == [0] * 8 + [100_000] * 8
+    assert time.process_time() - started < 20
+
+
+def test_choices_with_the_same_options_in_another_order_are_one() -> None:
+    whole = suite(evaluate=[], attacks=[{"swap": {"max_words": 2, "protect": ["a"]}}])
+    other = suite(evaluate=[], attacks=[{"swap": {"protect": ["a"], "max_words": 2}}])
+    joined, _ = union_suite({"a": Plan(suite=whole, jobs=()), "b": Plan(suite=other, jobs=())}, {})
+    assert joined.attacks == whole.attacks == other.attacks
+    different = suite(evaluate=[], attacks=[{"swap": {"max_words": 3}}])
+    joined, _ = union_suite({"a": Plan(suite=whole, jobs=()), "b": Plan(suite=different, jobs=())}, {})
+    assert joined.attacks == (*whole.attacks, *different.attacks)
