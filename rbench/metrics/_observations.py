@@ -32,6 +32,7 @@ from rbench.errors import RbenchError, StoreError, SuiteError
 from rbench.schema import Job, Outcome, Record
 from rbench.score import Sample, Share, Tally
 from rbench.store.runs import Reader, read_fields
+from rbench.store.runs.outcomes import COLUMNS as STORED
 
 if TYPE_CHECKING:
     from rbench.schema.judged import Answer, Judged, Kind
@@ -39,28 +40,11 @@ if TYPE_CHECKING:
 Values = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 
+_SCALARS = {"string": object, "bool": np.bool_, "int64": np.int64, "double": np.float64}
 COLUMNS: Mapping[str, Any] = {
-    "example_id": object,
-    "status": object,
-    "skip_reason": object,
-    "label": np.float32,
-    "original_prediction": np.float32,
-    "perturbed_prediction": np.float32,
-    "gold": np.float64,
-    "original_score": np.float64,
-    "perturbed_score": np.float64,
-    "num_queries": np.int32,
-    "num_words": np.int32,
-    "num_words_changed": np.int32,
-    "perturbed_share": np.float64,
-    "words_asked": np.float32,
-    "words_without_candidate": np.float32,
-    "robust_words": np.float32,
-    "texts_left": np.float64,
-    "similarity": np.float64,
-    "oracle_label": np.float32,
-    "truncated": np.bool_,
-    "seconds": np.float64,
+    name: np.float64 if column.nullable and column.type != "string" else _SCALARS[column.type]
+    for name, column in STORED.items()
+    if column.type in _SCALARS and name != "error"
 }
 """The fields of an outcome that are columns, with their types. A number that is missing is NaN, a text None."""
 

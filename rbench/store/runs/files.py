@@ -27,11 +27,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic_core import from_json
+from pydantic_core import ValidationError, from_json, to_json
 
 from rbench.errors import StoreError
-from rbench.schema import Digest, Job, Outcome, Strict
+from rbench.schema import Digest, Job, Outcome
+from rbench.store.runs.outcomes import read_line
 from rbench.system.below import WHOLE, Below
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{8}\.tmp$")
@@ -141,15 +141,6 @@ def cut_torn_line(handle: int, block: int = 65536) -> None:
 # --------------------------------------------------------------------------------------------------------- checksums
 
 
-class _Line(Strict):
-    """One line of outcomes.jsonl."""
-
-    job: str
-    outcome: Outcome
-    check: str
-    """The checksum over the job's key and the outcome, 16 hex digits."""
-
-
 @dataclass(frozen=True)
 class Line:
     """One complete line as it was found. An unreliable line has a `problem` and no outcome."""
@@ -173,8 +164,9 @@ def read_lines(content: bytes, job: Job) -> Iterator[Line]:
     """Yield the lines of a job's file. An incomplete last line is left out."""
     for number, raw in enumerate(content.split(b"\n")[:-1], start=1):
         try:
-            found = from_json(raw)
-            line = _Line.model_validate(found)
+            found = parsed(raw)
+            line = read_line(raw)
+            outcome = line.model
         except ValueError as error:
             yield Line(number, None, first_error(error))
             continue
@@ -183,7 +175,7 @@ def read_lines(content: bytes, job: Job) -> Iterator[Line]:
         elif line.job != job.key:
             yield Line(number, None, f"it belongs to another job, with the key {line.job[:16]}", other_job=True)
         else:
-            yield Line(number, line.outcome)
+            yield Line(number, outcome)
 
 
 def digest(content: bytes, n: int, *, texts: bool) -> Digest:
@@ -191,10 +183,30 @@ def digest(content: bytes, n: int, *, texts: bool) -> Digest:
     return Digest(n=n, sha256=sha256(content).hexdigest(), texts=texts)
 
 
+def parsed(content: bytes) -> Any:
+    """Return what JSON says. Raises ValueError where it is none, or an object has a key twice.
+
+    Of two values of a key readers take either, so such a file would say one thing to rbench and another to others.
+    """
+    found = from_json(content)
+    # What rbench writes gives back the same bytes, which shows at once that no key was lost.
+    if to_json(found) != content and to_json(found, indent=1) != content.rstrip(b"\n"):
+        json.loads(content, object_pairs_hook=_distinct)
+    return found
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> None:
+    seen = set[str]()
+    for name, _ in pairs:
+        if name in seen:
+            raise ValueError(f"the key {name[:60]!r} is there twice")
+        seen.add(name)
+
+
 def first_error(error: Exception) -> str:
     """Return the first problem in a few words, without the content that has it."""
     if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}".removeprefix(": ")
     return str(error)
 
@@ -219,10 +231,14 @@ def seal(text: str) -> bytes:
 
 
 def unseal(content: bytes) -> bytes:
-    """Return the JSON object without its checksum. Raises ValueError where the checksum is not that of the content."""
+    """Return the JSON object without its checksum.
+
+    Raises ValueError where the checksum is not that of the content, or an object has a key twice.
+    """
     body = content[: -len(_end(b""))]
     if content[len(body) :] != _end(body):
         raise ValueError("its checksum is not that of its content")
+    parsed(body + _OPEN)
     return body + _OPEN
 
 

@@ -1,0 +1,155 @@
+"""The one reader of stored outcomes: their columns, each with its declared type, and lines that are checked for them.
+
+A RUN may come from somebody else, who can give a changed file a new digest. So every verb reads outcomes through
+`read_line`, and what it returns has the types of COLUMNS.
+
+COLUMNS is the schema of a table with a row for each outcome: flat columns whose types have the names of Apache Arrow's,
+so that the same schema can be written as Parquet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from pydantic_core import CoreConfig, CoreSchema, SchemaValidator
+from pydantic_core import core_schema as cs
+
+from rbench.schema import Outcome
+from rbench.schema.common import Status
+from rbench.schema.results import SkipReason
+
+Type = Literal["string", "int64", "double", "bool", "list<string>", "list<struct>"]
+
+REQUIRED: Any = ...
+"""The default of a column that each line has."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of outcomes. Its values may be missing (None) if `nullable`."""
+
+    type: Type
+    nullable: bool = False
+    default: Any = None
+    """What lines have that are older than the column; REQUIRED: none are."""
+    values: tuple[str, ...] = ()
+    """All values that a text may have; empty: any."""
+    low: float | None = None
+    high: float | None = None
+    """Ends of the range, both included; None: what the type can hold."""
+    fields: Mapping[str, Column] | None = None
+    """Of a list of objects, the fields of each."""
+
+
+def _count(default: Any = 0, *, nullable: bool = False) -> Column:
+    return Column("int64", nullable, None if nullable else default, low=0)
+
+
+CHANGES = {
+    "column": _count(REQUIRED),
+    "start": _count(REQUIRED),
+    "end": _count(REQUIRED),
+    "new": Column("string", nullable=True, default=REQUIRED),
+}
+STEPS = {
+    "score": Column("double", default=REQUIRED),
+    "prediction": Column("int64", nullable=True),
+    "changes": Column("list<struct>", default=(), fields=CHANGES),
+}
+COLUMNS: Mapping[str, Column] = {
+    "example_id": Column("string", default=REQUIRED),
+    "status": Column("string", default=REQUIRED, values=get_args(Status)),
+    "original": Column("list<string>", nullable=True, default=REQUIRED),
+    "perturbed": Column("list<string>", nullable=True),
+    "label": Column("int64", nullable=True),
+    "original_prediction": Column("int64", nullable=True),
+    "perturbed_prediction": Column("int64", nullable=True),
+    "gold": Column("double", nullable=True),
+    "original_score": Column("double", nullable=True),
+    "perturbed_score": Column("double", nullable=True),
+    "num_queries": _count(),
+    "num_words": _count(),
+    "num_words_changed": _count(),
+    "perturbed_share": Column("double", nullable=True, low=0, high=1),
+    "words_asked": _count(nullable=True),
+    "words_without_candidate": _count(nullable=True),
+    "robust_words": _count(nullable=True),
+    "texts_left": _count(nullable=True),
+    "similarity": Column("double", nullable=True),
+    "oracle_label": Column("int64", nullable=True),
+    "truncated": Column("bool", default=False),
+    "seconds": Column("double", default=0.0),
+    "error": Column("string", nullable=True),
+    "skip_reason": Column("string", nullable=True, values=get_args(SkipReason)),
+    "steps": Column("list<struct>", nullable=True, fields=STEPS),
+}
+"""The columns of outcomes, in the order of the fields of `Outcome`, which says what they mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedLine:
+    """One line of outcomes.jsonl."""
+
+    job: str
+    """The key of its job."""
+    check: str
+    """Its checksum, which is not compared here."""
+    outcome: dict[str, Any]
+    """A value for each of COLUMNS. Lists of texts, steps and changes are lists."""
+
+    @property
+    def model(self) -> Outcome:
+        """The outcome as its model."""
+        return Outcome.model_validate(self.outcome)
+
+
+def read_line(line: bytes) -> TypedLine:
+    """Return a line of outcomes.jsonl with the types of COLUMNS. Raises ValueError where it is none."""
+    return TypedLine(**_LINE.validate_json(line))
+
+
+_INT64 = 2**63
+
+
+def _type(column: Column) -> CoreSchema:
+    if column.type == "string":
+        return cs.literal_schema([*column.values]) if column.values else cs.str_schema()
+    if column.type == "int64":
+        low = -_INT64 if column.low is None else int(column.low)
+        return cs.int_schema(ge=low, le=_INT64 - 1 if column.high is None else int(column.high))
+    if column.type == "double":
+        return cs.float_schema(ge=column.low, le=column.high, allow_inf_nan=False)
+    if column.type == "bool":
+        return cs.bool_schema()
+    if column.type == "list<string>":
+        return cs.list_schema(cs.str_schema())
+    assert column.fields is not None
+    return cs.list_schema(_object(column.fields))
+
+
+def _object(columns: Mapping[str, Column]) -> CoreSchema:
+    return cs.typed_dict_schema({name: _field(column) for name, column in columns.items()}, extra_behavior="forbid")
+
+
+def _field(column: Column) -> cs.TypedDictField:
+    schema = _type(column)
+    if column.nullable:
+        schema = cs.nullable_schema(schema)
+    if column.default is REQUIRED:
+        return cs.typed_dict_field(schema)
+    return cs.typed_dict_field(cs.with_default_schema(schema, default=column.default), required=False)
+
+
+_LINE = SchemaValidator(
+    cs.typed_dict_schema(
+        {
+            "job": cs.typed_dict_field(cs.str_schema()),
+            "check": cs.typed_dict_field(cs.str_schema()),
+            "outcome": cs.typed_dict_field(_object(COLUMNS)),
+        },
+        extra_behavior="forbid",
+    ),
+    config=CoreConfig(strict=True, cache_strings="keys"),
+)
