@@ -18,12 +18,12 @@ from rbench.config.files import said
 from rbench.config.positions import Positioned, Problems
 from rbench.config.registry import Registry, line_of, unknown
 from rbench.config.suite import setting
-from rbench.errors import RbenchError, StoreError, SuiteError
+from rbench.errors import RbenchError, StoreError
 from rbench.report import collect, page
 from rbench.report.collect import Drawings, Svg
 from rbench.report.data import Report
 from rbench.schema import Choice, Claim
-from rbench.store.runs import Store, files, folder_name
+from rbench.store.runs import files, folder_name
 from rbench.store.runs.files import make_folder_of
 from rbench.store.runs.packed import name_of, opened
 from rbench.system.below import Below
@@ -258,12 +258,11 @@ def write_figures(
 
 
 def shown_figures(results: Results, registry: Registry, *, texts: bool) -> Drawings:
-    """Return the figures that a RUN's suite asks for, and those of its measures, such as noise, each with what reads it
-    from the RUN, or else draws it.
+    """Return the figures that a suite asks for, and those of its measures, such as noise, each with what draws it.
 
     Args:
         results: the RUN.
-        registry: finds the figures that the RUN does not hold.
+        registry: finds the figures.
         texts: whether they may show texts. Without, those that are not rbench's own are left out.
     """
     asked = [*results.plan.suite.figures]
@@ -275,29 +274,18 @@ def shown_figures(results: Results, registry: Registry, *, texts: bool) -> Drawi
 
 
 def _shown(choice: Choice, results: Results, registry: Registry, *, texts: bool) -> Svg:
-    """Return a figure as SVG. Raises RbenchError where the RUN does not hold it, and it cannot be drawn."""
-    path = results.root / FOLDER / f"{_stem(choice.label)}.svg"
-    # A figure in the folder of a RUN has no label at its names.
-    content = files.read(path, opened(results.root)) if isinstance(results.store, Store) else None
-    try:
-        module = find("figures", choice.name, registry)
-    except SuiteError as error:
-        if content is None:
-            raise StoreError(f"{path} is not there, and {error}") from error
-        module = None
-    if not texts and (module is None or not module.bundled):
-        raise StoreError("it is not one of rbench's own figures, so it may show texts, which this page leaves out")
-    title = choice.label if module is None else said(module.open())["title"]
-    if content is None and module is not None:
-        from rbench.report.figures import style
+    """Return a figure as SVG. Raises RbenchError where it cannot be drawn.
 
-        buffer = io.BytesIO()
-        style.save(_drawn(module, checked(module).Options.model_validate(choice.options), results), buffer, "svg")
-        content = buffer.getvalue()
-    assert content is not None  # otherwise there is a module
-    if b"<svg" not in content[:4000]:
-        raise StoreError(f"{path} is no SVG. Remove it; rbench figure draws it again")
-    return Svg(title, content)
+    One that lies in the folder of the RUN may have been edited, so it is not shown.
+    """
+    from rbench.report.figures import style
+
+    module = find("figures", choice.name, registry)
+    if not texts and not module.bundled:
+        raise StoreError("it is not one of rbench's own figures, so it may show texts, which this page leaves out")
+    buffer = io.BytesIO()
+    style.save(_drawn(module, checked(module).Options.model_validate(choice.options), results), buffer, "svg")
+    return Svg(said(module.open())["title"], buffer.getvalue())
 
 
 def _drawn(module: Module, options: Any, results: Results) -> Figure:

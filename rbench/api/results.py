@@ -25,7 +25,7 @@ from rbench.schema import CONTRAST, Job, Outcome, Record, TaskSpec
 from rbench.score import Tally
 from rbench.store import texts as kept_texts
 from rbench.store.job_status import Standing, errored, standing
-from rbench.store.runs import Store
+from rbench.store.runs import Store, folder_name
 from rbench.system.changes import changes, differing, marked
 from rbench.system.console import cell as escaped
 from rbench.system.console import harmless
@@ -235,7 +235,7 @@ def _write_tables(prepared: Prepared, store: Store, results: Results, progress: 
                 raise
             progress.note(f"the table {wanted.label} is left out: {error}")
             continue
-        name = kept_texts.table_name(wanted.label, quotes=table.texts)
+        name = folder_name(wanted.label)
         for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
             how = wanted if fmt in ("markdown", "latex") else wanted.model_copy(update={"bold": None})
             text = rendered(table, results, how, fmt, TableLook())

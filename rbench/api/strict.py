@@ -6,17 +6,15 @@ could check them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import rbench
-from rbench.api.runs import TableLook, made, rendered
+from rbench.api.runs import made
 from rbench.errors import RbenchError
 from rbench.schema import Flag
-from rbench.store import texts as kept_texts
-from rbench.store.runs import Store, files
+from rbench.store.runs import Store
 from rbench.store.runs.packed import name_of
 from rbench.store.runs.store import folder_path
 from rbench.store.verify import Finding, Verified, verify
@@ -31,13 +29,13 @@ def verify_strictly(run: Path | str) -> Verified:
     """Check a RUN as `verify` does, and that it may stand on a leaderboard.
 
     It may not if a job is not done, a folder belongs to no job, records come from several versions of rbench or a newer
-    one, a text is kept, fewer than LEAST examples are attacked, an entry is flagged that is no control, a table of the
-    suite is missing, or one is not what its outcomes give. Each is damage here, with what to do.
+    one, a text is kept, fewer than LEAST examples are attacked, an entry is flagged that is no control, or a table of
+    the suite cannot be made of it. Each is damage here, with what to do.
 
     Raises StoreError if `run` is not a RUN or its plan is damaged.
     """
     found = verify(run)
-    more = [replace(one, damage=True, refused=not one.damage) for one in found.findings]
+    more = [one if one.derived else replace(one, damage=True, refused=not one.damage) for one in found.findings]
     if not found.damaged:
         store = Store(folder_path(run))
         more += [Finding(f"{store.root}: {said}", refused=True) for said in _wrong(store, found)]
@@ -61,7 +59,7 @@ def _wrong(store: Store, found: Verified) -> Iterator[str]:
     if few and min(few) < LEAST:
         yield f"it attacks {min(few)} examples, and fewer than {LEAST} tell little. Raise num_examples."
     yield from _flagged(results)
-    yield from _tables(store, results)
+    yield from _tables(results)
     if not store.root.is_file():
         yield f"it is a folder. rbench pack {store.root} writes {name_of(store.root)}.zip, which is verified alike."
 
@@ -79,27 +77,10 @@ def _flagged(results: Results) -> Iterator[str]:
         yield f"flagged {raised}: {listed(names)}. docs/health.md says what to change."
 
 
-def _tables(store: Store, results: Results) -> Iterator[str]:
-    """Make the tables of the suite again, and compare them with those that are stored."""
+def _tables(results: Results) -> Iterator[str]:
+    """Name the tables of the suite that cannot be made."""
     for wanted in results.plan.suite.tables:
         try:
-            table = made(results, wanted)
-            text = rendered(table, results, wanted.model_copy(update={"bold": None}), "json", TableLook())
+            made(results, wanted)
         except RbenchError as error:
             yield f"the table {wanted.label} cannot be made: {error}"
-            continue
-        name = f"{kept_texts.table_name(wanted.label, quotes=table.texts)}.json"
-        content = files.read(store.root / "tables" / name, store.opened())
-        if content is None:
-            yield f"the table {name} is missing. The same rbench run writes it."
-        elif _numbers(content) != _numbers(text.encode()):
-            yield f"the table {name} is not what its outcomes give. The same rbench run writes it anew."
-
-
-def _numbers(content: bytes) -> object:
-    """Return the cells of a table in JSON, without its notes, whose wording may change; None where it has none."""
-    try:
-        cells: object = json.loads(content)["cells"]
-        return cells
-    except (ValueError, KeyError, TypeError):
-        return None

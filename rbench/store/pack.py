@@ -38,14 +38,14 @@ from rbench.store.runs.packed import (
     record_of,
     to_columns,
 )
-from rbench.store.runs.reader import FILES, MADE, PLAN
+from rbench.store.runs.reader import DERIVED, FILES, JUDGED, LOGS, PLAN
 from rbench.store.runs.store import folder_path
 from rbench.system.below import Below
 
 _LEAST_SHARED = 256
 """Fewest bytes of values that are stored once for several files."""
-_LEFT_OUT = "logs"
-"""What a RUN has beside its results, tables and figures, and what nobody needs who only reads it."""
+_LEFT_OUT = {*DERIVED, LOGS}
+"""What follows from a RUN's results, and what nobody needs who only reads them."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def pack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     finally:
         beside.remove(partial)
     own = {path.name for path, _ in Below(run).entries(run)}
-    return PackedRun(out, len(writer.stated), writer.size, tuple(sorted(own & {_LEFT_OUT})))
+    return PackedRun(out, len(writer.stated), writer.size, tuple(sorted(own & _LEFT_OUT)))
 
 
 def unpack(run: Path | str, out: Path | str | None = None) -> PackedRun:
@@ -127,14 +127,12 @@ def unpack(run: Path | str, out: Path | str | None = None) -> PackedRun:
 
 def _files(store: Store, plan: Plan) -> Iterator[Path]:
     """Yield the files of a RUN, those of each job together, in the order of the plan."""
-    yield store.root / "plan.json"
+    yield store.root / PLAN
     for job in plan.jobs:
         names = {*FILES, *(path.name for path in store.part_files(job))}
         yield from (path for name in sorted(names) if store.opened().kind(path := store.folder(job) / name) == "file")
-    for name in sorted({*MADE} - {_LEFT_OUT}):
-        place = store.root / name
-        kind = store.opened().kind(place)
-        yield from sorted(store.opened().files(place)) if kind == "folder" else [place] if kind == "file" else []
+    if store.opened().kind(store.root / JUDGED) == "file":
+        yield store.root / JUDGED
 
 
 def _content(store: Store, path: Path) -> bytes:

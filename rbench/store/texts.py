@@ -16,21 +16,13 @@ from typing import get_args
 from rbench.errors import PlanError, StoreError
 from rbench.schema import Job, Plan, TableSpec
 from rbench.schema.common import Stored
-from rbench.store.runs import Store, files, folder_name
+from rbench.store.runs import Store
 from rbench.store.runs.files import as_store_error, beside, growing
-from rbench.store.runs.packed import name_of, opened
-from rbench.system.below import Below
+from rbench.store.runs.packed import name_of
 
 _OF_TEXTS = "positives"
 """The metric whose table shows texts. The tables of all other metrics show numbers."""
 _OUTCOMES = re.compile(r"outcomes.*\.jsonl")
-_QUOTING = "texts-"
-"""The start of the names of the files of measures' tables that quote texts."""
-
-
-def table_name(label: str, *, quotes: bool) -> str:
-    """Return the name of a table's files, without their endings. A measure's table that `quotes` texts is marked."""
-    return folder_name(f"{_QUOTING}{label}" if quotes else label)
 
 
 def kept(store: Store, plan: Plan, wanted: bool) -> bool:
@@ -84,8 +76,8 @@ def notes(plan: Plan) -> list[str]:
 def strip(run: Path, out: Path | None = None) -> Path:
     """Copy a RUN without its texts; return the copy's folder, `out` or RUN-stripped. The RUN itself is not changed.
 
-    Copies the plan, the records of its jobs, outcomes, predictions, rows, and the tables that show no texts. The copy
-    gets its name once it is complete. Until then it lies beside, and is removed if anything goes wrong.
+    Copies the plan, the records of its jobs, outcomes, predictions and rows, and what people said. The copy gets its
+    name once it is complete. Until then it lies beside, and is removed if anything goes wrong.
 
     Raises StoreError if `run` is not a RUN, something in it is damaged, or `out` is inside it or not empty.
     """
@@ -122,8 +114,4 @@ def strip(run: Path, out: Path | None = None) -> Path:
 
         if (said := judged.read(source)) is not None:
             judged.write(stripped, said)
-        below, copy = opened(run), Below(unfinished)
-        for file, _ in below.entries(run / "tables"):
-            if file.suffix in {".md", ".tex", ".csv", ".json"} and not file.name.startswith((_OF_TEXTS, _QUOTING)):
-                files.write(unfinished / "tables" / file.name, files.read(file, below) or b"", copy)
     return out

@@ -2,7 +2,7 @@
 
 `verify` parses every record and computes its key from its content. It reads every line beside the record and computes
 the line's checksum and the file's digest. Results that stand on other weights than the rest of the RUN are damage, too.
-Nothing is changed.
+Tables, figures and reports in the folder are derived from all this, and are not looked at. Nothing is changed.
 
 Numbers of a record are computed again, from the lines beside it and from each other. Everything that follows from the
 lines is compared: all scores with their intervals, counts and health of an attack, and what a measure's file says
@@ -25,6 +25,7 @@ from rbench.score import Deviations, attack_counts, attack_health, attack_scores
 from rbench.store import judged
 from rbench.store.job_status import lacking, measure_of, mixed, redo, strangers
 from rbench.store.runs import Found, Store
+from rbench.store.runs.packed import DERIVED
 from rbench.store.runs.store import folder_path
 
 State = Literal["verified", "damaged", "not done"]
@@ -43,6 +44,8 @@ class Finding:
     """Whether something is wrong. If not, the finding is only information."""
     refused: bool = False
     """Whether nothing is damaged, and the RUN may not stand on a leaderboard."""
+    derived: bool = False
+    """Whether it names what is no part of the RUN."""
 
     @property
     def kind(self) -> str:
@@ -93,9 +96,18 @@ def verify(run: Path | str) -> Verified:
     foreign = (text for text in store.foreign(map(store.folder, plan.jobs)) if text not in said)
     return Verified(
         store.root,
-        (*findings, *map(Finding, judged.wrong(store, plan)), *map(Finding, foreign), *strange),
+        (*findings, *map(Finding, judged.wrong(store, plan)), *map(Finding, foreign), *strange, *_uncovered(store)),
         counts,
     )
+
+
+def _uncovered(store: Store) -> Iterator[Finding]:
+    """Name what lies in the folder and follows from its results: whoever doubts it makes it anew."""
+    below = store.opened()
+    there = [name for name in DERIVED if below.kind(store.root / name) is not None]
+    if there:
+        said = f"{', '.join(there)} in {store.root} are derived from the records, and are not verified here"
+        yield Finding(f"{said}: rbench table, figure and report make them anew.", damage=False, derived=True)
 
 
 def _job(store: Store, job: Job, found: Found) -> tuple[State, list[Finding]]:

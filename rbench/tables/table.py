@@ -168,7 +168,7 @@ class Table:
     brief: tuple[str, ...] = ()
     """The other notes in short, as sentences of one paragraph."""
     texts: bool = False
-    """Whether a measure's table quotes texts, which must not leave a RUN whose texts may not be passed on."""
+    """Whether a measure's table quotes texts, which pages that are published leave out."""
 
     @property
     def meaning(self) -> Meaning:

@@ -97,7 +97,7 @@ def test_a_run_writes_a_table_of_a_measure_beside_the_others(tmp_path: Path, min
     result = api.run(tmp_path / "mine.yaml", options)
     assert [text.splitlines()[0] for text in result.tables[1:]] == ["**Hits: successes of a job**"] * 2
     written = {path.stem for path in (tmp_path / "run" / "tables").iterdir()}
-    assert written == {"asr", "hits", "texts-hits%5Bquote=true%5D"}, "1000 hits are in no RUN: that table is left out"
+    assert written == {"asr", "hits", "hits%5Bquote=true%5D"}, "1000 hits are in no RUN: that table is left out"
     assert api.table(tmp_path / "run", metric="hits", include=[mine]) == result.tables[1]
     copy = strip(tmp_path / "run")
     assert {path.stem for path in (copy / "tables").iterdir()} == {"asr", "hits"}, "a table that quotes texts stays"

@@ -2,14 +2,14 @@
 
     RUN.zip
         checksums.json                       the size and sha256 of each file of the RUN, in the order of the plan
-        plan.json                            as it is, and so are all tables and figures
+        plan.json                            as it is, and so is judged.json
         records.jsonl                        the record.json of each job, a line each; the plan's jobs as their keys
         <folder of a job>/outcomes.json      the columns of outcomes.jsonl; so of predictions and rows
         shared.json                          values of columns that several files have, each once
 
 A packed RUN may come from somebody else. It is refused as it is opened, before anything in it is unpacked, if a member
-is encrypted, no regular file, or there twice, if it lies elsewhere than in the RUN, or if it would become many times
-larger. Each file that is read is compared with its checksum.
+is encrypted, no regular file, or there twice, if it lies elsewhere than in the RUN, if it would become many times
+larger, or if the archive has bytes that are of no member. Each file that is read is compared with its checksum.
 
 A file of JSON lines becomes columns and back, byte for byte (`to_columns`, `from_columns`). Columns take a fraction of
 the space when compressed. The values that one field has in all lines are stored together, in one of five ways:
@@ -45,10 +45,13 @@ from pydantic_core import from_json, to_json
 
 from rbench.errors import StoreError
 from rbench.schema import Strict
-from rbench.store.runs.files import checksum, first_error
+from rbench.store.runs.files import checksum, first_error, parsed
 from rbench.system.below import DEPTH, LINE, MEGABYTE, WHOLE, Below, Entry, Kind
 
 CHECKSUMS, RECORDS, SHARED = "checksums.json", "records.jsonl", "shared.json"
+DERIVED = ("tables", "figures", "report.html", "report.parquet")
+"""What is computed from the plan and the records, for people. It is no part of a packed RUN: whoever wants it makes it
+anew, so a table that was edited goes nowhere. Older packed RUNs hold some, which is passed over."""
 COLUMNS = {f"{name}.jsonl": f"{name}.json" for name in ("outcomes", "predictions", "rows")}
 """The files of a job that are stored as columns, each with the name of its columns."""
 RATIO, ALWAYS = 250, 16 * MEGABYTE
@@ -95,7 +98,7 @@ def fits(size: int, packed: int) -> bool:
 def jobs_of(plan: bytes) -> dict[str, Any]:
     """Return the jobs of a plan.json by their keys, as its JSON has them. Raises ValueError where it has none."""
     try:
-        return {job["key"]: job for job in from_json(plan)["jobs"]}
+        return {job["key"]: job for job in parsed(plan)["jobs"]}
     except (KeyError, TypeError) as error:
         raise ValueError("plan.json has no jobs") from error
 
@@ -120,7 +123,7 @@ def record_line(content: bytes, jobs: Mapping[str, Any]) -> bytes | None:
 def record_of(line: bytes, jobs: Mapping[str, Any]) -> bytes:
     """Return the content of a record.json from its line. Raises ValueError for what `record_line` did not give."""
     try:
-        found = from_json(line)
+        found = parsed(line)
         job = found["job"]
         return to_json({**found, "job": jobs[job] if isinstance(job, str) else job}, indent=1) + b"\n"
     except (LookupError, TypeError) as error:
@@ -256,7 +259,9 @@ class _Archive:
                 )
             self._zip = zipfile.ZipFile(path)
             self._members = {one.filename: one for one in _checked(self._zip.infolist())}
-            self.files = Checksums.model_validate_json(self._member(CHECKSUMS)).files
+            _check_edges(self._zip, path.stat().st_size)
+            stated = Checksums.model_validate(parsed(self._member(CHECKSUMS))).files
+            self.files = {name: file for name, file in stated.items() if name.partition("/")[0] not in DERIVED}
             self.folders: dict[str, dict[str, Kind]] = {}
             for name in self.files:
                 _check_name(name)
@@ -265,6 +270,7 @@ class _Archive:
                     kind: Kind = "file" if depth == len(above) - 1 else "folder"
                     self.folders.setdefault("/".join(above[:depth]), {})[above[depth]] = kind
             self._places = dict(self._placed())
+            self._check_all_listed({name for name in self._members if name not in stated})
             self._check_sizes()
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError, EOFError, zlib.error) as error:
             raise StoreError(
@@ -301,7 +307,7 @@ class _Archive:
 
     def _of_columns(self, member: str, size: int) -> bytes:
         content = bytearray()
-        for line in from_columns(self._member(member), self._shared):
+        for line in from_columns(self._member(member), self._shared, size):
             content += line
             if len(content) > size:
                 raise ValueError(f"it is larger than its {size} bytes")
@@ -313,12 +319,15 @@ class _Archive:
 
     @cached_property
     def _shared(self) -> list[list[Any]]:
-        found: list[list[Any]] = from_json(self._member(SHARED)) if SHARED in self._members else []
+        found: list[list[Any]] = parsed(self._member(SHARED)) if SHARED in self._members else []
         return found
 
     @cached_property
     def _records(self) -> list[bytes]:
-        return self._member(RECORDS).split(b"\n")[:-1]
+        lines = self._member(RECORDS).split(b"\n")
+        if lines.pop() or len(lines) != sum(isinstance(place, int) for place in self._places.values()):
+            raise ValueError(f"{RECORDS} has not a line for each record")
+        return lines
 
     def _member(self, name: str) -> bytes:
         """Return what a member holds. zipfile stops after as many bytes as the member says, which are checked."""
@@ -341,6 +350,12 @@ class _Archive:
                 line += 1
             else:
                 raise ValueError(f"it lacks {name}")
+
+    def _check_all_listed(self, unlisted: Collection[str]) -> None:
+        """Raise ValueError for a member that is no file of the RUN: nothing would read it, and nobody check it."""
+        known = {CHECKSUMS, RECORDS, SHARED, *(place for place in self._places.values() if isinstance(place, str))}
+        if strange := sorted({*unlisted} - known):
+            raise ValueError(f"it holds {strange[0]}, of which {CHECKSUMS} says nothing")
 
     def _check_sizes(self) -> None:
         """Raise ValueError where files would be many times larger than the members that hold them."""
@@ -378,6 +393,28 @@ def _checked(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
         if one.header_offset + one.compress_size > other.header_offset:
             raise ValueError(f"{one.filename} and {other.filename} share bytes")
     return found
+
+
+_HEADER, _ENTRY, _END, _END64 = 30, 46, 22, 76
+"""Bytes of a member's header, of its entry in the directory, and of the end of a ZIP file: of few and of many members.
+"""
+
+
+def _check_edges(archive: zipfile.ZipFile, size: int) -> None:
+    """Raise ValueError where an archive has bytes before its members, between them, or behind its directory.
+
+    `rbench pack` writes none. Programs that look for the start of a file would see another file in them, and checksums
+    cover no such bytes.
+    """
+    place = entries = 0
+    for one in sorted(archive.infolist(), key=lambda one: one.header_offset):
+        name = len(one.orig_filename.encode("utf-8" if one.flag_bits & 0x800 else "cp437"))
+        if one.header_offset != place or one.extra or one.comment:
+            raise ValueError(f"it has bytes before {one.filename} or beside it that are of no member")
+        place += _HEADER + name + one.compress_size
+        entries += _ENTRY + name
+    if place != archive.start_dir or size - place - entries not in (_END, _END + _END64) or archive.comment:
+        raise ValueError("it has bytes behind its members that are of none")
 
 
 def _check_name(name: str) -> None:
@@ -419,26 +456,30 @@ def to_columns(content: bytes) -> dict[str, Any] | None:
     return None
 
 
-def from_columns(columns: bytes, shared: Sequence[Sequence[Any]] = ()) -> Iterator[bytes]:
+def from_columns(columns: bytes, shared: Sequence[Sequence[Any]] = (), most: int = LINE) -> Iterator[bytes]:
     """Yield the lines of a file, each with its newline.
 
-    Raises ValueError for what `to_columns` did not write. A line may be long, so the caller stops where all lines
-    together become too long.
+    Raises ValueError for what `to_columns` did not write, and before a line is made with which all of them would have
+    more than `most` bytes by what they repeat.
 
     Args:
         columns: JSON of the columns.
         shared: the values that they have in common with other files.
+        most: bytes of the file.
     """
     try:
-        found = from_json(columns)
+        found = parsed(columns)
         n, write, column = found["n"], _STYLES[found["style"]], found["lines"]
         # Each line, and each object in a list, has at least a byte of its own, or a shared value.
         left = len(columns) + sum(map(len, shared))
         if not 0 <= n <= left:
             raise ValueError(f"{n} lines do not fit into {left} bytes")
-        values = _values(column, left, shared)
+        values = _values(column, left, most, shared)
         for _ in range(n):
-            line = next(values)
+            line, repeated = next(values)
+            most -= repeated
+            if most < 0:
+                raise ValueError("it repeats more bytes than it has")
             if _CHECK in line and line[_CHECK] is None:
                 line[_CHECK] = _check_of(line)
             yield write(line) + b"\n"
@@ -463,22 +504,33 @@ def _column(values: list[Any]) -> dict[str, Any]:
     return {"values": values}
 
 
-def _values(column: dict[str, Any], most: int, shared: Sequence[Sequence[Any]]) -> Iterator[Any]:
-    """Yield the values of a column, at most so many objects of lists. A column that is always the same has no end."""
+def _values(column: dict[str, Any], most: int, room: int, shared: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, int]]:
+    """Yield the values of a column, each with the bytes of its JSON that have no bytes of their own in the columns.
+
+    A column that is always the same has no end. Lists have at most `most` objects in all, and a list is not made where
+    its objects repeat more than `room` bytes.
+    """
     if "same" in column:
-        yield from repeat(column["same"])
+        yield from repeat((column["same"], len(to_json(column["same"]))))
     elif "shared" in column:
-        yield from shared[column["shared"]]
+        yield from ((value, len(to_json(value))) for value in shared[column["shared"]])
     elif "fields" in column:
         names = list(column["fields"])
-        for row in zip(*(_values(column["fields"][name], most, shared) for name in names), strict=False):
-            yield dict(zip(names, row, strict=True))
+        own = sum(len(name) for name in names)
+        for row in zip(*(_values(column["fields"][name], most, room, shared) for name in names), strict=False):
+            yield dict(zip(names, (value for value, _ in row), strict=True)), own + sum(size for _, size in row)
     elif "lengths" in column:
-        items = _values(column["items"], most, shared)
-        for length in _values(column["lengths"], most, shared):
+        items = _values(column["items"], most, room, shared)
+        for length, _ in _values(column["lengths"], most, room, shared):
             most -= length or 0
             if most < 0 or (length is not None and length < 0):
                 raise ValueError("lists have more objects than there is room for")
-            yield None if length is None else list(islice(items, length))
+            made, repeated = [], 0
+            for value, size in islice(items, length or 0):
+                made.append(value)
+                repeated += size
+                if repeated > room:
+                    raise ValueError("a list repeats more bytes than the file has")
+            yield None if length is None else made, repeated
     else:
-        yield from column["values"]
+        yield from ((value, 0) for value in column["values"])

@@ -15,8 +15,9 @@ from pydantic_core import from_json
 from rbench.errors import StoreError
 from rbench.schema import SCHEMA_VERSION, Job, MeasuredRow, Outcome, Plan, Prediction, Record
 from rbench.store.runs import files
-from rbench.store.runs.files import Line, digest, first_error, read_lines, unseal
-from rbench.store.runs.packed import Packed, opened
+from rbench.store.runs.files import Line, digest, first_error, parsed, read_lines, unseal
+from rbench.store.runs.outcomes import read_line
+from rbench.store.runs.packed import DERIVED, Packed, opened
 from rbench.system.below import SMALL, Below
 
 OUTCOMES, PREDICTIONS, ROWS = "outcomes.jsonl", "predictions.jsonl", "rows.jsonl"
@@ -28,13 +29,16 @@ PROCESSES = ".processes"
 PLAN = "plan.json"
 JUDGED = "judged.json"
 """What people said of the RUN's texts (`rbench.store.judged`)."""
-MADE = ("tables", "figures", "logs", "report.html", "report.parquet", JUDGED)
-"""What is made of a RUN's results, beside its plan and the folders of its stages."""
+LOGS = "logs"
+"""What trackers write."""
+MADE = (*DERIVED, LOGS, JUDGED)
+"""What a RUN has beside its plan and the folders of its stages."""
 OWN = (PLAN, PROCESSES, *MADE)
 """All that a RUN has beside the folders of its stages."""
 L = TypeVar("L", Prediction, MeasuredRow)
 _NAMED = 3
 """How many damaged lines a message names. It counts the others."""
+_REMEDY = "Run the suite again, or take outcomes.jsonl from where the RUN was copied from."
 _UNSAFE = re.compile(r"[^A-Za-z0-9._=,+-]")
 _LONGEST = 120
 """Maximum length, because file systems limit it. A longer name is cut and completed with a hash."""
@@ -242,14 +246,20 @@ class Reader:
         """Return the job's reliable outcomes, one for each example, also those of a job under way.
 
         Those of a complete job are the ones that its record has a digest of. A process that lost its lease may have
-        written once more beside them.
+        written once more beside them. Raises StoreError where the file has this digest and a line that is no outcome
+        of the job: then it was not rbench that wrote it, and to pass over the line would change numbers in silence.
         """
         found: dict[str, Outcome] = {}
         record = None
         with suppress(StoreError):  # whoever asks for the record is told
             record = self._record(job)
-        stated = record is not None and record.status == "complete" and record.outcomes is not None
-        for read in [self.read(job)] if stated else self.reads(job):
+        stated = record.outcomes if record is not None and record.status == "complete" else None
+        reads = [self.read(job)] if stated is not None else self.reads(job)
+        if stated is not None and (damage := reads[0].damage) is not None:
+            content = self.content(job) or b""
+            if digest(content, stated.n, texts=stated.texts) == stated:
+                raise StoreError(f"{damage}. {_REMEDY}")
+        for read in reads:
             for outcome in read.outcomes:
                 if found.setdefault(outcome.example_id, outcome).status == "errored":
                     found[outcome.example_id] = outcome
@@ -268,7 +278,7 @@ class Reader:
         found = []
         for number, line in enumerate((self.content(job, name) or b"").split(b"\n")[:-1], start=1):
             try:
-                values = from_json(line)
+                values = parsed(line)
                 key = values.pop("job")
                 found.append(model.model_validate(values))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -300,38 +310,39 @@ def _check_jobs(plan: Plan) -> None:
 
 
 def read_fields(store: Reader, job: Job, record: Record, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return these fields of each outcome of a job, in the order in which the outcomes happened.
+    """Return these columns of each outcome of a job, in the order in which the outcomes happened.
 
-    This is many times faster than to read whole outcomes. A file that has the digest in its record is as it was
-    written, so its lines need not be checked one by one.
+    All columns of a line have their declared types, or it is refused. This is many times faster than to make whole
+    outcomes, and takes the memory of these columns alone. Checksums of single lines are not compared, because a file
+    that has the digest in its record is as it was written.
 
     Args:
         record: the job's complete record.
-        names: names of fields of `Outcome`. A field that is younger than the file has its default. Values are those of
-            JSON: a text is a list of columns.
+        names: names of `outcomes.COLUMNS`. A column that is younger than the file has its default. A text is a list of
+            the task's columns.
 
     Raises:
-        StoreError: the outcomes are missing, damaged, or not as many as the record counts.
+        StoreError: the outcomes are missing, damaged, of another type or job, or not as many as the record counts.
     """
     path = store.folder(job) / OUTCOMES
     content = store.content(job)
-    remedy = "Run the suite again, or take outcomes.jsonl from where the RUN was copied from."
     if content is None:
-        raise StoreError(f"{path} is missing. {remedy}")
-    stated = record.outcomes
+        raise StoreError(f"{path} is missing. {_REMEDY}")
+    stated, key = record.outcomes, store.stored(job).key
     if stated is None or digest(content, stated.n, texts=stated.texts) != stated:
-        raise StoreError(f"{path} does not match the record beside it. {remedy}")
-    lines = content.split(b"\n")[:-1]
-    read = (from_json(line, cache_strings="keys")["outcome"] for line in lines)
-    try:
-        values = [tuple(map(outcome.__getitem__, names)) for outcome in read]
-    except KeyError:  # a field is younger than the file
-        defaults = [(name, Outcome.model_fields[name].default) for name in names]
-        read = (from_json(line, cache_strings="keys")["outcome"] for line in lines)
-        values = [tuple([outcome.get(name, default) for name, default in defaults]) for outcome in read]
+        raise StoreError(f"{path} does not match the record beside it. {_REMEDY}")
+    values = []
+    for number, raw in enumerate(content.split(b"\n")[:-1], start=1):
+        try:
+            line = read_line(raw)
+        except ValueError as error:
+            raise StoreError(f"{path}:{number} is no outcome ({first_error(error)}). {_REMEDY}") from error
+        if line.job != key:
+            raise StoreError(f"{path}:{number} belongs to another job, with the key {line.job[:16]}. {_REMEDY}")
+        values.append(tuple(map(line.outcome.__getitem__, names)))
     counted = sum(record.counts.get(name, 0) for name in ("succeeded", "failed", "skipped", "errored", "wordless"))
     if len(values) != counted:
-        raise StoreError(f"{path} has {len(values)} outcomes, and the record beside it counts {counted}. {remedy}")
+        raise StoreError(f"{path} has {len(values)} outcomes, and the record beside it counts {counted}. {_REMEDY}")
     return values
 
 
