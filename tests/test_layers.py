@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": {"schema", "config", "score", "system"},
     "metrics": {"schema", "config", "score", "store"},
     "tables": {"schema", "score", "store", "system", "metrics"},
-    "verdicts": {"schema", "config", "score", "metrics", "tables"},
+    "verdicts": {"schema", "config", "score", "metrics", "system", "tables"},
     "measures": {
         *("schema", "score", "store", "metrics", "tables", "tasks", "encoders", "words", "verdicts", "system"),
         "noise",

@@ -35,7 +35,7 @@ def verify_strictly(run: Path | str) -> Verified:
     Raises StoreError if `run` is not a RUN or its plan is damaged.
     """
     found = verify(run)
-    more = [one if one.derived else replace(one, damage=True, refused=not one.damage) for one in found.findings]
+    more = [replace(one, damage=True, refused=not one.damage) for one in found.findings]
     if not found.damaged:
         store = Store(folder_path(run))
         more += [Finding(f"{store.root}: {said}", refused=True) for said in _wrong(store, found)]

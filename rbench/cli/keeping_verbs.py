@@ -31,11 +31,14 @@ def verify(
     """Re-read a run and say what is damaged.
 
     Checks that each record and outcome is as it was written, and that counts and scores follow from the outcomes.
-    Changes nothing. Exits with 1 if anything is damaged.
+    Tables, figures and reports in its folder are made of these, and are not looked at. Changes nothing. Exits with 1 if
+    anything is damaged.
     """
     found = rbench.api.verify_strictly(run) if strict else rbench.api.verify(run)
     for finding in found.findings:
         say(f"{finding.kind}: {finding.text}")
+    if found.derived:
+        say(f"not verified: {', '.join(found.derived)}, which rbench table, figure and report make anew of the records")
     say(f"{sum(found.counts.values())} jobs: {', '.join(f'{n} {state}' for state, n in found.counts.items())}")
     if strict:
         say(f"{found.run} {'may not' if found.damaged else 'may'} stand on a leaderboard")
@@ -66,7 +69,8 @@ def pack(
     """Write a run as one file, to send or to keep.
 
     Every command that reads a run reads the file as it is. It takes an eighth of the space. What rbench verify does not
-    pass is not packed. The run itself is not changed. rbench unpack is the way back, byte for byte.
+    pass is not packed. Tables, figures and reports are left out, because they can be made of it. The run itself is not
+    changed. rbench unpack is the way back, byte for byte.
     """
     found = rbench.api.pack(run, out)
     left_out = f"; left out: {', '.join(found.left_out)}" if found.left_out else ""

@@ -39,6 +39,8 @@ from rbench.schema import (
     TableSpec,
     bases,
 )
+from rbench.system import named
+from rbench.system.below import SMALL
 
 
 def refused(wanted: TableSpec, metrics: Metrics) -> tuple[str, str] | None:
@@ -280,7 +282,7 @@ def read_about(folder: Path) -> SetFile:
     """Read what rbench knows of the set in a folder. Raises ResourceError where the folder holds no set."""
     path = folder / ABOUT
     try:
-        return SetFile.model_validate_json(path.read_bytes())
+        return SetFile.model_validate_json(named.read(path, SMALL))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ResourceError(
             f"{folder} is no adversarial set: it has no {ABOUT}. Name a folder that `rbench build adversarial` wrote."

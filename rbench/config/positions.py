@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from rbench.errors import SuiteError
+from rbench.system import named
 
 Where = tuple[str | int, ...]
 """The way to a value from the top of its document: keys and list positions."""
@@ -177,7 +178,7 @@ def read(path: Path, problems: Problems) -> Positioned:
     """
     name = shown(path)
     try:
-        with path.open("rb") as file:
+        with named.opened(path, None, packed=False) as file:
             content = file.read(MOST_BYTES + 1)  # not all of it: it may be any file
         if len(content) > MOST_BYTES:
             raise SuiteError(f"{name}:1:1: the file is larger than {MOST_BYTES // 1000} KB, the limit of YAML files")

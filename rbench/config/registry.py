@@ -20,6 +20,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from rbench.errors import SuiteError
+from rbench.system import named
+from rbench.system.below import SMALL
 
 Kind = str
 """A key of KINDS."""
@@ -232,7 +234,7 @@ def load_module(path: Path, source: bytes | None = None) -> ModuleType:
 def read_source(path: Path) -> bytes:
     """Return the content of a Python file. Raises SuiteError where it cannot be read."""
     try:
-        return path.read_bytes()
+        return named.read(path, SMALL, packed=False)
     except OSError as error:
         raise SuiteError(f"{path}: it cannot be read: {error.strerror or error}") from error
 

@@ -11,19 +11,18 @@ ClassLabel), the rows get the names, because nothing but the file says what its 
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import math
 import re
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rbench.errors import ResourceError
+from rbench.system import named
 
 _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -62,17 +61,30 @@ def text_of(path: Path) -> str:
     Raises:
         ResourceError: the file is not gzip though its name says so, or is not UTF-8; names `file:line`.
     """
-    content = path.read_bytes()
-    if path.suffix.lower() == ".gz":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ResourceError(f"{path}: cannot be unpacked ({error}); write it again with gzip") from error
+    content = _content(path)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise ResourceError(f"{path}:{line}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return named.read(path, named.TABLE, packed=_is_packed(path))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
+
+
+def _unreadable(path: Path, error: OSError) -> ResourceError:
+    remedy = "; write it again with gzip" if _is_packed(path) else ""
+    return ResourceError(f"{path}: cannot be {'unpacked' if remedy else 'read'} ({error.strerror or error}){remedy}")
 
 
 def check_unicode(text: str, what: str) -> None:
@@ -194,16 +206,17 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
         ResourceError: a line is not UTF-8 (names `file:line`), or the file cannot be unpacked.
     """
     try:
-        with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-                except UnicodeDecodeError as error:
-                    raise ResourceError(f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start})") from error
-                if text:
-                    yield number, text
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ResourceError(f"{path}: cannot be unpacked ({error}); write it again with gzip") from error
+        for number, line in enumerate(named.lines(path, packed=_is_packed(path)), start=1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise ResourceError(f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start})") from error
+            if text:
+                yield number, text
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def object_of(text: str, place: str) -> dict[str, Any]:
@@ -284,6 +297,8 @@ def read_parquet(path: Path) -> Table:
     from pyarrow import parquet
 
     try:
+        with named.opened(path, named.TABLE, packed=False) as file:
+            file.read(1)
         table = parquet.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
         raise ResourceError(f"{path}: not a parquet file that can be read ({error})") from error

@@ -44,8 +44,6 @@ class Finding:
     """Whether something is wrong. If not, the finding is only information."""
     refused: bool = False
     """Whether nothing is damaged, and the RUN may not stand on a leaderboard."""
-    derived: bool = False
-    """Whether it names what is no part of the RUN."""
 
     @property
     def kind(self) -> str:
@@ -60,6 +58,8 @@ class Verified:
     run: Path
     findings: tuple[Finding, ...]
     counts: Mapping[State, int]
+    derived: tuple[str, ...] = ()
+    """The files and folders in the RUN's folder that are derived from its records, and are not verified."""
 
     @property
     def damaged(self) -> bool:
@@ -96,18 +96,10 @@ def verify(run: Path | str) -> Verified:
     foreign = (text for text in store.foreign(map(store.folder, plan.jobs)) if text not in said)
     return Verified(
         store.root,
-        (*findings, *map(Finding, judged.wrong(store, plan)), *map(Finding, foreign), *strange, *_uncovered(store)),
+        (*findings, *map(Finding, judged.wrong(store, plan)), *map(Finding, foreign), *strange),
         counts,
+        tuple(name for name in DERIVED if store.opened().kind(store.root / name) is not None),
     )
-
-
-def _uncovered(store: Store) -> Iterator[Finding]:
-    """Name what lies in the folder and follows from its results: whoever doubts it makes it anew."""
-    below = store.opened()
-    there = [name for name in DERIVED if below.kind(store.root / name) is not None]
-    if there:
-        said = f"{', '.join(there)} in {store.root} are derived from the records, and are not verified here"
-        yield Finding(f"{said}: rbench table, figure and report make them anew.", damage=False, derived=True)
 
 
 def _job(store: Store, job: Job, found: Found) -> tuple[State, list[Finding]]:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rbench.errors import JobError, ResourceError
 from rbench.schema import ResourceKind
+from rbench.system import named
 
 SETTLED = 2_000_000_000
 """Nanoseconds (2 s) since the last change of a file before its hash is remembered. The clock of a file system ticks:
@@ -33,7 +34,7 @@ def of_file(path: Path) -> str:
     """Return the sha256 of a file's content, 64 hex digits. Raises OSError if the file cannot be read."""
 
     def read() -> str:
-        with path.open("rb") as file:
+        with named.opened(path, None, packed=False) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     return remembered([path], "", read)

@@ -24,6 +24,7 @@ from typing import Any
 
 from rbench.errors import ResourceError
 from rbench.schema import TEXT_FILES, TaskSpec, Unsplit, is_text_file
+from rbench.system import named
 from rbench.tasks import lines, split
 from rbench.tasks.clean import Row
 
@@ -183,8 +184,8 @@ def _test_rows(root: Path, rule: Unsplit) -> list[int] | None:
     if not path.is_file():
         return None
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        rows = json.loads(named.read_text(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise ResourceError(f"{path}: not JSON ({error})") from error
     if not isinstance(rows, list) or not all(isinstance(row, int) and not isinstance(row, bool) for row in rows):
         raise ResourceError(f"{path}: expected a JSON list of row numbers, which start at 0")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +22,7 @@ from rbench.errors import StoreError
 from rbench.metrics import AnyMetric, Measured, Metric
 from rbench.schema import Flag, Job, Outcome, content_key
 from rbench.schema.common import Count, Strict
+from rbench.system import named
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
 from rbench.tables.results import Run
@@ -330,11 +330,12 @@ def read(path: Path) -> Baseline:
     read; the message names the file and the remedy.
     """
     try:
-        raw = path.read_bytes()
-        whole = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+        whole = json.loads(named.read(path))
     except FileNotFoundError:
         raise StoreError(f"{path}: there is no such file. Make it with: rbench baseline RUN --out {path}") from None
-    except (ValueError, EOFError, RecursionError, gzip.BadGzipFile, zlib.error) as error:
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}. {_REMEDY}") from error
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, str(error)) from error
     if not isinstance(whole, dict) or whole.get("format") != FORMAT:
         raise StoreError(f"{path} is not a baseline: it does not begin with the format {FORMAT!r}. {_REMEDY}")

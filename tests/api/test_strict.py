@@ -12,7 +12,8 @@ import rbench
 from rbench import api
 from rbench.api import strict
 from rbench.cli import app
-from rbench.store.pack import pack
+from rbench.errors import StoreError
+from rbench.store.pack import pack, unpack
 from tests import reference
 
 SOUND = "noise-attacked"
@@ -43,17 +44,29 @@ def test_a_flagged_search_is_refused_and_one_of_a_control_is_not() -> None:
     assert "flagged weak search: attack/minilm/mr/probe/inside/seed0." in line  # that of random weights is there too
 
 
-def test_an_altered_table_and_a_missing_one_are_named_with_the_remedy(tmp_path: Path) -> None:
+def test_what_is_derived_is_not_looked_at_and_one_line_says_so(tmp_path: Path) -> None:
     root = reference.unpacked(SOUND, tmp_path / "run")
-    table = root / "tables" / "asr.json"
-    table.write_text(table.read_text().replace("0.", "0.9", 1))
-    lines = said(root)
-    assert ["asr.json is not what its outcomes give" in lines[0], "rbench pack" in lines[1], len(lines)] == [1, 1, 2]
-    assert not api.verify(root).damaged  # without --strict a table is nothing that the RUN rests on
-    table.unlink()
-    assert "asr.json is missing. The same rbench run writes it." in said(root)[0]
-    assert CliRunner().invoke(app, ["verify", "--strict", str(root)]).exit_code == 1
-    assert CliRunner().invoke(app, ["verify", str(root)]).exit_code == 0
+    assert "not verified" not in CliRunner().invoke(app, ["verify", str(root)]).stdout
+    (root / "tables").mkdir()
+    (root / "tables" / "asr.md").write_text("| 11.2 |")
+    (root / "report.html").write_text("<p>11.2</p>")
+    (line,) = said(root)
+    assert "rbench pack" in line and api.verify(root).derived == ("tables", "report.html")
+    found = CliRunner().invoke(app, ["verify", str(root)])
+    (line,) = [line for line in found.stdout.splitlines() if "not verified" in line]
+    assert found.exit_code == 0 and "tables, report.html" in line
+    packed = pack(root, tmp_path / "packed.zip")
+    assert packed.left_out == ("report.html", "tables") and said(packed.path) == []
+    copy = unpack(packed.path).path
+    assert not (copy / "tables").exists() and not (copy / "report.html").exists()
+
+
+def test_a_table_that_cannot_be_made_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("too few outcomes")
+
+    monkeypatch.setattr(strict, "made", refuse)
+    assert "the table asr cannot be made: too few outcomes" in said(reference.run(SOUND))[0]
 
 
 def test_texts_and_jobs_that_are_not_done_are_refused(tmp_path: Path) -> None:

@@ -147,8 +147,7 @@ def test_a_stripped_run_is_the_run_without_its_texts(world: World, whole: World,
     copy = World(world.suite, replace(world.options, out=out))
     for text in set(words_of(whole.store)):
         assert not any(text.encode() in content for content in contents(out).values())
-    tables = {name: content for name, content in before.items() if name.startswith("tables/")}
-    assert tables and {name: contents(out)[name] for name in tables} == tables
+    assert not any(name.startswith("tables/") for name in contents(out))
     for metric in ("asr", "queries", "contrast"):
         assert copy.table(metric=metric) == whole.table(metric=metric)
     for end in (PWWS, RANDOM):

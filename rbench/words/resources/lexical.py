@@ -11,7 +11,7 @@ from typing import Any
 
 from rbench.errors import ResourceError
 from rbench.mini import lexical as mini
-from rbench.system import digests
+from rbench.system import digests, named
 
 VERSION = 1
 
@@ -115,7 +115,7 @@ def listed_synonyms(path: Path) -> Callable[[str], list[str]]:
         ResourceError: a line does not have two words; names the file and line.
     """
     table: dict[str, set[str]] = defaultdict(set)
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(named.read_text(path).splitlines(), 1):
         words = line.split()
         if len(words) != 2:
             raise ResourceError(f"{path}:{number}: a line must have two words, not {len(words)}")
