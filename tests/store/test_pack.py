@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -266,11 +267,9 @@ def write_with_a_comment(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def resized(members: dict[str, bytes], name: str) -> dict[str, bytes]:
-    """The members, of which checksums.json states a changed one as it is."""
-    if name == CHECKSUMS:
-        return members
-    return listed({one: content for one, content in members.items() if one != name}, **{name: members[name]})
+def twice(content: bytes, pair: bytes) -> bytes:
+    """An object with a pair more at its head, whose key it has."""
+    return content.replace(b"{", b"{" + pair + b",", 1)
 
 
 def other_ways(info: zipfile.ZipInfo) -> None:
@@ -295,9 +294,7 @@ def hostile(members: dict[str, bytes], path: Path) -> Iterator[tuple[str, Path]]
         yield "bytes before|bytes behind|is cut short", path
     yield "bytes before plan.json or beside it", write(path, members, with_a_comment)
     yield "bytes behind", write_with_a_comment(path, members)
-    for name in (CHECKSUMS, "plan.json"):
-        twice = members[name].replace(b"{", b'{"files": {}, "jobs": [],', 1)
-        yield "is there twice", write(path, resized({**members, name: twice}, name))
+    yield "is there twice", write(path, {**members, CHECKSUMS: twice(members[CHECKSUMS], b'"files": {}')})
     yield "would become", write(path, listed(members, **{"tables/zeros.md": ZEROS}))
     yield "say(s)? that (it|they) ha(s|ve)", write(path, {**members, CHECKSUMS: all_huge(members)})
     yield "it lacks", write(path, {name: content for name, content in members.items() if name != "plan.json"})
@@ -368,6 +365,50 @@ def test_each_changed_byte_is_found(packed: Path, tmp_path: Path) -> None:
 def contents_of(packed: Path) -> dict[str, bytes]:
     below = Packed(packed)
     return {path.relative_to(packed).as_posix(): below.read_lined(path) for path in below.files(packed)}
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "outcomes.json", SHARED, "plan.json"])
+def test_a_key_that_is_there_twice_is_found(name: str, members: dict[str, bytes], whole: World, tmp_path: Path) -> None:
+    """The bytes of the RUN's files stay as their checksums say: what is there twice is in their packed form alone."""
+    member = f"attack/{whole.job('/pwws').key[:16]}/{name}" if name == "outcomes.json" else name
+    if name == SHARED:
+        changed = members[name].replace(b"[[", b'[[{"a":1,"a":2}],[', 1)
+    else:
+        pair = {"records.jsonl": b'"status":"failed"', "outcomes.json": b'"n":1', "plan.json": b'"jobs":[]'}[name]
+        changed = twice(members[member], pair)
+    path = write(tmp_path / "RUN.zip", {**members, member: changed})
+    try:
+        said = "\n".join(one.text for one in api.verify(path).findings if one.damage)
+    except StoreError as error:
+        said = str(error)
+    assert "is there twice" in said or (name == "plan.json" and "not what was packed" in said)
+    with pytest.raises(StoreError):
+        unpack(path, tmp_path / "out")
+
+
+def test_columns_that_repeat_a_large_value_are_refused_before_they_take_memory(
+    members: dict[str, bytes], whole: World, tmp_path: Path
+) -> None:
+    """Some kilobytes stand for lists of the same word, of 15 MB a line: they would take 200 MB, or any number."""
+    name = f"attack/{whole.job('/pwws').key[:16]}/outcomes.json"
+    columns = json.loads(members[name])
+    step = {"score": 0.5, "prediction": 1, "changes": [{"column": 0, "start": 0, "end": 1, "new": "x" * 10_000}]}
+    lengths = {"lengths": {"same": 1500}, "items": {"same": step}}
+    columns["lines"]["fields"]["outcome"]["fields"]["steps"] = lengths
+    path = write(tmp_path / "RUN.zip", {**members, name: json.dumps(columns).encode()})
+    tracemalloc.start()
+    try:
+        assert "repeats more bytes than the file has" in "\n".join(one.text for one in api.verify(path).findings)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_tables_in_a_file_of_an_older_rbench_are_passed_over(members: dict[str, bytes], tmp_path: Path) -> None:
+    path = write(tmp_path / "RUN.zip", listed(members, **{"tables/asr.md": b"| 31.2 |", "figures/a.svg": b"<svg/>"}))
+    assert not api.verify(path).damaged and api.verify(path).derived == ()
+    unpack(path, tmp_path / "out")
+    assert not (tmp_path / "out" / "tables").exists() and not (tmp_path / "out" / "figures").exists()
 
 
 def test_a_forged_outcome_is_found(members: dict[str, bytes], whole: World, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ class TypedLine:
 
 def read_line(line: bytes) -> TypedLine:
     """Return a line of outcomes.jsonl with the types of COLUMNS. Raises ValueError where it is none."""
-    return TypedLine(**_LINE.validate_json(line))
+    return TypedLine(**_LINE.validate_json(line, strict=True))
 
 
 _INT64 = 2**63
@@ -151,5 +151,5 @@ _LINE = SchemaValidator(
         },
         extra_behavior="forbid",
     ),
-    config=CoreConfig(strict=True, cache_strings="keys"),
+    config=CoreConfig(cache_strings="keys"),
 )

@@ -89,6 +89,16 @@ BOMBS: dict[str, dict[str, Any]] = {
         "style": "compact",
         "lines": {"fields": {"a": {"lengths": {"values": [-1]}, "items": {"same": {}}}}},
     },
+    "a value of a kilobyte that all lines repeat": {
+        "n": 60_000,
+        "style": "compact",
+        "lines": {"same": {"a": "x" * 10**5}},
+    },
+    "a name of a kilobyte that all lines repeat": {
+        "n": 60_000,
+        "style": "compact",
+        "lines": {"fields": {"x" * 10**5: {"same": 1}}},
+    },
     "another style": {"n": 1, "style": "pickle", "lines": FEW},
     "no number": {"n": "1", "style": "compact", "lines": FEW},
     "no columns": {"n": 1, "style": "compact", "lines": {"fields": 3}},
