@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rbench import api
 from rbench.schema import Plan, Record
 from rbench.store.pack import unpack
 from rbench.store.runs import Store
@@ -66,7 +69,19 @@ def verdicts(name: str) -> str:
     return page(name).partition("\n## Claims\n")[2].partition("prints them.\n\n")[2]
 
 
-def files(name: str, folder: str) -> dict[str, bytes]:
-    """What a folder of the RUN, such as its tables, holds."""
-    below = Store(run(name)).opened()
-    return {path.name: below.read(path) for path in below.files(run(name) / folder)}
+def headings(name: str) -> list[str]:
+    """The headings of the tables on a RUN's page: a metric, and a layout where it is not the paper's."""
+    shown = page(name).partition("\n## Tables\n")[2].partition("\n## Claims\n")[0]
+    return re.findall(r"^### (.*)", shown, re.MULTILINE)
+
+
+def table(name: str, heading: str, fmt: str = "markdown") -> str:
+    """A table of a RUN, by its heading, as rbench makes it now."""
+    metric, _, layout = heading.partition("-")
+    return api.table(run(name), metric=metric, layout=layout or "paper", fmt=fmt)
+
+
+@cache
+def cells(name: str, heading: str) -> Any:
+    """The cells of a table of a RUN, as its JSON has them."""
+    return json.loads(table(name, heading, "json"))["cells"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
@@ -69,7 +68,7 @@ def test_rates_of_geometry_and_its_controls_are_those_of_the_claims() -> None:
 
 
 def test_ratios_of_distances_are_those_of_the_run() -> None:
-    cells = json.loads(reference.files("adcl-table4-local", "tables")["space.json"])["cells"]
+    cells = reference.cells("adcl-table4-local", "space")
     said = {
         one["finetune"]: (one["n"], f"{one['less']:.3f} [{one['less_low']:.3f}, {one['less_high']:.3f}]")
         for one in cells
@@ -81,7 +80,7 @@ def test_ratios_of_distances_are_those_of_the_run() -> None:
 
 
 def test_the_set_against_another_victim_counts_the_texts_that_were_changed() -> None:
-    cells = json.loads(reference.files("cline-table5-local", "tables")["adversarial.json"])["cells"]
+    cells = reference.cells("cline-table5-local", "adversarial")
     changed = [one["scores"]["changed"] for one in cells if one.get("task") == "mr"]
     (n,) = {one["n"] for one in changed}
     low, high = (f(round(100 * one["value"]) for one in changed) for f in (min, max))
@@ -345,10 +344,7 @@ def test_the_network_that_has_forgotten_and_classifies_as_well_is_that_of_the_cl
     ]
     mixtures = [row for row in rows if "| minilm-mlm and forget-minilm-mlm[" in row][:6]
     assert [row.rstrip(" |").rpartition(" ")[2] for row in mixtures] == ["undecided"] * 2 + ["contradicted"] * 4
-    clean, similarity = (
-        json.loads(reference.files("dose-response-part1-noise", "tables")[f"{name}.json"])["cells"]
-        for name in ("clean", "sts")
-    )
+    clean, similarity = (reference.cells("dose-response-part1-noise", name) for name in ("clean", "sts"))
     rates = {one["encoder"]: one["value"] for one in clean}
     means = {one["encoder"]: one["value"] for one in similarity if one["evaluation"] is None}
     forgotten = [name for name in rates if name.startswith("forget-")]

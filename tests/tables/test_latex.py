@@ -146,8 +146,8 @@ def test_tables_fit_columns_and_pages(columns: str, points: int, tmp_path: Path)
 def test_the_tables_of_committed_runs_fit_an_article_of_two_columns(name: str, tmp_path: Path) -> None:
     # The tables of two measures have five columns of words, for which a column has no room; they are for the page.
     wider = ("asr_difference", "space")
-    found = reference.files(name, "tables").items()
-    stored = [text.decode() for file, text in found if file.endswith(".tex") and not file.startswith(wider)]
+    shown = [heading for heading in reference.headings(name) if not heading.startswith(wider)]
+    stored = [reference.table(name, heading, "latex") for heading in shown]
     log = compiled("\\documentclass[twocolumn,11pt]{article}", "\\clearpage\n".join(stored), tmp_path)
     assert "Overfull \\hbox" not in log
     assert not [text for text in stored if "resizebox" in text or "--notes" in text or "{-}notes" in text]
