@@ -142,7 +142,7 @@ def test_wings_are_few_and_have_names_of_their_own() -> None:
     """A package with the name of a function that rbench offers would hide it, and tools pass over some names."""
     wings = {wing(name) for name in NAMES if "." in name}
     assert len(wings) <= 22
-    assert sum(len(row) for row in ALLOWED.values()) <= 120
+    assert sum(len(row) for row in ALLOWED.values()) <= 130
     passed_over = {"build", "dist", "lib", "spec", "test", "tests", "target", "var", "parts", "eggs", "sdist"}
     assert not wings & {*rbench.__all__, *passed_over}
 
