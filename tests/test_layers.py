@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "noise": set(),
     "system": {"schema"},
     "score": {"schema"},
-    "config": {"schema"},
+    "config": {"system", "schema"},
     "mini": {"system"},
     "tasks": {"schema", "config", "mini", "system"},
     "encoders": {"schema", "mini", "system"},
@@ -174,7 +174,7 @@ def test_the_page_on_the_shape_lists_wings_as_they_are_imported_and_fits_one_sit
     assert sorted(listed) == sorted({name for name in ALLOWED if name} | FREE)
     for place, name in enumerate(listed):
         assert ALLOWED.get(name, set()) <= {*listed[:place]}, name
-    assert len(page.split()) <= 4000
+    assert len(page.split()) <= 4200
 
 
 def circle(graph: Mapping[str, Collection[str]]) -> list[str]:
@@ -348,7 +348,7 @@ def test_a_run_of_one_attack_executes_no_module_without_need(tmp_path: Path) -> 
     ranking = {name for name in there if "ranking" in name or "ndcg" in name}
     of_others = {"score.people", "store.judged", "schema.judged", "system.hub", "encoders.static", "report.figures"}
     assert not ranking | (of_others & there) | {name for name in there if name.startswith("execution.cluster.exec")}
-    assert len(there) < 180
+    assert len(there) < 190
 
 
 def test_names_of_the_api_are_those_that_its_table_says() -> None:
