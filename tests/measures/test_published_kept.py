@@ -1,4 +1,4 @@
-"""Published shares are a labelled prior with their sources, counted as `valid_asr` counts, and in no number of a RUN."""
+"""Published shares are a prior with sources, counted as `valid_asr` counts, and enter no number of a RUN."""
 
 from __future__ import annotations
 
