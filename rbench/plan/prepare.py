@@ -265,8 +265,8 @@ def _fingerprints(found: Mapping[ResourceKind, Located]) -> dict[str, str]:
 
 
 def _notes(loaded: Loaded, data: Mapping[str, TaskData], sets: Mapping[str, tuple[SetData, ...]]) -> Iterator[str]:
-    """Yield what was found of functions, of the suite's tasks and of the sets that victims classify, and what its seeds
-    can show."""
+    """Yield what was found of functions, of all data that the suite reads and of the sets that victims classify, and
+    what its seeds can show."""
     suite = loaded.suite
     for name, spec in loaded.victims.items():
         from rbench.victims.place import source_of
@@ -277,12 +277,12 @@ def _notes(loaded: Loaded, data: Mapping[str, TaskData], sets: Mapping[str, tupl
                 "write another `version` whenever it changes"
             )
     yield from _lengths(loaded)
-    for task in dict.fromkeys((*suite.tasks, *(evaluation.task for evaluation in suite.evaluations))):
+    for task in dict.fromkeys((*suite.tasks, *(evaluation.task for evaluation in suite.evaluations), *data)):
         found = data[task]
         yield f"{task}: {found.origin} ({', '.join(f'{split} {rows}' for split, rows in found.sizes.items())})"
         for split, (rows, published) in found.unlike_published.items():
             yield f"{task}: its {split} split has {rows:,} rows here; the published one has {published:,}"
-        untaught = found.unlearnable if suite.encoders else ()
+        untaught = found.unlearnable if suite.encoders and task in suite.tasks else ()
         yield from (f"{task}: {said}" for said in (*found.left_out, *found.contradicted, *untaught))
     for one in (one for own in sets.values() for one in own):
         counts = one.counts

@@ -167,3 +167,33 @@ def test_ndcg_equals_that_of_sentence_transformers() -> None:
     ours = ranking_scores(run, wanted, [*asked], 10)
     assert 0.1 < ours["ndcg"].mean() == pytest.approx(theirs["cosine_ndcg@10"], abs=1e-4)
     assert ours["mrr"].mean() == pytest.approx(theirs["cosine_mrr@10"], abs=1e-4)
+
+
+def test_queries_that_are_left_out_are_told_where_the_data_come_by_evaluate_alone(tmp_path: Path) -> None:
+    corpus = [{"_id": f"d{i}", "text": f"document {i}"} for i in range(4)]
+    queries = [{"_id": f"q{i}", "text": f"query {i}"} for i in range(4)]
+    folder = tmp_path / "desk"
+    (folder / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td0\t1\nq1\td1\t1\n")
+    (tmp_path / "include" / "tasks").mkdir(parents=True)
+    task = "{name: desk, title: Desk, kind: ranking, columns: [query], ranking: {folder: desk}}"
+    (tmp_path / "include" / "tasks" / "desk.yaml").write_text(task)
+    options = api.Options(data=(tmp_path,), include=(tmp_path / "include",), out=tmp_path / "run")
+    asked = {"name": "s", "encoders": ["mini-static"], "evaluate": [{"ranking": {"tasks": ["desk"], "k": 2}}]}
+    notes = [note for note in api.plan(asked, options).notes if note.startswith("desk: ")]
+    assert "desk: 2 rows left out: test: no relevant document" in notes and "test 2" in notes[0]
+
+
+def test_after_a_failed_attack_a_query_counts_at_the_worst_text_that_was_found(run: Path) -> None:
+    """Skipped queries stay as they were; leaving the failed ones unchanged, too, would give a higher number."""
+    store = Store(run)
+    outcomes = [one for record in store.records() if record.job.attacking for one in store.outcomes(record.job)]
+    cells = json.loads(api.table(run, metric="ndcg_after", fmt="json"))["cells"]
+    worst = [one.original_score if one.perturbed_score is None else one.perturbed_score for one in outcomes]
+    unchanged = [one.perturbed_score if one.status == "succeeded" else one.original_score for one in outcomes]
+    assert np.mean([cell["value"] for cell in cells]) == pytest.approx(np.mean(worst))
+    assert np.mean(worst) < np.mean(unchanged)
+    page = " ".join(api.table(run, metric="ndcg_after").split())
+    assert "also of failed attacks at the worst text found" in page
