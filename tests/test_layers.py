@@ -28,7 +28,7 @@ PACKAGE = ROOT / "rbench"
 FREE = {"errors", "masking"}  # everything may import it, and `rbench` itself for its version
 ALLOWED: dict[str, set[str]] = {
     "schema": set(),
-    "noise": set(),
+    "noise": {"system"},
     "system": {"schema"},
     "score": {"schema"},
     "config": {"schema"},

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import bm25s
 import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
@@ -14,7 +15,11 @@ from statsmodels.stats.proportion import proportion_confint
 import rbench
 from rbench import api
 from rbench.errors import ResourceError, SuiteError
+from rbench.measures import ranking
+from rbench.score.ranking import ranking_scores
 from rbench.store.runs import Store
+from rbench.tasks.ranking import Collection
+from tests.scripts import SCRIPTS, SPACED, text_of, words_of
 
 SUITE: dict[str, Any] = {
     "name": "found",
@@ -197,3 +202,24 @@ def test_after_a_failed_attack_a_query_counts_at_the_worst_text_that_was_found(r
     assert np.mean(worst) < np.mean(unchanged)
     page = " ".join(api.table(run, metric="ndcg_after").split())
     assert "also of failed attacks at the worst text found" in page
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_control_finds_in_every_script_what_bm25_on_its_words_finds(script: str) -> None:
+    """A query has the words of one document in another order. By the words themselves all queries find theirs."""
+    words = words_of(script)
+    ids = tuple(f"d{i:02}" for i in range(len(words), 0, -1))
+    asked = [f"q{i}" for i in range(len(words))]
+    turned = [own[::-1] for own in words]
+    relevance = {query: {document: 1} for query, document in zip(asked, ids, strict=True)}
+    of = Collection(ids, tuple(text_of(script, own) for own in words), relevance)
+    found = ranking._bm25([text_of(script, own) for own in turned], of, asked)
+    known = bm25s.BM25(k1=1.2, b=0.75)
+    known.index(words, show_progress=False)
+    assert all(int(np.argmax(known.get_scores(own))) == i for i, own in enumerate(turned)), "the words alone"
+    run = {
+        query: {ids[place]: float(score) for place, score in zip(places, scores, strict=True) if np.isfinite(score)}
+        for query, places, scores in zip(asked, found.places.tolist(), found.scores, strict=True)
+    }
+    ndcg = ranking_scores(run, relevance, asked, 10)["ndcg"].mean()
+    assert ndcg == pytest.approx(1.0) if script in SPACED else ndcg > 0.9
