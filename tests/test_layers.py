@@ -142,7 +142,7 @@ def test_wings_are_few_and_have_names_of_their_own() -> None:
     """A package with the name of a function that rbench offers would hide it, and tools pass over some names."""
     wings = {wing(name) for name in NAMES if "." in name}
     assert len(wings) <= 22
-    assert sum(len(row) for row in ALLOWED.values()) <= 120
+    assert sum(len(row) for row in ALLOWED.values()) <= 125
     passed_over = {"build", "dist", "lib", "spec", "test", "tests", "target", "var", "parts", "eggs", "sdist"}
     assert not wings & {*rbench.__all__, *passed_over}
 
@@ -348,7 +348,7 @@ def test_a_run_of_one_attack_executes_no_module_without_need(tmp_path: Path) -> 
     ranking = {name for name in there if "ranking" in name or "ndcg" in name}
     of_others = {"score.people", "store.judged", "schema.judged", "system.hub", "encoders.static", "report.figures"}
     assert not ranking | (of_others & there) | {name for name in there if name.startswith("execution.cluster.exec")}
-    assert len(there) < 180
+    assert len(there) < 190
 
 
 def test_names_of_the_api_are_those_that_its_table_says() -> None:

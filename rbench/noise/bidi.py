@@ -9,6 +9,7 @@ from rbench.noise import each_word
 
 TITLE = "a word stored backwards, which a right-to-left override shows forwards"
 UNIT = "words"
+ONLY_FOR = "Latin letters"
 VERSION = 2
 
 places = each_word(re.compile("[A-Za-z]+").fullmatch)

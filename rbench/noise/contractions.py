@@ -12,6 +12,7 @@ from rbench.noise import cased, matches
 
 TITLE = "two words contracted, or a contraction taken apart"
 UNIT = "words"
+ONLY_FOR = "English"
 VERSION = 2
 
 _VERBS = ["are", "could", "did", "do", "does", "had", "has", "have", "is", "should", "was", "were", "would"]

@@ -9,6 +9,7 @@ from rbench.noise import matches
 
 TITLE = "a letter with an accent, or without the one that it had"
 UNIT = "letters"
+ONLY_FOR = "Latin letters"
 VERSION = 2
 
 _MARKS = "\u0300\u0301\u0302\u0303\u0308\u030a\u030c\u0327"

@@ -8,6 +8,7 @@ from rbench.noise import cased, each_word
 
 TITLE = "a word that sounds like the right one"
 UNIT = "words"
+ONLY_FOR = "English"
 VERSION = 2
 
 _SETS = """

@@ -9,6 +9,7 @@ from rbench.noise import each_word
 
 TITLE = "a word in lower case"
 UNIT = "words"
+ONLY_FOR = "Latin letters"
 VERSION = 2
 
 places = each_word(re.compile("[A-Z]").search)

@@ -9,6 +9,7 @@ from rbench.noise import each_word
 
 TITLE = "a word in capitals"
 UNIT = "words"
+ONLY_FOR = "Latin letters"
 VERSION = 2
 
 places = each_word(re.compile("[a-z]").search)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.config import Loaded, versions
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
+from rbench.plan import scripts
 from rbench.plan.lineage import weights_source
 from rbench.plan.model_metadata import complete
 from rbench.plan.planner import Code, PlanInputs, make_plan
@@ -140,7 +141,7 @@ def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
         data=data,
         sets=sets,
         places=Places(weights, resources, {name: found for name, (_, found) in training.items()}, victims),
-        notes=[*loaded.notes, *encoder_notes, *_notes(loaded, data, sets)],
+        notes=[*loaded.notes, *encoder_notes, *_notes(loaded, data, sets), *scripts.notes(loaded, data)],
     )
 
 

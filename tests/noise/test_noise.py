@@ -89,6 +89,19 @@ def test_a_letter_keeps_its_marks(name: str, script: str) -> None:
 
 
 @kinds
+def test_a_kind_says_so_if_it_is_made_for_english_or_latin_letters(name: str) -> None:
+    others = [
+        f"{text_of(script, own)}, {text_of(script, own)}." for script in SCRIPTS for own in words_of(script)[::30]
+    ]
+    others = [text for text in others if not re.search("[A-Za-z]", text)]  # Vietnamese
+    limited = getattr(KINDS[name], "ONLY_FOR", None)
+    if name in ("before", "after"):
+        assert limited == "English"
+    else:
+        assert (limited is None) == any(KINDS[name].places(text) for text in others)
+
+
+@kinds
 @given(text=texts)
 def test_what_is_put_differs_from_what_was_there_and_places_do_not_overlap(name: str, text: str) -> None:
     places, end = sorted(KINDS[name].places(text)), 0
