@@ -463,4 +463,4 @@ _NOISE = (
 )
 _STS = "How well the vectors order {n} pairs of sentences by likeness, as people do: 100 is perfect, 0 is chance."
 _NDCG = "How high the relevant documents stand among the first ten, over {n} queries: 100 is perfect."
-_ATTACKED = "The same queries, with words replaced until the relevant documents are gone."
+_ATTACKED = "The same queries, each at the worst text that the attack found, also where it failed."

@@ -76,8 +76,9 @@ class RankResult:
 
         The 95% intervals are Wilson's for the rates `success` and `asr`, and Student's t for the other scores.
 
-        With an attack `ndcg_before` and `ndcg_after` are those of the queries that it was asked to attack, and `asr` is
-        the share that fell of those that had found something.
+        With an attack `ndcg_before` and `ndcg_after` are those of the queries that it was asked to attack. After it a
+        query counts at the worst text that was found, also where the attack failed. `asr` is the share that fell of
+        those that had found something.
         """
         import pandas as pd
 

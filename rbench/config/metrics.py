@@ -53,6 +53,8 @@ class Metric:
     """Returns the metric of the counts in a record (`score.Tally`), so that no outcome has to be read."""
     bounds: tuple[float, float] = (0.0, math.inf)
     """The least and the largest value that there can be."""
+    part_of: str = ""
+    """The metric of whose hits it counts some, so that it cannot be larger; its interval ends where that one's does."""
     together: bool = False
     """Of a metric of attacks: whether it is also one of all attacks on a victim at once, where the value of a unit is
     that of the attack that did it the most harm."""
@@ -279,7 +281,7 @@ def _metric(name: str, registry: Registry) -> Metric:
     check_literal(place, "OF", "condition", module.OF, get_args(Condition))
     if not isinstance(module.SHARE, bool):
         raise SuiteError(f"{place}: `SHARE` must be True or False")
-    names = ("bounds", "together", "oracle", "kind", "counts", "gate", "place")
+    names = ("bounds", "part_of", "together", "oracle", "kind", "counts", "gate", "place")
     more = {name: getattr(module, name.upper()) for name in names if hasattr(module, name.upper())}
     if more.get("kind") is not None:
         check_literal(place, "KIND", "kind of task", more["kind"], get_args(TaskKind))

@@ -1,10 +1,12 @@
-"""What the measure `noise` stored, as values of texts: curves over degrees, their means and their worst draws.
+"""What the measure `noise` stored, as values of texts: means over draws and degrees, and the worst draws.
 
 Each number is the mean of a value for each text: whether it is right, nDCG@10 of a query, or, for Spearman's
 correlation, what the pair adds to it (`rbench.score.sts`). So encoders are compared text by text in any task.
 
-A label names what victims read: `typos@0.1` is the kind `typos` at one degree, `typos` its curve from degree 0 to the
-highest, `none` the texts as they are. `+normalise` at the end says that texts were normalised before they were read.
+A label names what victims read: `typos@0.1` is the kind `typos` at one degree, `none` the texts as they are, and
+`typos` the kind at all degrees that were measured, each with the same weight: the texts without noise are none of them,
+so it is a score on texts with noise as that of one degree is. `+normalise` at the end says that texts were normalised
+before they were read.
 """
 
 from __future__ import annotations
@@ -26,12 +28,16 @@ NAME, WORST, DROP = "noise", "noise_worst", "noise_drop"
 METRICS = {
     NAME: Meaning(
         "Score under noise",
-        "mean over draws of the task's score on the changed texts",
+        "mean over draws of the task's score on the texts with noise; over all degrees where a label names none",
         "highest",
         good="more robust",
         among="of each row",
     ),
-    WORST: Meaning("Worst of the draws", "the task's score, of each text the worst of all draws", "highest"),
+    WORST: Meaning(
+        "Worst of the draws",
+        "the task's score, of each text the worst draw of a degree; mean over all degrees where a label names none",
+        "highest",
+    ),
     DROP: Meaning("Score lost to noise", "score on the texts as they are - score under noise", "lowest"),
 }
 NONE, NORMALISED = "none", "+normalise"
@@ -72,29 +78,22 @@ class Stored:
     def values(self, label: str, name: str) -> Array | None:
         """Return the value of each text (n,), of which a number is the mean; None where nothing is stored of the label.
 
-        The value of a curve is its mean height from degree 0 to the highest one, by the trapezoidal rule.
+        That of several degrees is the mean of their values.
         """
         if not (rows := self.of(label)):
             return None
         if name == DROP:
-            before, after = self._draws(self.of(NONE)), self._over(rows, label, worst=False)
+            before, after = self._draws(self.of(NONE)), self._over(rows, worst=False)
             return None if before is None or after is None else before - after
-        return self._over(rows, label, worst=name == WORST)
+        return self._over(rows, worst=name == WORST)
 
-    def _over(self, rows: Sequence[MeasuredRow], label: str, *, worst: bool) -> Array | None:
-        if label.startswith(NONE) or "@" in label:
-            return self._draws(rows, worst=worst)
-        heights = [self._draws(self.of(f"{NONE}{NORMALISED}" if label.endswith(NORMALISED) else NONE))]
-        at = [0.0]
-        for one in dict.fromkeys(row.names["degree"] for row in rows):
-            heights.append(self._draws([row for row in rows if row.names["degree"] == one], worst=worst))
-            at.append(float(one))
-        known = [one for one in heights if one is not None]
-        if len(known) < len(heights):
-            return None
-        curve = np.stack(known)  # (degrees, n); numpy calls the rule trapz before 2.0, and trapezoid since
-        area: Array = np.diff(at) @ (curve[1:] + curve[:-1]) / 2 / at[-1]
-        return area
+    def _over(self, rows: Sequence[MeasuredRow], *, worst: bool) -> Array | None:
+        by_degree: dict[str, list[MeasuredRow]] = {}
+        for row in rows:
+            by_degree.setdefault(row.names["degree"], []).append(row)
+        found = [self._draws(own, worst=worst) for own in by_degree.values()]
+        known = [one for one in found if one is not None]
+        return np.mean(known, axis=0) if len(known) == len(found) else None
 
     def _draws(self, rows: Sequence[MeasuredRow], *, worst: bool = False) -> Array | None:
         """Return the value of each text (n,) over some draws: their mean, or that of the worst draw for the text.

@@ -3,8 +3,8 @@
 A sample of test texts is changed by each kind of noise (`rbench/noise`), at each degree in several seeded draws. All
 victims read the same changed texts, whatever their seed. The score is that of the task: accuracy, Spearman's
 correlation of pairs, nDCG of queries. Three numbers are means over texts: the expected score, that of the worst draw
-for each text (of accuracy, the share of texts that are right in every draw), and the score lost. A curve over degrees
-has a mean height, its area over the range of degrees. Nobody checks that a changed text still has its label, its gold
+for each text (of accuracy, the share of texts that are right in every draw), and the score lost. Each is known at every
+degree, and as a mean over the degrees of the suite. Nobody checks that a changed text still has its label, its gold
 score or its relevant documents: at high degrees it may not.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rbench.tasks import Example
 
 TITLE = "Scores on texts with typing errors, look-alike letters and other noise, by degree"
-VERSION = 1
+VERSION = 2
 OF = "victims"
 SERVES = ("classification", "similarity", "ranking")
 USES = (
@@ -217,10 +217,22 @@ def examples(prepared: Any, job: Any) -> int:
 
 
 def unlike(record: Record, lines: Sequence[MeasuredRow]) -> Iterator[str]:
-    """Say which numbers of a record are not those of its rows."""
+    """Say which numbers of a record are not those of its rows.
+
+    Up to VERSION 1 records also have the areas under curves over degrees, which nothing reads any more.
+    """
     assert record.job.measuring is not None
     n = int(lines[0].numbers["n"] or 0) if lines else 0
-    yield from unequal(record, _scores(lines, record.job.measuring.what.options), {"n": n})
+    ours = _scores(lines, record.job.measuring.what.options)
+    if record.job.measuring.versions.get(f"measures.{NAME}", 1) == 1:
+        ours = tuple(score for score in ours if _is_of_one_degree(score.name))
+        kept = tuple(score for score in record.scores if _is_of_one_degree(score.name))
+        record = record.model_copy(update={"scores": kept})
+    yield from unequal(record, ours, {"n": n})
+
+
+def _is_of_one_degree(label: str) -> bool:
+    return "@" in label or label.startswith(NONE)
 
 
 # ------------------------------------------------------------------------------------------------- cells and tables
@@ -298,7 +310,7 @@ def cells(results: Results) -> Grid[NoiseCell]:
 
 
 def paper(results: Results) -> Table:
-    """Return a row for each kind: of each encoder the mean height of its curve, the same after the defence, and tokens.
+    """Return a row for each kind: of each encoder the mean over degrees, the same after the defence, and tokens.
 
     The worst draws are in the layout full.
     """
@@ -312,11 +324,11 @@ def paper(results: Results) -> Table:
         for label in plain:
             own = [of.cells.get((task, finetune, label, encoder)) for encoder in of.encoders]
             after = [of.cells.get((task, finetune, label + NORMALISED, encoder)) for encoder in of.encoders]
-            heights, normal = (
+            means, normal = (
                 best_of([cell.number(NAME) if cell else None for cell in one], "highest") for one in (own, after)
             )
             tokens = [_more(cell) for cell in own]
-            rows.append((*_places(of, (task, finetune)), label, *heights, *(normal if defended else ()), *tokens))
+            rows.append((*_places(of, (task, finetune)), label, *means, *(normal if defended else ()), *tokens))
     after_it = [f"Normalised, {one}" for one in of.encoders] if defended else []
     columns = [*of.encoders, *after_it, *(f"More tokens, {one}" for one in of.encoders)]
     return _table(of, "paper", (*_places(of), "Noise", *columns), rows, starts, shown)
@@ -379,15 +391,24 @@ def unit_of(results: Results, kind: str) -> str:
     return f"clauses, of {MOST_CLAUSES}" if module.UNIT == "clauses" else f"share of {module.UNIT}"
 
 
-def _meaning(of: Grid[NoiseCell]) -> Meaning:
-    """Return the meaning of the main number, with the name of its score where all tasks have the same."""
+def _meaning(of: Grid[NoiseCell], layout: Layout) -> Meaning:
+    """Return the meaning of the main number, with the name of its score where all tasks have the same.
+
+    In the layout paper, whose rows are of all degrees, it names them.
+    """
     scores = set(scores_of(of).values())
-    if len(scores) > 1:
-        return METRICS[NAME]
-    score = scores.pop()
-    what = "the share of changed texts that are right" if score == "accuracy" else f"{score} on the changed texts"
-    title = f"{score[0].upper()}{score[1:]} under noise"
-    return replace(METRICS[NAME], title=title, definition=f"mean over draws of {what}")
+    score = scores.pop() if len(scores) == 1 else ""
+    title = f"{score[0].upper()}{score[1:]} under noise" if score else METRICS[NAME].title
+    what = f"{score or 'the score of the task'} on the texts with noise"
+    what = "the share of the texts with noise that are right" if score == "accuracy" else what
+    over = f"draws at each of the degrees {_degrees(of)}" if layout == "paper" else "draws"
+    return replace(METRICS[NAME], title=title, definition=f"mean over {over} of {what}")
+
+
+def _degrees(of: Grid[NoiseCell]) -> str:
+    """Return the degrees of the suite, in words."""
+    options = next(job.measuring.what.options for job in jobs(of.results, NAME) if job.measuring is not None)
+    return ", ".join(f"{one:g}" for one in options["degrees"])
 
 
 def _table(
@@ -416,7 +437,7 @@ def _table(
         interval="Of shares Wilson's 95% intervals, of other means Student's (of Spearman's correlation, of what each "
         "pair adds to it). They cover the choice of texts and, with several seeds, differences between seeds.",
         flags=of.flags.listed(asked_of),
-        about=_meaning(of),
+        about=_meaning(of, layout),
         caption="Every degree of noise; shares in %" if layout == "full" else "",
     )
 
@@ -444,19 +465,20 @@ def _notes(of: Grid[NoiseCell], layout: Layout, asked_of: Sequence[Job]) -> list
     records = [record for cell in of.cells.values() for record in cell.records]
     specs = [job.measuring.what.options for job in asked_of if job.measuring is not None]
     options = specs[0]
-    degrees, draws = ", ".join(f"{one:g}" for one in options["degrees"]), options["draws"]
+    draws = options["draws"]
     sizes, bare = ({record.counts.get(name, 0) for record in records} for name in ("n", "texts_without_letters"))
     read = f" (n {spanned(sizes)})" if sizes else ""
-    about, scores = _meaning(of), scores_of(of)
+    about, scores = _meaning(of, "full"), scores_of(of)
     several = [f" ({', '.join(f'{task}: {score}' for task, score in scores.items())})"] * (len({*scores.values()}) > 1)
     said = [
-        f"{about.title}: {about.definition}{''.join(several)}. {draws} draws at each of the degrees {degrees}; all "
-        f"encoders read the same texts{read}. {NONE}: the texts as they are."
+        f"{about.title}: {about.definition}{''.join(several)}. {draws} draws at each of the degrees {_degrees(of)}; "
+        f"all encoders read the same texts{read}. {NONE}: the texts as they are. A text in which a kind finds nothing "
+        "to change is read as it is, and counts."
     ]
     if layout == "paper":
         said.append(
-            "Of a kind, the mean height of the curve from degree 0 to the highest. More tokens: by how many percent "
-            "the changed texts have more at the highest degree."
+            "Of a kind, the mean over these degrees, each with the same weight; other degrees would give another mean. "
+            "More tokens: by how many percent the texts with noise have more at the highest degree."
         )
     else:
         said.append(

@@ -130,7 +130,10 @@ def _value(said: Said, metric: str) -> float:
 
 
 def _number(cell: Cell, metric: str, texts: _Texts, found: Powered, said: Judged) -> Number:
-    """Return ASR times the mean with the proxy. Raters, and seeds, widen its interval as they do that of people."""
+    """Return ASR times the mean with the proxy. Raters, and seeds, widen its interval as they do that of people.
+
+    It is a part of ASR, so its interval ends where that of ASR does.
+    """
     alone, raters = cell.score(metric), len(said.raters)
     assert alone.value is not None and alone.low is not None and alone.high is not None
     counts = cell.pooled.succeeded / cell.repeats, (cell.pooled.succeeded + cell.pooled.failed) / cell.repeats
@@ -143,7 +146,9 @@ def _number(cell: Cell, metric: str, texts: _Texts, found: Powered, said: Judged
     down, up = reach_added((alone.low, alone.high), without, alone.value)
     value = rate * mean
     low, high = value - np.hypot(value - own[0], down), value + np.hypot(own[1] - value, up)
-    return Number(value, percent=True, n=alone.n, low=max(0.0, float(low)), high=min(1.0, float(high)))
+    most = cell.score("asr").high
+    assert most is not None
+    return Number(value, percent=True, n=alone.n, low=max(0.0, float(low)), high=max(value, min(most, float(high))))
 
 
 def _told(error: Error) -> tuple[Number, ...]:

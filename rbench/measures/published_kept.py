@@ -1,13 +1,18 @@
 """Published shares of successes whose label people still see, by attack, with their sources: a prior and no result.
 
 They are about other texts, victims and raters than a RUN's. So they have a table of their own, and are in no column of
-judged numbers and in no product with ASR. Two studies of one attack differ by 17 points, which is how far such a prior
+judged numbers and in no product with ASR. Two studies of one attack differ by 33 points, which is how far such a prior
 reaches.
+
+Where a study published its ratings, the shares are computed of them as `valid_asr` counts: of the texts that fell
+alone, each by the share of its raters who see the label. `_published_kept.json` has what that needs: `[raters, of these
+who see the label, texts]`. Where it printed a share alone, that stands here with the study's own definition.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +23,11 @@ from rbench.tables.table import Entry, Meaning, Number
 
 TITLE = "Published shares of successes whose label people still see: a prior, not of this RUN"
 FILE = Path(__file__).with_name("_published_kept.json")
+NUMBERS = {
+    "kept": "Published: label still seen",
+    "of_ratings": "Of all ratings",
+    "unperturbed": "Seen in originals",
+}
 
 Options = Plain
 
@@ -27,30 +37,66 @@ def table(options: Plain, results: Results) -> Table:
     published = json.loads(FILE.read_text(encoding="utf-8"))
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
-    used = []
+    used: list[str] = []
     attacks = dict.fromkeys((job.parts[-1], job.attacking.attack.name) for job in results.plan.attacks if job.attacking)
     for label, attack in attacks:
-        for one in (rate for rate in published["rates"] if rate["attack"] == attack):
-            used += [one["source"]] if one["source"] not in used else []
-            numbers = [Number(one[name], percent=True) for name in ("kept", "unperturbed")]
-            rows.append((label, *numbers, one["texts"], one["raters"], used.index(one["source"]) + 1))
-            cells.append({**one, "attack": label, "published": True, "source": published["sources"][one["source"]]})
+        for rate in (rate for rate in published["rates"] if rate["attack"] == attack):
+            used += [rate["source"]] if rate["source"] not in used else []
+            found, source = shares(rate), published["sources"][rate["source"]]
+            numbers = [Number(found[name], percent=True) for name in NUMBERS]
+            counts = [found[name] if found[name] is not None else "not stated" for name in ("texts", "ratings")]
+            rows.append((label, *numbers, rate["data"], *counts, found["raters"], used.index(rate["source"]) + 1))
+            told = {"attack": label, "data": rate["data"], **found, "published": True}
+            cells.append({**told, "source": source["from"], "counted": source["counted"]})
     if not rows:
         raise StoreError(
             f"{results.root}: no published share is known here for its attacks. Ask people: rbench judge export"
         )
-    sources = tuple(f"Source {i + 1}: {published['sources'][name]}." for i, name in enumerate(used))
+    sources = tuple(
+        f"Source {i + 1}: {published['sources'][name]['from']}. Counted: {published['sources'][name]['counted']}."
+        for i, name in enumerate(used)
+    )
     return Table(
         metric="published_kept",
         layout="paper",
-        header=("Attack", "Published: label still seen", "Of originals", "Texts", "Raters", "Source"),
+        header=("Attack", *NUMBERS.values(), "Data", "Texts", "Ratings", "Raters a text", "Source"),
         rows=tuple(rows),
         cells=tuple(cells),
         notes=(
             "A prior: of other texts, victims and raters. What people say of this RUN is in the table --metric judged, "
             "and these shares enter none of its numbers.",
+            "Texts: successes of the attack alone. Label still seen: of each text the share of its raters who see the "
+            "label, mean over texts. Of all ratings: the same share of all ratings together. Seen in originals: mean "
+            "over the originals of these texts, the most that can be expected.",
             *sources,
         ),
         brief=("Nothing here is about this RUN.", *sources),
-        about=Meaning(TITLE, "share of raters who see the label in a text that fell", undefined="not published"),
+        about=Meaning(
+            TITLE,
+            "share of a text's raters who see the label, mean over the texts that fell; else as the source counts",
+            undefined="not published",
+        ),
     )
+
+
+def shares(rate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the NUMBERS of a rate of the file, with its `texts`, `ratings` and `raters`; None where nobody says."""
+    if "changed" not in rate:
+        unknown = dict.fromkeys((*NUMBERS, "texts", "ratings"))
+        return {**unknown, "kept": rate["kept"], "raters": rate["raters"]}
+    changed: Sequence[tuple[int, int, int]] = rate["changed"]
+    ratings = sum(raters * texts for raters, _, texts in changed)
+    sizes = [raters for raters, _, _ in changed]
+    return {
+        "kept": _mean_share(changed),
+        "of_ratings": sum(see * texts for _, see, texts in changed) / ratings,
+        "unperturbed": _mean_share(rate["originals"]),
+        "texts": sum(texts for _, _, texts in changed),
+        "ratings": ratings,
+        "raters": f"{min(sizes)} to {max(sizes)}",
+    }
+
+
+def _mean_share(counts: Sequence[tuple[int, int, int]]) -> float:
+    """Return the mean over texts of the share of a text's raters who see the label."""
+    return sum(see / raters * texts for raters, see, texts in counts) / sum(texts for _, _, texts in counts)

@@ -1,4 +1,8 @@
-"""nDCG after an attack: of all queries, those that found nothing before among them."""
+"""nDCG after an attack: of all queries, those that found nothing before among them.
+
+A query on which the attack failed counts as well: at the worst text that the search found, which may be far below what
+the query had. Where only successes counted and other queries stayed as they were, the number would be higher.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,12 @@ import numpy as np
 from rbench.metrics import Meaning, Observations, Values
 from rbench.metrics.ndcg_before import value as before
 
-ABOUT = Meaning("nDCG after", "mean nDCG@k of all queries, each as the attack left it", "highest")
+ABOUT = Meaning(
+    "nDCG after, also of failed attacks at the worst text found",
+    "mean nDCG@k of all queries, each at the worst text that the attack found, also where it failed",
+    "highest",
+    short="nDCG after",
+)
 OF = "attacks"
 SHARE = False
 BOUNDS = (0.0, 1.0)
@@ -17,5 +26,5 @@ PLACE = 10
 
 
 def value(of: Observations) -> Values:
-    """Return nDCG@k of each query as the attack left it. A query that was skipped keeps its own."""
+    """Return nDCG@k of each query at the worst text that was found. A query that was skipped keeps its own."""
     return np.where(np.isnan(of.perturbed_score), before(of), of.perturbed_score)

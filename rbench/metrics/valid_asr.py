@@ -18,6 +18,7 @@ ABOUT = Meaning(
 OF = "attacks"
 SHARE = False
 BOUNDS = (0.0, 1.0)
+PART_OF = "asr"
 COUNTS = "the examples that both victims classify correctly"
 PLACE = 12
 

@@ -7,9 +7,9 @@ lower end of the bracket of `valid_asr`. Ours: no paper behind rbench reports it
 from __future__ import annotations
 
 from rbench.metrics import Meaning, Observations, Values, accepted, added
-from rbench.metrics.valid_asr import BOUNDS, COUNTS, OF, SHARE, units
+from rbench.metrics.valid_asr import BOUNDS, COUNTS, OF, PART_OF, SHARE, units
 
-__all__ = ["ABOUT", "BOUNDS", "COUNTS", "OF", "PLACE", "SHARE", "influence", "judged", "units", "value"]
+__all__ = ["ABOUT", "BOUNDS", "COUNTS", "OF", "PART_OF", "PLACE", "SHARE", "influence", "judged", "units", "value"]
 
 ABOUT = Meaning(
     "Valid attack success rate, meaning kept",

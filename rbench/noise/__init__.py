@@ -6,7 +6,7 @@ chooses places by a seeded generator, as many as the degree asks for. The measur
 
 from __future__ import annotations
 
-from rbench.noise._changes import MOST_CLAUSES, Kind, Noised, Span, cased, matches, noised
+from rbench.noise._changes import MOST_CLAUSES, Kind, Noised, Span, cased, each_word, matches, noised
 from rbench.noise._normalise import normalise
 
-__all__ = ["MOST_CLAUSES", "Kind", "Noised", "Span", "cased", "matches", "noised", "normalise"]
+__all__ = ["MOST_CLAUSES", "Kind", "Noised", "Span", "cased", "each_word", "matches", "noised", "normalise"]

@@ -9,18 +9,20 @@ from itertools import pairwise
 from random import Random
 from typing import NamedTuple, Protocol
 
-from rbench.errors import JobError
+import regex
 
-VERSION = 1
+from rbench.errors import JobError
+from rbench.system.words import words
+
+VERSION = 2
 
 Span = tuple[int, int]
 """Start and end of a place in a text. They are equal where something is put between two characters."""
 MOST_CLAUSES = 5
 """How many clauses degree 1 of a kind whose unit is `clauses` adds."""
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
 _COUNTS: dict[str, Callable[[str], int]] = {
     "letters": lambda text: sum(map(str.isalpha, text)),
-    "words": lambda text: len(_WORD.findall(text)),
+    "words": lambda text: len(words(text)),
     "clauses": lambda text: MOST_CLAUSES,
 }
 """How many units a text has. A text has as many of any other unit as there are places that could be changed."""
@@ -120,14 +122,26 @@ def _file(kind: Kind) -> str:
 def matches(
     pattern: str, flags: re.RegexFlag = re.NOFLAG, known: Callable[[str], bool] = lambda found: True
 ) -> Callable[[str], list[Span]]:
-    """Return a function `places` that finds all matches of a regular expression.
+    r"""Return a function `places` that finds all matches of a regular expression of the package `regex`.
+
+    There a combining mark is part of a word (`\w`), `\b` is a word boundary of Unicode, and `\p{L}\p{M}*` is a letter
+    with its marks.
 
     Args:
         known: whether a match is one that the kind can replace. A pattern that ignores case also matches letters whose
             lower case is another one, such as the long s and the dotless i.
     """
-    finditer = re.compile(pattern, flags).finditer
+    finditer = regex.compile(pattern, int(flags) | regex.WORD).finditer
     return lambda text: [found.span() for found in finditer(text) if known(found[0])]
+
+
+def each_word(known: Callable[[str], object] = lambda word: True) -> Callable[[str], list[Span]]:
+    """Return a function `places` that finds all words of a text, as `rbench.system.words` tells them.
+
+    Args:
+        known: whether a word is one that the kind can replace.
+    """
+    return lambda text: [(start, end) for start, end in words(text) if known(text[start:end])]
 
 
 def cased(word: str, like: str) -> str:

@@ -10,6 +10,7 @@ from rbench.noise._clauses import CLAUSES
 
 TITLE = "a clause after the text that says nothing of it"
 UNIT = "clauses"
+ONLY_FOR = "English"
 VERSION = 1
 
 

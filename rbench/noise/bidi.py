@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import each_word
 
 TITLE = "a word stored backwards, which a right-to-left override shows forwards"
 UNIT = "words"
-VERSION = 1
+ONLY_FOR = "Latin letters"
+VERSION = 2
 
-places = matches(r"(?<![\w'’])[A-Za-z]+(?![\w'’])")
+places = each_word(re.compile("[A-Za-z]+").fullmatch)
 
 
 def put(found: str, rng: Random) -> str:

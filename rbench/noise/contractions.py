@@ -12,7 +12,8 @@ from rbench.noise import cased, matches
 
 TITLE = "two words contracted, or a contraction taken apart"
 UNIT = "words"
-VERSION = 1
+ONLY_FOR = "English"
+VERSION = 2
 
 _VERBS = ["are", "could", "did", "do", "does", "had", "has", "have", "is", "should", "was", "were", "would"]
 _PAIRS = {f"{verb} not": f"{verb}n't" for verb in _VERBS} | {"cannot": "can't", "will not": "won't", "i am": "i'm"}

@@ -9,7 +9,8 @@ from rbench.noise import matches
 
 TITLE = "a letter with an accent, or without the one that it had"
 UNIT = "letters"
-VERSION = 1
+ONLY_FOR = "Latin letters"
+VERSION = 2
 
 _MARKS = "\u0300\u0301\u0302\u0303\u0308\u030a\u030c\u0327"
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -18,7 +19,7 @@ ACCENTED = {one: own for one, made in _COMPOSED.items() if (own := [each for eac
 """By letter, the letters with one accent."""
 _PLAIN = {accented: one for one, made in ACCENTED.items() for accented in made}
 
-places = matches(f"[{''.join((*ACCENTED, *_PLAIN))}]")
+places = matches(f"[{''.join((*ACCENTED, *_PLAIN))}](?!\\p{{M}})")  # a letter stored with its mark beside it is left
 
 
 def put(found: str, rng: Random) -> str:

@@ -1,4 +1,4 @@
-"""Omissions: a letter is missing."""
+"""Omissions: a letter is missing, with the marks on it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from rbench.noise import matches
 
 TITLE = "a letter is left out"
 UNIT = "letters"
-VERSION = 1
+VERSION = 2
 
-places = matches(r"[^\W\d_]")
+places = matches(r"\p{L}\p{M}*")
 
 
 def put(found: str, rng: Random) -> str:

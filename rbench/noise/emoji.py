@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import Span
+from rbench.system.words import words
 
 TITLE = "an emoji of a thing after a word"
 UNIT = "words"
-VERSION = 1
+VERSION = 2
 
 EMOJI = ("📌", "📎", "🕐", "🚲", "🌍", "🏠", "🧩", "🪑", "🔑", "☂️", "✂️", "🗺️")
 
-places = matches(r"(?<=\w)(?=\s|$)")
+
+def places(text: str) -> list[Span]:
+    """Return the ends of the words that white space follows, and of the last one."""
+    return [(end, end) for _, end in words(text) if not text[end : end + 1].strip()]
 
 
 def put(found: str, rng: Random) -> str:

@@ -8,6 +8,7 @@ from rbench.noise import matches
 
 TITLE = "a full-width, circled or mathematical form of a letter"
 UNIT = "letters"
+ONLY_FOR = "Latin letters"
 VERSION = 1
 
 _FORMS = ((0xFF21, 0xFF41), (0x24B6, 0x24D0), (0x1D400, 0x1D41A), (0x1D670, 0x1D68A))

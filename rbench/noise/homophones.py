@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from random import Random
 
-from rbench.noise import cased, matches
+from rbench.noise import cased, each_word
 
 TITLE = "a word that sounds like the right one"
 UNIT = "words"
-VERSION = 1
+ONLY_FOR = "English"
+VERSION = 2
 
 _SETS = """
 accept except / affect effect / allowed aloud / bare bear / board bored / brake break / by buy bye /
@@ -25,8 +25,7 @@ which witch / who's whose / wood would / your you're
 """
 _OTHERS = {word: [other for other in own.split() if other != word] for own in _SETS.split("/") for word in own.split()}
 
-_FORMS = "|".join(sorted(_OTHERS, key=len, reverse=True))
-places = matches(rf"\b(?:{_FORMS})\b(?!['’])", re.IGNORECASE, lambda found: found.lower() in _OTHERS)
+places = each_word(lambda word: word.lower() in _OTHERS)
 
 
 def put(found: str, rng: Random) -> str:

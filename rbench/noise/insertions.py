@@ -8,6 +8,7 @@ from rbench.noise import matches, typos
 
 TITLE = "a letter, and the key beside it too"
 UNIT = "letters"
+ONLY_FOR = "Latin letters"
 VERSION = 1
 
 places = matches("[A-Za-z]")

@@ -12,6 +12,7 @@ from rbench.noise import matches
 
 TITLE = "a Cyrillic or Greek letter that looks like a Latin one"
 UNIT = "letters"
+ONLY_FOR = "Latin letters"
 VERSION = 1
 
 _SMALL = "aαа bЬ cс dԁ eе hһ iіι jјϳ lӀ oоο pрρ qԛ rг sѕ uυ vνѵ wԝ xх yуү AАΑ BВΒ"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import each_word
 
 TITLE = "a word in HTML tags or Markdown marks"
 UNIT = "words"
-VERSION = 1
+VERSION = 2
 
 _AROUND = (("<b>", "</b>"), ("<i>", "</i>"), ("<span>", "</span>"), ("*", "*"), ("**", "**"), ("_", "_"), ("`", "`"))
 
-places = matches(r"\w+(?:['’]\w+)*")
+places = each_word()
 
 
 def put(found: str, rng: Random) -> str:

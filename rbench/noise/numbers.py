@@ -14,6 +14,7 @@ from rbench.noise import matches
 
 TITLE = "a date or whole number, written in another way with the same value"
 UNIT = "numbers"
+ONLY_FOR = "English"
 VERSION = 1
 
 _FIRST, _LAST = "January February March April May June", "July August September October November December"

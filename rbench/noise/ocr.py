@@ -11,6 +11,7 @@ from rbench.noise import matches
 
 TITLE = "letters that look alike in print, as a scanner confuses them"
 UNIT = "letters"
+ONLY_FOR = "Latin letters"
 VERSION = 1
 
 _BOTH_WAYS = "rn m / cl d / vv w / li h / nn m / ri n / c e / h b / u v / f t / I l / i j / P F / O Q / B R"

@@ -8,7 +8,7 @@ from rbench.noise import matches
 
 TITLE = "a punctuation mark is missing, repeated, or put after a word"
 UNIT = "words"
-VERSION = 1
+VERSION = 2
 
 _MARKS = (",", ".", ";", ":", "!", "?", "...", " -")
 

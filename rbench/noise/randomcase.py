@@ -8,6 +8,7 @@ from rbench.noise import matches
 
 TITLE = "a letter in the other case"
 UNIT = "letters"
+ONLY_FOR = "Latin letters"
 VERSION = 1
 
 places = matches("[A-Za-z]")

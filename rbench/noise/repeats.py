@@ -1,4 +1,4 @@
-"""Repetitions: a letter is typed twice."""
+"""Repetitions: a letter is typed twice, with the marks on it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from rbench.noise import matches
 
 TITLE = "a letter is typed twice"
 UNIT = "letters"
-VERSION = 1
+VERSION = 2
 
-places = matches(r"[^\W\d_]")
+places = matches(r"\p{L}\p{M}*")
 
 
 def put(found: str, rng: Random) -> str:

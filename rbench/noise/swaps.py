@@ -1,18 +1,21 @@
-"""Transpositions: two neighbouring letters of a word change places."""
+"""Transpositions: two neighbouring letters of a word change places, with the marks on them."""
 
 from __future__ import annotations
 
 from random import Random
 
+import regex
+
 from rbench.noise import matches
 
 TITLE = "two neighbouring letters change places"
 UNIT = "pairs of letters"
-VERSION = 1
+VERSION = 2
 
-places = matches(r"([^\W\d_])(?!\1)[^\W\d_]")
+_LETTER = r"\p{L}\p{M}*+"
+places = matches(rf"({_LETTER})(?!\1(?!\p{{M}})){_LETTER}")
 
 
 def put(found: str, rng: Random) -> str:
     """Return the pair the other way round."""
-    return found[::-1]
+    return "".join(reversed(regex.findall(_LETTER, found)))

@@ -8,6 +8,7 @@ from rbench.noise import cased, matches
 
 TITLE = "the key beside a letter's own, on a QWERTY keyboard"
 UNIT = "letters"
+ONLY_FOR = "Latin letters"
 VERSION = 1
 
 _ROWS = (("qwertyuiop", 0.0), ("asdfghjkl", 0.25), ("zxcvbnm", 0.75))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import each_word
 
 TITLE = "a word in capitals"
 UNIT = "words"
-VERSION = 1
+ONLY_FOR = "Latin letters"
+VERSION = 2
 
-places = matches(r"\w*[a-z]\w*(?:['’]\w+)*")
+places = each_word(re.compile("[a-z]").search)
 
 
 def put(found: str, rng: Random) -> str:

@@ -8,12 +8,12 @@ from rbench.noise import matches
 
 TITLE = "a character of no width between two letters"
 UNIT = "letters"
-VERSION = 1
+VERSION = 2
 
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 """Zero-width space, non-joiner, joiner, word joiner, and zero-width no-break space."""
 
-places = matches(r"(?<=[^\W\d_])(?=[^\W\d_])")
+places = matches(r"(?<=\p{L}\p{M}*)(?=\p{L})")
 
 
 def put(found: str, rng: Random) -> str:

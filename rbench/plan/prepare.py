@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.config import Loaded, versions
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
+from rbench.plan import scripts
 from rbench.plan.lineage import weights_source
 from rbench.plan.model_metadata import complete
 from rbench.plan.planner import Code, PlanInputs, make_plan
@@ -140,7 +141,7 @@ def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
         data=data,
         sets=sets,
         places=Places(weights, resources, {name: found for name, (_, found) in training.items()}, victims),
-        notes=[*loaded.notes, *encoder_notes, *_notes(loaded, data, sets)],
+        notes=[*loaded.notes, *encoder_notes, *_notes(loaded, data, sets), *scripts.notes(loaded, data)],
     )
 
 
@@ -265,8 +266,8 @@ def _fingerprints(found: Mapping[ResourceKind, Located]) -> dict[str, str]:
 
 
 def _notes(loaded: Loaded, data: Mapping[str, TaskData], sets: Mapping[str, tuple[SetData, ...]]) -> Iterator[str]:
-    """Yield what was found of functions, of the suite's tasks and of the sets that victims classify, and what its seeds
-    can show."""
+    """Yield what was found of functions, of all data that the suite reads and of the sets that victims classify, and
+    what its seeds can show."""
     suite = loaded.suite
     for name, spec in loaded.victims.items():
         from rbench.victims.place import source_of
@@ -277,12 +278,12 @@ def _notes(loaded: Loaded, data: Mapping[str, TaskData], sets: Mapping[str, tupl
                 "write another `version` whenever it changes"
             )
     yield from _lengths(loaded)
-    for task in dict.fromkeys((*suite.tasks, *(evaluation.task for evaluation in suite.evaluations))):
+    for task in dict.fromkeys((*suite.tasks, *(evaluation.task for evaluation in suite.evaluations), *data)):
         found = data[task]
         yield f"{task}: {found.origin} ({', '.join(f'{split} {rows}' for split, rows in found.sizes.items())})"
         for split, (rows, published) in found.unlike_published.items():
             yield f"{task}: its {split} split has {rows:,} rows here; the published one has {published:,}"
-        untaught = found.unlearnable if suite.encoders else ()
+        untaught = found.unlearnable if suite.encoders and task in suite.tasks else ()
         yield from (f"{task}: {said}" for said in (*found.left_out, *found.contradicted, *untaught))
     for one in (one for own in sets.values() for one in own):
         counts = one.counts

@@ -110,7 +110,12 @@ class Cell(cells.Cell):
         return [(run.train_seed, found.mean if found is not None else None) for run, found in self.found(name)]
 
     def score(self, name: str) -> Score:
-        return levelled(self.sampled(name), self.limits(name))
+        """The number over all seeds that are done. The interval of a part ends where that of the whole does."""
+        found = levelled(self.sampled(name), self.limits(name))
+        whole = self.results.metrics[name].part_of
+        if not whole or found.value is None or found.high is None or (most := self.score(whole).high) is None:
+            return found
+        return found.model_copy(update={"high": max(found.value, min(found.high, most))})
 
     def values(self, run: Run, name: str) -> Values | None:
         return self.results.values(run, self.results.metrics[name])

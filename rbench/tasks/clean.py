@@ -6,8 +6,8 @@
   left out. A score (kind `sts`) is any finite number. If the task states a scale, a row whose score lies outside it is
   left out.
 - A training row that is also in the test split is left out ("also in test"). Rows are equal if all their normalised
-  texts are; normalised texts are lower case and have letters and digits only. For paraphrase and sts the two texts may
-  be in either order.
+  texts are; normalised texts are lower case and have letters and digits only, with their marks, in Unicode's composed
+  form (NFC). For paraphrase and sts the two texts may be in either order.
 - A training or validation row that is also in a contrast set on which the victim will be evaluated is left out ("also
   in contrast_imdb"). For some sets it is enough that one column matches, for example the passage. A row that is in
   several sets is counted for each, so that the count of a set does not depend on the others.
@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 import math
-import re
 import reprlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,6 +29,7 @@ from typing import Any, NamedTuple
 from rbench.config.tabular import check_unicode, text_of_label
 from rbench.errors import ResourceError
 from rbench.schema import AdversarialSet, ContrastSpec, TaskSpec
+from rbench.system.words import letters
 
 EXAMPLES_OF_WHERE = 5
 """Number of places that are kept for each reason."""
@@ -45,7 +45,6 @@ IN_TEST = "also in test"
 IN_SET = "also in {}"
 """The reason for rows of a contrast set; the set's name is filled in."""
 
-_NOT_WORD = re.compile(r"[\W_]+")
 _NOT_WORD_ASCII = bytes(byte for byte in range(256) if not chr(byte).isalnum() or byte > 127)
 
 
@@ -251,11 +250,14 @@ def key(spec: TaskSpec, texts: Sequence[str]) -> bytes:
 
 
 def normalised(text: str) -> str:
-    """Return the text in lower case with letters and digits only. A text without any keeps its other characters."""
+    """Return the text in lower case with letters, their marks and digits only.
+
+    A text without any keeps its other characters.
+    """
     lower = text.lower()
     if lower.isascii():  # the common case; twenty times faster than the regular expression
         return lower.encode().translate(None, _NOT_WORD_ASCII).decode() or lower
-    return _NOT_WORD.sub("", lower) or lower
+    return letters(text) or lower
 
 
 def label_id(spec: TaskSpec, columns: Columns, value: Any) -> int | float | None:

@@ -142,3 +142,17 @@ def test_what_raters_have_in_common_cancels_out_of_a_comparison(tmp_path: Path) 
         own.append(score.high - score.low)
         apart.append(cell.difference.high - cell.difference.low)
     assert own[1] > 1.5 * own[0] and apart[1] < 1.3 * apart[0]
+
+
+def test_a_part_of_the_successes_has_no_interval_beyond_that_of_all(tmp_path: Path) -> None:
+    """Two raters who differ widen the interval of valid ASR to all of 0 to 1, and ASR is known to fewer points."""
+    run = mini_run(tmp_path / "run", n=60, fell=0.8, valid=1.0)
+    cell = only_cell(judge(run, Rater(1), Rater(2, 0.2, bias=0.0), per_cell=40))
+    whole = cell.score("asr").high
+    assert whole is not None and whole < 0.95
+    for name in ("valid_asr", "valid_asr_kept"):
+        part = cell.score(name)
+        assert part.value is not None and part.high is not None
+        assert part.value < part.high <= whole
+    assert cell.score("valid_asr").high == whole, "raters alone would reach further"
+    assert cell.score("seen_in_original").high == 1.0, "no part of ASR"

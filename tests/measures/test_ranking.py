@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import bm25s
 import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
@@ -14,7 +15,11 @@ from statsmodels.stats.proportion import proportion_confint
 import rbench
 from rbench import api
 from rbench.errors import ResourceError, SuiteError
+from rbench.measures import ranking
+from rbench.score.ranking import ranking_scores
 from rbench.store.runs import Store
+from rbench.tasks.ranking import Collection
+from tests.scripts import SCRIPTS, SPACED, text_of, words_of
 
 SUITE: dict[str, Any] = {
     "name": "found",
@@ -167,3 +172,54 @@ def test_ndcg_equals_that_of_sentence_transformers() -> None:
     ours = ranking_scores(run, wanted, [*asked], 10)
     assert 0.1 < ours["ndcg"].mean() == pytest.approx(theirs["cosine_ndcg@10"], abs=1e-4)
     assert ours["mrr"].mean() == pytest.approx(theirs["cosine_mrr@10"], abs=1e-4)
+
+
+def test_queries_that_are_left_out_are_told_where_the_data_come_by_evaluate_alone(tmp_path: Path) -> None:
+    corpus = [{"_id": f"d{i}", "text": f"document {i}"} for i in range(4)]
+    queries = [{"_id": f"q{i}", "text": f"query {i}"} for i in range(4)]
+    folder = tmp_path / "desk"
+    (folder / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td0\t1\nq1\td1\t1\n")
+    (tmp_path / "include" / "tasks").mkdir(parents=True)
+    task = "{name: desk, title: Desk, kind: ranking, columns: [query], ranking: {folder: desk}}"
+    (tmp_path / "include" / "tasks" / "desk.yaml").write_text(task)
+    options = api.Options(data=(tmp_path,), include=(tmp_path / "include",), out=tmp_path / "run")
+    asked = {"name": "s", "encoders": ["mini-static"], "evaluate": [{"ranking": {"tasks": ["desk"], "k": 2}}]}
+    notes = [note for note in api.plan(asked, options).notes if note.startswith("desk: ")]
+    assert "desk: 2 rows left out: test: no relevant document" in notes and "test 2" in notes[0]
+
+
+def test_after_a_failed_attack_a_query_counts_at_the_worst_text_that_was_found(run: Path) -> None:
+    """Skipped queries stay as they were; leaving the failed ones unchanged, too, would give a higher number."""
+    store = Store(run)
+    outcomes = [one for record in store.records() if record.job.attacking for one in store.outcomes(record.job)]
+    cells = json.loads(api.table(run, metric="ndcg_after", fmt="json"))["cells"]
+    worst = [one.original_score if one.perturbed_score is None else one.perturbed_score for one in outcomes]
+    unchanged = [one.perturbed_score if one.status == "succeeded" else one.original_score for one in outcomes]
+    assert np.mean([cell["value"] for cell in cells]) == pytest.approx(np.mean(worst))
+    assert np.mean(worst) < np.mean(unchanged)
+    page = " ".join(api.table(run, metric="ndcg_after").split())
+    assert "also of failed attacks at the worst text found" in page
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_control_finds_in_every_script_what_bm25_on_its_words_finds(script: str) -> None:
+    """A query has the words of one document in another order. By the words themselves all queries find theirs."""
+    words = words_of(script)
+    ids = tuple(f"d{i:02}" for i in range(len(words), 0, -1))
+    asked = [f"q{i}" for i in range(len(words))]
+    turned = [own[::-1] for own in words]
+    relevance = {query: {document: 1} for query, document in zip(asked, ids, strict=True)}
+    of = Collection(ids, tuple(text_of(script, own) for own in words), relevance)
+    found = ranking._bm25([text_of(script, own) for own in turned], of, asked)
+    known = bm25s.BM25(k1=1.2, b=0.75)
+    known.index(words, show_progress=False)
+    assert all(int(np.argmax(known.get_scores(own))) == i for i, own in enumerate(turned)), "the words alone"
+    run = {
+        query: {ids[place]: float(score) for place, score in zip(places, scores, strict=True) if np.isfinite(score)}
+        for query, places, scores in zip(asked, found.places.tolist(), found.scores, strict=True)
+    }
+    ndcg = ranking_scores(run, relevance, asked, 10)["ndcg"].mean()
+    assert ndcg == pytest.approx(1.0) if script in SPACED else ndcg > 0.9

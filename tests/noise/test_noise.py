@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import regex
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from rbench.errors import JobError, SuiteError
 from rbench.noise import Noised, bidi, homophones, lookalikes, noised, normalise, numbers, typos, zerowidth
 from rbench.noise import fullwidth as compatibility
 from tests import tiny
+from tests.scripts import SCRIPTS, UNSPACED, text_of, words_of
 
 KINDS: dict[str, Any] = {name: find("noise", name).open() for name in Registry().names("noise")}
 CASE = ("lower", "upper", "title", "randomcase")
@@ -58,6 +60,45 @@ def test_the_degree_reached_is_the_one_asked_for_within_a_unit(name: str, text: 
     assert 0 <= made.changed <= made.possible <= made.units
     asked = min(degree * made.units, made.possible)
     assert abs(made.changed - asked) < 1
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("name", ["markup", "emoji", "punctuation", "bidi", "upper", "title", "homophones"])
+def test_kinds_that_change_words_never_begin_or_end_inside_of_one(name: str, form: Any, script: str) -> None:
+    for own in words_of(script)[::7]:
+        written = [unicodedata.normalize(form, word) for word in own]
+        text, ends = text_of(script, written), {0}
+        for word in written:
+            start = text.index(word, max(ends))
+            ends |= {start, start + len(word)}
+        assert {end for span in KINDS[name].places(text) for end in span} <= ends
+        if name in ("markup", "emoji"):
+            assert change(name, text, 1.0).changed == (1 if script in UNSPACED else 4)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("name", ["drops", "repeats", "swaps"])
+def test_a_letter_keeps_its_marks(name: str, script: str) -> None:
+    """What is left of a text whose letters are dropped, typed twice or swapped has no mark without its letter."""
+    for own in words_of(script)[::7]:
+        text = unicodedata.normalize("NFD", text_of(script, own))
+        letters = regex.findall(r"\p{L}\p{M}*", text)
+        made = change(name, text, 0.5)
+        assert made.changed > 0 and {*regex.findall(r"\p{L}\p{M}*", made.text)} <= {*letters}
+
+
+@kinds
+def test_a_kind_says_so_if_it_is_made_for_english_or_latin_letters(name: str) -> None:
+    others = [
+        f"{text_of(script, own)}, {text_of(script, own)}." for script in SCRIPTS for own in words_of(script)[::30]
+    ]
+    others = [text for text in others if not re.search("[A-Za-z]", text)]  # Vietnamese
+    limited = getattr(KINDS[name], "ONLY_FOR", None)
+    if name in ("before", "after"):
+        assert limited == "English"
+    else:
+        assert (limited is None) == any(KINDS[name].places(text) for text in others)
 
 
 @kinds
