@@ -136,7 +136,7 @@ def _spread(parts: Sequence[Part]) -> Spread:
         {who: part.weight * np.array(own) / len(own) for who, own in (part.by_rater or {}).items()} for part in parts
     ]
     people = between_sums(zip(added, texts, strict=True))
-    return found._replace(raters=people.variance, rater_freedom=people.freedom)
+    return found._replace(raters=people.variance, rater_freedom=people.freedom, rater_noise=people.noise)
 
 
 def _spread_of(parts: Sequence[Part]) -> Spread:

@@ -6,7 +6,7 @@ trainings count as three, not as three times n.
 
 | trainings, fine-tunings | draws                                       | interval of shares         | p value       |
 |-------------------------|---------------------------------------------|----------------------------|---------------|
-| 1 and 1                 | none                                        | Newcombe (1998), method 10 | exact McNemar |
+| 1 and 1                 | none                                        | Newcombe (1998), method 10 | inverts it, and exact McNemar |
 | 1 and several           | fine-tuning seeds' differences              | that of effective counts   | inverts it    |
 | several and any         | trainings of each encoder, unpaired (Welch) | that of effective counts   | inverts it    |
 | several and 1, 2 seeds+ | trainings of the one, and fine-tuning seeds | that of effective counts   | inverts it    |
@@ -151,22 +151,59 @@ def _of_shares(
     n, texts = len(sample.one), len(np.unique(sample.texts))
     both, value = float(np.sum(sample.one * sample.other)), (only[1] - only[0]) / n
     shares = (both / n, only[0] / n, only[1] / n)
-    size = effective_size(spread, shares[1] + shares[2] - value**2, texts, n)
+    size = size_of_texts(spread, shares[1] + shares[2] - value**2, texts, n)
 
     def limits(wanted: float) -> tuple[float, float]:
-        scale = size(wanted) / n
-        return newcombe(both * scale, only[0] * scale, only[1] * scale, (n - both - sum(only)) * scale, wanted)
+        return limits_of_difference(spread, shares, size, wanted)
 
     low, high = limits(CONFIDENCE)
-    p = inverted(limits, bound) if spread.draw_freedom or bound else mcnemar(*only)
+    p = inverted(limits, bound)
+    if not spread.draw_freedom and not bound:
+        # McNemar's test is exact where Newcombe's interval of few texts is too narrow. Both must exclude 0, and what
+        # the test does not exclude belongs to the interval.
+        p = max(p, mcnemar(*only))
+        if p >= 1 - CONFIDENCE:
+            low, high = min(low, 0.0), max(high, 0.0)
     return Difference(
         value,
         low=low,
         high=high,
         p=p,
-        shows=lambda: smallest_share(spread, shares, size(0)),
+        shows=lambda: smallest_share(spread, shares, size),
         **common,
     )
+
+
+def size_of_texts(spread: Spread, unit: float, texts: int, n: int) -> float:
+    """Return the number of texts, each with one victim, that say as much of a share, given the victims; at most n.
+
+    Where no value varies (`unit` is 0), and of one victim, each text counts once.
+
+    Args:
+        spread: of the mean.
+        unit: the variance of one observation.
+        texts: the number of different texts.
+        n: the number of observations.
+    """
+    return unit / max(spread.texts, unit / n) if unit > 0 and spread.draw_freedom else float(texts)
+
+
+def limits_of_difference(
+    spread: Spread, shares: Sequence[float], size: float, confidence: float
+) -> tuple[float, float]:
+    """Return the limits of a difference of two paired shares, `other` minus `one`, each in -1..1.
+
+    Args:
+        spread: of the difference. Draws and raters widen what texts alone give.
+        shares: of pairs in which both are 1, `one` alone is, and `other` alone is.
+        size: the number of texts.
+        confidence: in 0..1.
+    """
+    counts = [share * size for share in shares]
+    low, high = newcombe(*counts, max(size - sum(counts), 0.0), confidence)  # type: ignore[misc]
+    value, beyond = shares[2] - shares[1], spread.beyond_texts(confidence)
+    below, above = math.sqrt((value - low) ** 2 + beyond), math.sqrt((high - value) ** 2 + beyond)
+    return max(-1.0, value - below), min(1.0, value + above)
 
 
 def smallest_share(spread: Spread, shares: Sequence[float], texts: float) -> float | None:
@@ -193,11 +230,10 @@ def smallest_share(spread: Spread, shares: Sequence[float], texts: float) -> flo
         discordant, one = max(rate, away), of_texts(away)
         draws = shown * (differing + explained * one)
         assumed = Spread(one, spread.text_freedom, draws, spread.draw_freedom, explained * one)
-        size = assumed.effective(one * texts, CONFIDENCE) if one else texts
         # A higher rate of discordant pairs reduces both kinds of concordant pairs in proportion.
         same = (1 - discordant) / (1 - rate) if rate < 1 else 0.0
-        fell, only, rest = (size * share for share in (both * same, (discordant - away) / 2, (discordant + away) / 2))
-        return newcombe(fell, only, rest, max(size - fell - only - rest, 0.0))[0]
+        pairs = (both * same, (discordant - away) / 2, (discordant + away) / 2)
+        return limits_of_difference(assumed, pairs, texts, CONFIDENCE)[0]
 
     needed = []
     for shown in chances(spread.draw_freedom, CLASSES).tolist():
@@ -298,7 +334,7 @@ def spread_of(sample: PairedSample) -> Spread:
     signs = zip((-1 / len(sample.one), 1 / len(sample.one)), sample.by_rater, strict=True)
     added = ({who: weight * np.array(own) for who, own in side.items()} for weight, side in signs)
     people = between_sums((side, sample.texts) for side in added)
-    return found._replace(raters=people.variance, rater_freedom=people.freedom)
+    return found._replace(raters=people.variance, rater_freedom=people.freedom, rater_noise=people.noise)
 
 
 def _spread_of(sample: PairedSample) -> Spread:
@@ -350,8 +386,25 @@ def within(values: Values, victims: Groups) -> Values:
 def of_groups(values: Values, groups: Groups) -> tuple[float, int]:
     """Return the variance of the mean of groups' means, and its degrees of freedom; zeros for one group."""
     _, index = np.unique(groups, return_inverse=True)
-    means = np.bincount(index, weights=values) / np.bincount(index)
-    return (float(means.var(ddof=1)) / len(means), len(means) - 1) if len(means) > 1 else (0.0, 0)
+    sizes = np.bincount(index)
+    means = np.bincount(index, weights=values) / sizes
+    if len(means) == 1:
+        return 0.0, 0
+    step = float(np.mean(1 / sizes)) if np.array_equal(values, np.rint(values)) else 0.0
+    return float(means.var(ddof=1)) / len(means) + rounding(step, len(means) - 1), len(means) - 1
+
+
+def rounding(step: float, freedom: int) -> float:
+    """Return what the variance of a mean of draws is larger by because draws are known by steps alone.
+
+    Means of n whole numbers are multiples of 1 / n, so draws that differ may seem equal. With this summand a variance
+    of 0 is as probable, of normal draws, as that all of them round to the same multiple.
+
+    Args:
+        step: between two neighbouring means of a draw.
+        freedom: the number of draws less one.
+    """
+    return step**2 / (16 * freedom)
 
 
 def _numbered(*keys: Groups) -> Groups:
