@@ -33,13 +33,13 @@ import json
 import platform
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from coverage_of_intervals import Drawn, World, differences, spread_of_all
 from machine import processor
 from numpy.typing import NDArray
 from scipy import special, stats
@@ -48,13 +48,43 @@ from rbench.score.nested_intervals import Spread
 from rbench.score.paired import PairedSample, compare, rounding
 
 Array = NDArray[np.float64]
+Falls = NDArray[np.bool_]
 LEVELS = (0.05, 0.0125, 0.0036, 0.001)
-SEEDS, DEVIATIONS, RATES, SIZES = (2, 3, 5), (0, 3, 8), (0.1, 0.3, 0.5, 0.9), (40, 100, 200)
+SEEDS, DEVIATIONS, RATES, SIZES = (2, 3, 5), (0, 3, 8), (0.1, 0.5, 0.9), (40, 200)
 TRAININGS, TRAINED_RATES = (2, 3, 5), (0.5, 0.9)
 POINTS = (0.1, 0.2)
 TEXT, METHOD, NOISE = 0.7, 0.21, 0.3
+TOTAL = TEXT + METHOD + NOISE
 BATCH = 20_000
 """Simulations at a time."""
+SMALL = 1000
+"""The same, of worlds whose texts are drawn one by one."""
+
+
+class World(NamedTuple):
+    """Two methods with their draws: fine-tuning seeds that both have, or trainings of each."""
+
+    draws: int
+    deviation: int
+    """Of a method's rate from draw to draw, in points."""
+    rate: float
+    n: int
+    """Number of texts of a draw."""
+    shared: bool = False
+    """Whether all draws have the same texts; else no two share one."""
+    difference: float = 0.0
+    trained: bool = False
+
+    @property
+    def units(self) -> float:
+        """The standard deviation of what a draw adds to the sum."""
+        return self.deviation / 100 / float(stats.norm.pdf(stats.norm.ppf(self.rate))) * TOTAL**0.5
+
+    @property
+    def thresholds(self) -> list[float]:
+        """What is added to the sum so that the mean rates are as they should be."""
+        rates = (self.rate, self.rate + self.difference)
+        return [float(stats.norm.ppf(rate)) * (TOTAL + self.units**2) ** 0.5 for rate in rates]
 
 
 class Observed(NamedTuple):
@@ -77,22 +107,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--worlds", type=int, default=200_000, help="simulations of each cell of the levels")
+    parser.add_argument("--processes", type=int, default=1)
     args = parser.parse_args()
     start = time.monotonic()
-    levels = [
-        level_cell(*cell, worlds=args.worlds) for cell in product(SEEDS, DEVIATIONS, RATES, SIZES, (0.0, 1.0))
-    ]
-    trained = [
-        trained_cell(*cell, worlds=args.worlds) for cell in product(TRAININGS, DEVIATIONS, TRAINED_RATES, (40, 200))
-    ]
-    families = [
-        family_cell(*cell, worlds=args.worlds // 4)
-        for cell in product(SEEDS, (4, 14), (0.0, 0.5, 1.0), DEVIATIONS, (60, 200))
-    ]
-    power = [
-        power_cell(*cell, worlds=args.worlds // 4)
-        for cell in product((3, 5), DEVIATIONS, (0.3, 0.5), (40, 100, 200), POINTS, (0.0, 1.0))
-    ]
+    cells = {
+        level_cell: (list(product(SEEDS, DEVIATIONS, RATES, SIZES, (False, True))), args.worlds),
+        trained_cell: (list(product(TRAININGS, DEVIATIONS, TRAINED_RATES, SIZES)), args.worlds),
+        family_cell: (list(product(SEEDS, (4, 14), (0.0, 0.5, 1.0), DEVIATIONS, (60,))), args.worlds // 4),
+        power_cell: (list(product((3, 5), DEVIATIONS, (0.3, 0.5), SIZES, POINTS, (False, True))), args.worlds // 10),
+    }
+    with ProcessPoolExecutor(args.processes) as pool:
+        jobs = [[pool.submit(run, *cell, worlds=worlds) for cell in own] for run, (own, worlds) in cells.items()]
+        levels, trained, families, power = ([job.result() for job in own] for own in jobs)
     found = {
         "what": "false positives at small levels, and power; see benchmarks/calibration_of_p.py",
         "command": f"python benchmarks/calibration_of_p.py --worlds {args.worlds} --out FILE",
@@ -109,10 +135,10 @@ def main() -> None:
     args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def level_cell(seeds: int, deviation: int, rate: float, n: int, shared: float, *, worlds: int) -> dict[str, Any]:
+def level_cell(seeds: int, deviation: int, rate: float, n: int, shared: bool, *, worlds: int) -> dict[str, Any]:
     """Count how often p of two equal methods is below each level."""
-    rng = np.random.default_rng([seeds, deviation, round(100 * rate), n, round(100 * shared)])
-    world = World(1, 1, seeds, n, shared, rate, deviation, 0.0)
+    rng = np.random.default_rng([seeds, deviation, round(100 * rate), n, int(shared)])
+    world = World(seeds, deviation, rate, n, shared)
     counts = {name: np.zeros(len(LEVELS)) for name in ("now", "before")}
     for observed in batches(rng, world, worlds):
         counts["now"] += [significant(observed, level).sum() for level in LEVELS]
@@ -124,7 +150,7 @@ def level_cell(seeds: int, deviation: int, rate: float, n: int, shared: float, *
 def trained_cell(trainings: int, deviation: int, rate: float, n: int, *, worlds: int) -> dict[str, Any]:
     """The same of methods that were trained several times each, and fine-tuned with one seed."""
     rng = np.random.default_rng([trainings, deviation, round(100 * rate), n, 7])
-    world = World(trainings, trainings, 1, n, 1.0, rate, deviation, 0.0)
+    world = World(trainings, deviation, rate, n, trained=True)
     counts = {name: np.zeros(len(LEVELS)) for name in ("now", "before")}
     for observed in batches(rng, world, worlds):
         counts["now"] += [significant(observed, level).sum() for level in LEVELS]
@@ -133,9 +159,7 @@ def trained_cell(trainings: int, deviation: int, rate: float, n: int, *, worlds:
     return place | {name: rates_of(count, worlds) for name, count in counts.items()}
 
 
-def family_cell(
-    seeds: int, attacks: int, correlation: float, deviation: int, n: int, *, worlds: int
-) -> dict[str, Any]:
+def family_cell(seeds: int, attacks: int, correlation: float, deviation: int, n: int, *, worlds: int) -> dict[str, Any]:
     """Count how often Holm finds a difference under any of several attacks on the same victims of equal methods."""
     rng = np.random.default_rng([seeds, attacks, round(100 * correlation), deviation, n])
     found = {"now": 0, "before": 0}
@@ -144,7 +168,7 @@ def family_cell(
         any_now, any_before = np.zeros(size, bool), np.zeros(size, bool)
         for _ in range(attacks):
             moved = np.sqrt(correlation) * common + np.sqrt(1 - correlation) * rng.normal(size=common.shape)
-            observed = of_counts(draw_counts(rng, World(1, 1, seeds, n, 0.0, 0.5, deviation, 0.0), moved))
+            observed = of_counts(draw_counts(rng, World(seeds, deviation, 0.5, n), moved))
             # Holm rejects a hypothesis, if any, where the smallest p is below 0.05 / attacks.
             any_now |= significant(observed, 0.05 / attacks)
             any_before |= significant(observed, 0.05 / attacks, before=True)
@@ -155,11 +179,11 @@ def family_cell(
 
 
 def power_cell(
-    seeds: int, deviation: int, rate: float, n: int, points: float, shared: float, *, worlds: int
+    seeds: int, deviation: int, rate: float, n: int, points: float, shared: bool, *, worlds: int
 ) -> dict[str, Any]:
     """Count how often a true difference is found, and by a t test over seeds, which is also given its exact level."""
-    rng = np.random.default_rng([seeds, deviation, round(100 * rate), n, round(100 * points), round(100 * shared)])
-    null, real = (World(1, 1, seeds, n, shared, rate, deviation, by) for by in (0.0, points))
+    rng = np.random.default_rng([seeds, deviation, round(100 * rate), n, round(100 * points), int(shared)])
+    null, real = (World(seeds, deviation, rate, n, shared, by) for by in (0.0, points))
     nothing = np.concatenate([t_of_means(observed.means) for observed in batches(rng, null, worlds)])
     ours, theirs = np.zeros(len(LEVELS)), []
     for observed in batches(rng, real, worlds):
@@ -198,24 +222,48 @@ def batches(rng: np.random.Generator, world: World, worlds: int) -> Iterator[Obs
     """Yield simulations; the first few of a cell are checked against the package."""
     check(np.random.default_rng(3), world)
     for size in sizes_of_batches(worlds):
-        if world.shared == 0 and world.one == 1:
-            yield of_counts(draw_counts(rng, world, rng.normal(size=(2, size, world.seeds))))
+        if world.shared or world.trained:
+            for start in range(0, size, SMALL):
+                yield of_texts(*draw_texts(rng, world, min(SMALL, size - start)), trained=world.trained)
         else:
-            for _ in range(0, size, 2000):
-                yield of_texts(differences(rng, world, min(2000, size))[0])
+            yield of_counts(draw_counts(rng, world, rng.normal(size=(2, size, world.draws))))
 
 
-def of_texts(drawn: Drawn) -> Observed:
-    """Return what texts that were drawn one by one show."""
-    one = np.broadcast_to(drawn.one, drawn.other.shape)
-    axes = (1, 2, 3)
-    both, first, second = (
-        np.mean(part, axis=axes) for part in (one * drawn.other, one > drawn.other, one < drawn.other)
-    )
-    worlds, trainings, seeds, n = drawn.other.shape
-    texts = drawn.common + seeds * (n - drawn.common)
-    means = drawn.differences.mean(axis=(1, 3)) if trainings == 1 else np.empty((worlds, 0))
-    return Observed(both, first, second, spread_of_all(drawn), texts, trainings * seeds * n, means)
+def draw_texts(rng: np.random.Generator, world: World, worlds: int) -> tuple[Falls, Falls]:
+    """Draw which texts fall with either method: two arrays (simulations, draws, texts). All draws share the texts."""
+    units = world.units
+    shape = (worlds, world.draws, world.n)
+
+    def normal(*shape: int) -> NDArray[np.float32]:
+        return rng.standard_normal(shape, dtype=np.float32)
+
+    hard = np.float32(TEXT**0.5) * normal(worlds, 1, world.n)
+    sides = []
+    for threshold in world.thresholds:
+        moved = np.float32(units) * normal(worlds, world.draws, 1) + np.float32(threshold)
+        level = moved + hard + np.float32(METHOD**0.5) * normal(worlds, 1, world.n)
+        sides.append(level + np.float32(NOISE**0.5) * normal(*shape) > 0)
+    return sides[0], sides[1]
+
+
+def of_texts(one: Falls, other: Falls, *, trained: bool) -> Observed:
+    """Return what draws show that all attacked the same texts: fine-tuning seeds, or trainings of both methods."""
+    _, draws, n = one.shape
+    total = draws * n
+    sums = [side.sum(axis=2, dtype=np.int64) for side in (one, other)]
+    by_draw = (sums[1] - sums[0]) / n
+    both = (one & other).sum(axis=(1, 2)) / total
+    first, second = (side.sum(axis=1) / total - both for side in sums)
+    by_text = (other.sum(axis=1, dtype=np.int8) - one.sum(axis=1, dtype=np.int8)).astype(np.int64)
+    scale = n / (n - 1) / total**2
+    texts = scale * ((by_text**2).sum(axis=1) - by_text.sum(axis=1) ** 2 / n)
+    apart = scale * ((first + second) * total - n * (by_draw**2).sum(axis=1))
+    noise = np.clip(texts - (texts - apart) * draws / (draws - 1), 0, texts)
+    kinds = [side / n for side in sums] if trained else [by_draw]
+    parts = [means.var(axis=1, ddof=1) / draws + rounding(1 / n, draws - 1) for means in kinds]
+    variance, squares = sum(parts), sum(part**2 / (draws - 1) for part in parts)
+    spread = Spread(texts, n - 1, variance, variance**2 / squares, noise)  # type: ignore[arg-type]
+    return Observed(both, first, second, spread, n, total, by_draw)
 
 
 def draw_counts(rng: np.random.Generator, world: World, moved: Array) -> Array:
@@ -224,20 +272,16 @@ def draw_counts(rng: np.random.Generator, world: World, moved: Array) -> Array:
     Args:
         moved: what each seed adds to each method, in standard deviations: (2, simulations, seeds).
     """
-    n, seeds = world.n, world.seeds
-    total = TEXT + METHOD + NOISE
-    units = world.deviation / 100 / stats.norm.pdf(stats.norm.ppf(world.rate)) * np.sqrt(total)
-    rates = (world.rate, world.rate + world.difference)
-    thresholds = [stats.norm.ppf(rate) * np.sqrt(total + units**2) + units * moved[k] for k, rate in enumerate(rates)]
+    thresholds = [threshold + world.units * moved[k] for k, threshold in enumerate(world.thresholds)]
     nodes, weights = np.polynomial.hermite_e.hermegauss(24)
-    both, falls = np.zeros(moved.shape[1:]), [np.zeros(moved.shape[1:]) for _ in rates]
+    both, falls = np.zeros(moved.shape[1:]), [np.zeros(moved.shape[1:])] * 2
     for node, weight in zip(nodes, weights / weights.sum(), strict=True):
         own = [special.ndtr((t + np.sqrt(TEXT) * node) / np.sqrt(METHOD + NOISE)) for t in thresholds]
         both += weight * own[0] * own[1]
         falls = [sum_ + weight * part for sum_, part in zip(falls, own, strict=True)]
     shares = np.stack([both, falls[0] - both, falls[1] - both], axis=-1).clip(0, 1)
     shares = np.concatenate([shares, 1 - shares.sum(axis=-1, keepdims=True)], axis=-1).clip(0, 1)
-    return rng.multinomial(n, shares / shares.sum(axis=-1, keepdims=True)).astype(float)
+    return rng.multinomial(world.n, shares / shares.sum(axis=-1, keepdims=True)).astype(float)
 
 
 def of_counts(counts: Array) -> Observed:
@@ -310,28 +354,26 @@ def newcombe(both: Array, first: Array, second: Array, size: Array, quantile: fl
     return value - below, value + above
 
 
-def check(rng: np.random.Generator, world: World, worlds: int = 12) -> None:
+def check(rng: np.random.Generator, world: World, worlds: int = 4) -> None:
     """Compare simulations with `rbench.score.paired.compare`, at each level. Raises AssertionError."""
-    drawn, _ = differences(rng, world, worlds)
-    n = drawn.other.shape[3]
-    t, s, i = (axis.ravel() for axis in np.indices(drawn.other.shape[1:]))
-    example = s * n + i
-    text = np.where(i < drawn.common, i, example)
+    one, other = draw_texts(rng, world, worlds)
+    draw, text = (axis.ravel() for axis in np.indices(one.shape[1:]))
+    zeros, example = np.zeros_like(draw), draw * world.n + text
+    groups = (zeros, draw, draw) if world.trained else (draw, zeros, zeros)
+    own = text if world.shared or world.trained else example
     for k in range(worlds):
-        one = drawn.one[k][np.minimum(t, drawn.one.shape[1] - 1), s, i]
-        sample = PairedSample(one, drawn.other[k].ravel(), example, s, np.minimum(t, drawn.one.shape[1] - 1), t, text)
-        found = compare(sample, shares=True)
+        values = (side[k].ravel().astype(float) for side in (one, other))
+        found = compare(PairedSample(*values, text if world.trained else example, *groups, own), shares=True)
+        pair = one[k : k + 1], other[k : k + 1]
+        if world.shared or world.trained:
+            arrays = of_texts(*pair, trained=world.trained)
+        else:
+            kinds = (pair[0] & pair[1], pair[0] > pair[1], pair[0] < pair[1], ~(pair[0] | pair[1]))
+            arrays = of_counts(np.stack([kind.sum(axis=2) for kind in kinds], axis=-1).astype(float))
         assert found.p is not None
-        single = drawn._replace(one=drawn.one[k : k + 1], other=drawn.other[k : k + 1])
-        arrays = [of_texts(single)]
-        if world.one == 1 and not drawn.common:
-            kinds = (single.one * single.other, single.one > single.other, single.one < single.other)
-            counts = [kind[:, 0].sum(axis=-1) for kind in kinds]
-            arrays.append(of_counts(np.stack([*counts, n - sum(counts)], axis=-1).astype(float)))
         for level in LEVELS:
             if abs(found.p - level) > 1e-6:
-                shown = {bool(significant(each, level)[0]) for each in arrays}
-                assert shown == {found.p < level}, (world, k, level, found.p)
+                assert bool(significant(arrays, level)[0]) == (found.p < level), (world, k, level, found.p)
 
 
 def upper(count: float, n: int) -> float:

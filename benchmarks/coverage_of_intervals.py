@@ -181,7 +181,11 @@ def spread_of_all(drawn: Drawn) -> Spread:
     freedom = common + seeds * (n - common) - 1
     if trainings == seeds == 1:
         return Spread(texts, freedom)
-    draws = [_of_means(one.mean(axis=(2, 3)), 1 / (seeds * n)) for one in (drawn.one, drawn.other) if trainings > 1 < one.shape[1]]
+    draws = [
+        _of_means(one.mean(axis=(2, 3)), 1 / (seeds * n))
+        for one in (drawn.one, drawn.other)
+        if trainings > 1 < one.shape[1]
+    ]
     by_seeds = trainings == 1 or (drawn.one.shape[1] == 1 and seeds > 1)
     if by_seeds:
         draws.append(_of_means(values.mean(axis=(1, 3)), 1 / (trainings * n)))

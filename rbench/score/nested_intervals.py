@@ -168,7 +168,9 @@ def luck(texts: Number, draws: Number, freedom: Number, noise: Number, level: fl
         level: 1 minus the confidence of the interval of texts alone.
         steps: number of true variances.
     """
-    texts, draws, freedom, noise = (np.asarray(part, dtype=np.float64)[..., None] for part in (texts, draws, freedom, noise))
+    texts, draws, freedom, noise = (
+        np.asarray(part, dtype=np.float64)[..., None] for part in (texts, draws, freedom, noise)
+    )
     half, smallest = freedom / 2, np.maximum(np.maximum(noise, draws), NOTHING)
     # Each true variance is told by the probability of draws this small or smaller, from its largest down to the level.
     most = np.maximum(gammainc(half, half * draws / smallest), NOTHING)
