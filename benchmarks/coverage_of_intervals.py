@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from rbench.score.nested_intervals import Spread
-from rbench.score.paired import PairedSample, compare, mcnemar, smallest_share, spread_of
+from rbench.score.paired import PairedSample, compare, mcnemar, rounding, smallest_share, spread_of
 from rbench.tables.nested_means import Observed, limits
 
 Array = NDArray[np.float64]
@@ -181,10 +181,14 @@ def spread_of_all(drawn: Drawn) -> Spread:
     freedom = common + seeds * (n - common) - 1
     if trainings == seeds == 1:
         return Spread(texts, freedom)
-    draws = [_of_means(one.mean(axis=(2, 3))) for one in (drawn.one, drawn.other) if trainings > 1 < one.shape[1]]
+    draws = [
+        _of_means(one.mean(axis=(2, 3)), 1 / (seeds * n))
+        for one in (drawn.one, drawn.other)
+        if trainings > 1 < one.shape[1]
+    ]
     by_seeds = trainings == 1 or (drawn.one.shape[1] == 1 and seeds > 1)
     if by_seeds:
-        draws.append(_of_means(values.mean(axis=(1, 3))))
+        draws.append(_of_means(values.mean(axis=(1, 3)), 1 / (trainings * n)))
     apart = squares(over_trainings=by_seeds, over_seeds=not by_seeds)
     groups = seeds if by_seeds else trainings
     noise = np.clip(texts - (texts - apart) * groups / (groups - 1), 0, texts)
@@ -195,8 +199,9 @@ def spread_of_all(drawn: Drawn) -> Spread:
     return Spread(texts, freedom, variance, found, noise)
 
 
-def _of_means(means: Array) -> tuple[Array, int]:
-    return means.var(axis=1, ddof=1) / means.shape[1], means.shape[1] - 1
+def _of_means(means: Array, step: float) -> tuple[Array, int]:
+    freedom = means.shape[1] - 1
+    return means.var(axis=1, ddof=1) / means.shape[1] + rounding(step, freedom), freedom
 
 
 def sizes(spread: Spread, unit: Array, texts: int, n: int) -> Array:
@@ -323,7 +328,13 @@ def difference_intervals(drawn: Drawn) -> tuple[Interval, Interval, NDArray[np.b
     _, trainings, seeds, n = drawn.other.shape
     texts, total = drawn.common + seeds * (n - drawn.common), trainings * seeds * n
     spread, value = spread_of_all(drawn), second - first
-    found = newcombe(both, first, second, sizes(spread, first + second - value**2, texts, total))
+    unit = first + second - value**2
+    with np.errstate(all="ignore"):
+        size = np.where(unit > 1e-12, unit / np.maximum(spread.texts, unit / total), texts)
+    alone = newcombe(both, first, second, size if np.any(spread.draw_freedom) else np.full(len(value), float(texts)))
+    beyond = spread.beyond_texts(0.95)
+    below, above = (np.sqrt((end - value) ** 2 + beyond) for end in alone)
+    found = (np.maximum(value - below, -1), np.minimum(value + above, 1))
     if trainings == seeds == 1:
         p = np.array([mcnemar(*pair) for pair in np.rint(n * np.stack([first, second], axis=1)).astype(int).tolist()])
         return found, found, p < 0.05

@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rbench.score.nested_intervals import Spread, inverted, joined
-from rbench.score.paired import Difference, PairedSample, effective_size, noise, numbered, within
+from rbench.score.paired import Difference, PairedSample, noise, numbered, rounding, within
 from rbench.score.statistics import CONFIDENCE, share_interval, wilson
 
 Values = NDArray[np.float64]
@@ -136,7 +136,7 @@ def _spread(parts: Sequence[Part]) -> Spread:
         {who: part.weight * np.array(own) / len(own) for who, own in (part.by_rater or {}).items()} for part in parts
     ]
     people = between_sums(zip(added, texts, strict=True))
-    return found._replace(raters=people.variance, rater_freedom=people.freedom)
+    return found._replace(raters=people.variance, rater_freedom=people.freedom, rater_noise=people.noise)
 
 
 def _spread_of(parts: Sequence[Part]) -> Spread:
@@ -153,15 +153,17 @@ def _spread_of(parts: Sequence[Part]) -> Spread:
     texts = numbered(zip(tasks, units, strict=True) if len(set(tasks)) > 1 else units)
     if len(set(rounds)) == len(set(seeds)) == 1:
         return Spread(*joined(_clustered(added, by_task, texts)))
+    shares = all(value in (0, 1) for part in parts for value in part.values)
+    step = min(abs(part.weight) / len(part.values) for part in parts) if shares else 0.0
     draws, groups = [], rounds
     of_seeds = len(set(rounds)) == 1
     if not of_seeds:
-        draws = _clustered(added, by_encoder, numbered(zip(encoders, trainings, strict=True)))
+        draws = _clustered(added, by_encoder, numbered(zip(encoders, trainings, strict=True)), step)
         # As in `score.paired`, a single training against several varies by its own fine-tunings.
         of_encoder = Counter(encoder for encoder, _ in set(zip(encoders, trainings, strict=True)))
         of_seeds = min(of_encoder.values()) == 1 and len(set(seeds)) > 1
     if of_seeds:
-        draws += _clustered(added, by_task, numbered(zip(tasks, seeds, strict=True)))
+        draws += _clustered(added, by_task, numbered(zip(tasks, seeds, strict=True)), step)
         groups = seeds
     rest = np.concatenate([_rest(part) for part in parts])
     sums = np.bincount(texts, weights=rest) ** 2
@@ -182,8 +184,12 @@ def _rest(part: Part) -> Values:
     return found
 
 
-def _clustered(added: Values, strata: Codes, units: Codes) -> list[tuple[float, int]]:
-    """Return the variance of a sum and its degrees of freedom, stratum by stratum, from its units' contributions."""
+def _clustered(added: Values, strata: Codes, units: Codes, step: float = 0.0) -> list[tuple[float, int]]:
+    """Return the variance of a sum and its degrees of freedom, stratum by stratum, from its units' contributions.
+
+    Args:
+        step: the smallest amount by which a contribution may change, of draws; 0 where there is none.
+    """
     found = []
     for stratum in np.unique(strata):
         here = strata == stratum
@@ -191,7 +197,11 @@ def _clustered(added: Values, strata: Codes, units: Codes) -> list[tuple[float, 
         sums = np.bincount(index, weights=added[here])
         size = len(sums)
         # Contributions sum to 0 in each part, and strata are made of whole parts, so no mean is subtracted.
-        found.append((size / (size - 1) * float(np.sum(sums**2)), size - 1) if size > 1 else (0.0, 0))
+        if size == 1:
+            found.append((0.0, 0))
+            continue
+        # Units are shares of a sum, so a draw's own mean has steps that are `size` times as large.
+        found.append((size / (size - 1) * float(np.sum(sums**2)) + rounding(size * step, size - 1), size - 1))
     return found
 
 
@@ -210,7 +220,7 @@ def _by_wilson(
         alone = spread._replace(
             **{name: getattr(spread, name) / part.weight**2 for name in ("texts", "draws", "noise")}
         )
-        sizes.append(effective_size(alone, part.mean * (1 - part.mean), texts, len(part.values)))
+        sizes.append(_effective_size(alone, part.mean * (1 - part.mean), texts, len(part.values)))
 
     # The share of one victim has Wilson's interval, as in its record and in tables.
     interval = share_interval if spread.draw_freedom else wilson
@@ -235,3 +245,20 @@ def _by_wilson(
         shows=spread.smallest if spread.known and spread.draw_freedom else None,
         **counts,  # type: ignore[arg-type]
     )
+
+
+def _effective_size(spread: Spread, unit: float, texts: int, n: int) -> Callable[[float], float]:
+    """Return a function from confidence to the number of texts, each with one victim, that say as much of a share.
+
+    It is at most n. Where no value varies (`unit` is 0), and of one victim, each text counts once.
+
+    Args:
+        spread: of the mean.
+        unit: the variance of one observation.
+        texts: the number of different texts.
+        n: the number of observations.
+    """
+    wide = spread._replace(texts=max(spread.texts, unit / n))
+    if unit <= 0 or not spread.draw_freedom:
+        return lambda confidence: float(texts)
+    return lambda confidence: float(wide.effective(unit, confidence))

@@ -77,7 +77,7 @@ def told_rise(baseline: Sequence[Told], new: Told, *, higher_is_worse: bool) -> 
     sample = PairedSample(before, after, np.arange(n), columns, none, none, rows)
     sides = [(run, -1 / (n * len(baseline))) for run in baseline] + [(new, 1 / n)]
     people = between_sums((_weighed(run, both, weight), rows) for run, weight in sides)
-    spread = spread_of(sample)._replace(raters=people.variance, rater_freedom=people.freedom)
+    spread = spread_of(sample)._replace(raters=people.variance, rater_freedom=people.freedom, rater_noise=people.noise)
     judged = min(run.judged for run in (*baseline, new))
     return ToldRise(sign * float((after - before).mean()), n, min(judged, len(np.unique(rows))), spread)
 

@@ -2,22 +2,29 @@
 
 Two variances stand behind a mean over several victims. That of *texts* is known from many: each text's sum over all
 victims, taken from the victims' own means, so that a text which all attacked counts once. That of *draws* (trainings,
-or fine-tuning seeds) is known from as few as two means. It has the noise of their texts in it, so seeds that do not
-differ show one nevertheless, and seeds that differ may happen to agree. Therefore
+or fine-tuning seeds) is known from as few as two means, with `df` degrees of freedom. It has the noise of their own
+texts in it, `noise`; what all draws' texts share, `texts - noise`, it does not show. So at confidence 1 - a
 
-    reach^2 = z^2 * texts + t^2 * max(0, draws - share * (noise + (texts - noise) / (df + 1)))
+    reach^2 = z^2 * (texts - noise) + t^2 * draws       with the quantiles at 1 - a / 2, t of `df` degrees of freedom
 
-with Student's t of the draws' own degrees of freedom df. Only the second term has few of them, and the first is always
-there: no interval is narrower than texts alone allow. To add squared reaches is Howe's way (1974, JASA 69), and that of
-the modified large-sample intervals in Burdick and Graybill (1992, "Confidence Intervals on Variance Components").
-`noise` is the part of `draws` that texts explain. Not all of it is subtracted, for a spread below its expectation
-proves nothing: `share` is a lower quantile of chi^2/df (`Spread.excess`). It was chosen for normal means, so that
-intervals cover at least 93.6%, however much draws differ and however few they are. Satterthwaite's degrees of freedom
-cover 87% in the worst case. `benchmarks/coverage_of_intervals.py` has both, and simulates rates and differences.
+and no interval is narrower than z^2 * texts. To add squared reaches is Howe's way (1974, JASA 69), and that of the
+modified large-sample intervals in Burdick and Graybill (1992, "Confidence Intervals on Variance Components").
 
-A share's interval is Wilson's, and that of a paired difference of shares Newcombe's, on the number of texts that has
-the same reach at the share observed (as Korn and Graubard 1998 do for clustered samples). So it stays within its
-bounds and reaches further towards 50%. Intervals of other values are symmetric.
+Draws which differ by nothing but their texts are known better than t says: then z^2 * texts is enough. Few draws,
+however, may also agree by luck. Texts alone decide where this luck is no likelier than a: for every true variance T of
+the draws, above `noise` and above the one observed, a false positive by it has at most the probability
+
+    P(draws this small or smaller | T) * P(|mean| > z * sqrt(texts) | T)  <=  a
+
+The probability of an error is then 1.0 to 1.15 times a for normal means, for each a from 0.2 to 0.0001, 1 to 4 degrees
+of freedom, any difference between draws and any share of common texts (1.26 for 20 degrees and a = 0.0001), and the
+power is that of a paired t test over the draws' means, or above it. Two draws (df = 1) are so rarely known to agree
+that small p values are out of their reach. `benchmarks/calibration_of_p.py` simulates it.
+
+A share's interval is Wilson's on the number of texts that has the same reach at the share observed (as Korn and
+Graubard 1998 do for clustered samples). So it stays within its bounds and reaches further towards 50%. A paired
+difference of shares has Newcombe's interval of texts alone, whose distances to the limits take the place of
+z^2 * texts. Intervals of other values are symmetric. p inverts the interval.
 
 What a sample could have shown is the smallest true difference that its test finds with a power of 0.8.
 """
@@ -27,16 +34,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, nctdtr, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import gammainc, gammaincinv, nctdtr, ndtr, ndtri, stdtr, stdtrit
 
 from rbench.score.statistics import CONFIDENCE
 
 NOTHING = 1e-24
 """Variances below this are rounding errors of values that do not vary."""
+
+Number = Any
+"""A float, or an array with an entry a sample."""
 
 Limits = Callable[[float], tuple[float, float]]
 """Returns the limits of an interval by its confidence."""
@@ -55,34 +65,21 @@ class Spread(NamedTuple):
     noise: float = 0.0
     """What `draws` would be on average if draws did not differ: at most `texts`."""
     raters: float = 0.0
-    """Of numbers that people gave: what they vary by beyond the texts, because others might have been asked."""
+    """Of numbers that people gave: the variance of the mean as the means of raters show it."""
     rater_freedom: float = 0.0
     """Degrees of freedom of `raters`; 0 for a single one, who tells nothing of others."""
+    rater_noise: float = 0.0
+    """What `raters` would be on average if raters did not differ."""
 
     @property
     def known(self) -> bool:
         """Whether values vary, and so much of them is there that their variance can be told."""
-        return self.texts * bool(self.text_freedom) + self.excess + self.raters > NOTHING
-
-    @property
-    def excess(self) -> float:
-        """What draws vary by more than their texts explain, at least 0.
-
-        Of the noise, the quantile 1/2 - 1 / (5 df) of its distribution is subtracted: 15% of it with one degree of
-        freedom, 51% with two, 76% with four. Where victims share texts, draws that vary little beside these do not
-        matter, so a part of what shared texts add is subtracted too.
-        """
-        if not np.any(self.draw_freedom):
-            return 0.0
-        half = self.draw_freedom / 2
-        share = gammaincinv(half, 0.5 - 0.1 / half) / half
-        least = self.noise + (self.texts - self.noise) / (self.draw_freedom + 1)
-        return np.maximum(0.0, self.draws - share * least)  # type: ignore[no-any-return]
+        return self.texts * bool(self.text_freedom) + self.draws + self.raters > NOTHING
 
     @property
     def total(self) -> float:
         """The variance of the mean as it is most likely, without a doubt about it."""
-        return self.texts + max(0.0, self.draws - self.noise) + self.raters
+        return self.texts + max(0.0, self.draws - self.noise) + max(0.0, self.raters - self.rater_noise)
 
     def squared_reach(self, confidence: float, *, normal: bool = False) -> float:
         """Return the square of the distance from the mean to either limit.
@@ -92,13 +89,18 @@ class Spread(NamedTuple):
             normal: whether the part of texts has the normal quantile, as Wilson's interval has, instead of Student's.
         """
         upper = 0.5 + confidence / 2
-        found = 0.0
-        if np.any(self.texts) and (normal or self.text_freedom):
-            found = self.texts * (ndtri(upper) if normal else stdtrit(self.text_freedom, upper)) ** 2
-        if self.raters and self.rater_freedom:
-            found = found + self.raters * stdtrit(self.rater_freedom, upper) ** 2
-        excess = self.excess
-        return found + excess * stdtrit(self.draw_freedom, upper) ** 2 if np.any(excess) else found
+        if not normal and not self.text_freedom:
+            return self.beyond_texts(confidence)
+        quantile = float(ndtri(upper)) if normal else float(stdtrit(self.text_freedom, upper))
+        return quantile**2 * self.texts + self.beyond_texts(confidence)
+
+    def beyond_texts(self, confidence: float) -> Number:
+        """Return what draws and raters add to the squared reach that texts alone have."""
+        levels = (
+            (self.draws, self.draw_freedom, self.noise),
+            (self.raters, self.rater_freedom, self.rater_noise),
+        )
+        return sum(added_by(self.texts, *level, confidence) for level in levels if np.any(level[1]))
 
     def effective(self, unit: float, confidence: float) -> float:
         """Return the number of independent texts that reach as far with the normal quantile.
@@ -111,19 +113,13 @@ class Spread(NamedTuple):
 
     def interval(self, value: float, confidence: float) -> tuple[float, float]:
         """Return the symmetric interval of a mean of this value."""
-        if self.excess or self.raters:
-            reach = math.sqrt(self.squared_reach(confidence))
-        else:
-            reach = float(stdtrit(self.text_freedom, 0.5 + confidence / 2)) * math.sqrt(self.texts)
+        reach = math.sqrt(self.squared_reach(confidence))
         return value - reach, value + reach
 
     def p(self, distance: float) -> float:
         """Return the two-sided p value of a true mean so far from the one observed: that of `interval`."""
-        if not self.excess and not self.raters:
+        if not self.draw_freedom and not self.rater_freedom:
             return float(2 * stdtr(self.text_freedom, -abs(distance) / math.sqrt(self.texts)))
-        # With one level p has a closed form. With several, it is found by inverting the interval.
-        if not self.raters and (self.texts <= NOTHING or not self.text_freedom):
-            return float(2 * stdtr(self.draw_freedom, -abs(distance) / math.sqrt(self.excess)))
         return inverted(lambda confidence: self.interval(0.0, confidence), abs(distance))
 
     def smallest(self) -> float:
@@ -143,6 +139,45 @@ class Spread(NamedTuple):
         reach = np.sqrt(self._replace(draws=shown).squared_reach(CONFIDENCE))  # type: ignore[arg-type]
         error = math.sqrt(self.total)
         return solved(lambda away: float(np.mean(ndtr((away - reach) / error))), error)
+
+
+def added_by(texts: Number, draws: Number, freedom: Number, noise: Number, confidence: float) -> Number:
+    """Return what a level of draws adds to the squared reach that texts alone have, at least 0.
+
+    Args:
+        texts: variance of the mean by texts, with `noise` in it.
+        draws: variance of the mean as the means of draws show it.
+        freedom: degrees of freedom of `draws`.
+        noise: what `draws` would be on average if draws did not differ.
+        confidence: of the interval, in 0..1.
+
+    All but the last may be arrays of one shape.
+    """
+    level, upper = 1 - confidence, 0.5 + confidence / 2
+    added = np.maximum(0.0, stdtrit(freedom, upper) ** 2 * draws - ndtri(upper) ** 2 * noise)
+    return np.where(luck(texts, draws, freedom, noise, level) <= level, 0.0, added)[()]
+
+
+def luck(texts: Number, draws: Number, freedom: Number, noise: Number, level: float, steps: int = 24) -> Number:
+    """Return the probability that draws agree as well as these do and texts alone exclude the true mean.
+
+    It is the largest over all true variances of the draws' means, above `noise` and above the one observed. Variances
+    by which draws agree so well in fewer cases than `level` are passed over. The arguments are those of `added_by`.
+
+    Args:
+        level: 1 minus the confidence of the interval of texts alone.
+        steps: number of true variances.
+    """
+    texts, draws, freedom, noise = (
+        np.asarray(part, dtype=np.float64)[..., None] for part in (texts, draws, freedom, noise)
+    )
+    half, smallest = freedom / 2, np.maximum(np.maximum(noise, draws), NOTHING)
+    # Each true variance is told by the probability of draws this small or smaller, from its largest down to the level.
+    most = np.maximum(gammainc(half, half * draws / smallest), NOTHING)
+    agree = most * np.minimum(level / most, 1.0) ** np.linspace(0, 1, steps)
+    true = np.maximum(half * draws / gammaincinv(half, agree), smallest)
+    apart = 2 * ndtr(ndtri(level / 2) * np.sqrt(texts / (np.maximum(texts - noise, 0.0) + true)))
+    return np.max(agree * apart, axis=-1)
 
 
 def errors_shown(freedom: float, critical: float) -> float:

@@ -4,12 +4,14 @@ The unit is an example. All encoders of a suite are attacked on the same ones, s
 example. Where a method was trained or fine-tuned several times, these repetitions are draws of their own, and three
 trainings count as three, not as three times n.
 
-| trainings, fine-tunings | draws                                       | interval of shares         | p value       |
-|-------------------------|---------------------------------------------|----------------------------|---------------|
-| 1 and 1                 | none                                        | Newcombe (1998), method 10 | exact McNemar |
-| 1 and several           | fine-tuning seeds' differences              | that of effective counts   | inverts it    |
-| several and any         | trainings of each encoder, unpaired (Welch) | that of effective counts   | inverts it    |
-| several and 1, 2 seeds+ | trainings of the one, and fine-tuning seeds | that of effective counts   | inverts it    |
+| trainings, fine-tunings | draws                                       | interval of shares         | p              |
+|-------------------------|---------------------------------------------|----------------------------|----------------|
+| 1 and 1                 | none                                        | Newcombe (1998), method 10 | McNemar's, too |
+| 1 and several           | fine-tuning seeds' differences              | wider by the draws         | inverts it     |
+| several and any         | trainings of each encoder, unpaired (Welch) | wider by the draws         | inverts it     |
+| several and 1, 2 seeds+ | trainings of the one, and fine-tuning seeds | wider by the draws         | inverts it     |
+
+p is below 0.05 exactly where the 95% interval excludes 0.
 
 Trainings of two methods have nothing in common, so their means are compared unpaired, as Welch (1947) does. All attack
 the same texts, and what a text adds in each of them does not vary between them: it is a level of its own. How levels
@@ -151,22 +153,59 @@ def _of_shares(
     n, texts = len(sample.one), len(np.unique(sample.texts))
     both, value = float(np.sum(sample.one * sample.other)), (only[1] - only[0]) / n
     shares = (both / n, only[0] / n, only[1] / n)
-    size = effective_size(spread, shares[1] + shares[2] - value**2, texts, n)
+    size = size_of_texts(spread, shares[1] + shares[2] - value**2, texts, n)
 
     def limits(wanted: float) -> tuple[float, float]:
-        scale = size(wanted) / n
-        return newcombe(both * scale, only[0] * scale, only[1] * scale, (n - both - sum(only)) * scale, wanted)
+        return limits_of_difference(spread, shares, size, wanted)
 
     low, high = limits(CONFIDENCE)
-    p = inverted(limits, bound) if spread.draw_freedom or bound else mcnemar(*only)
+    p = inverted(limits, bound)
+    if not spread.draw_freedom and not bound:
+        # McNemar's test is exact where Newcombe's interval of few texts is too narrow. Both must exclude 0, and what
+        # the test does not exclude belongs to the interval.
+        p = max(p, mcnemar(*only))
+        if p >= 1 - CONFIDENCE:
+            low, high = min(low, 0.0), max(high, 0.0)
     return Difference(
         value,
         low=low,
         high=high,
         p=p,
-        shows=lambda: smallest_share(spread, shares, size(0)),
+        shows=lambda: smallest_share(spread, shares, size),
         **common,
     )
+
+
+def size_of_texts(spread: Spread, unit: float, texts: int, n: int) -> float:
+    """Return the number of texts, each with one victim, that say as much of a share, given the victims; at most n.
+
+    Where no value varies (`unit` is 0), and of one victim, each text counts once.
+
+    Args:
+        spread: of the mean.
+        unit: the variance of one observation.
+        texts: the number of different texts.
+        n: the number of observations.
+    """
+    return unit / max(spread.texts, unit / n) if unit > 0 and spread.draw_freedom else float(texts)
+
+
+def limits_of_difference(
+    spread: Spread, shares: Sequence[float], size: float, confidence: float
+) -> tuple[float, float]:
+    """Return the limits of a difference of two paired shares, `other` minus `one`, each in -1..1.
+
+    Args:
+        spread: of the difference. Draws and raters widen what texts alone give.
+        shares: of pairs in which both are 1, `one` alone is, and `other` alone is.
+        size: the number of texts.
+        confidence: in 0..1.
+    """
+    counts = [share * size for share in shares]
+    low, high = newcombe(*counts, max(size - sum(counts), 0.0), confidence)  # type: ignore[misc]
+    value, beyond = shares[2] - shares[1], spread.beyond_texts(confidence)
+    below, above = math.sqrt((value - low) ** 2 + beyond), math.sqrt((high - value) ** 2 + beyond)
+    return max(-1.0, value - below), min(1.0, value + above)
 
 
 def smallest_share(spread: Spread, shares: Sequence[float], texts: float) -> float | None:
@@ -193,11 +232,10 @@ def smallest_share(spread: Spread, shares: Sequence[float], texts: float) -> flo
         discordant, one = max(rate, away), of_texts(away)
         draws = shown * (differing + explained * one)
         assumed = Spread(one, spread.text_freedom, draws, spread.draw_freedom, explained * one)
-        size = assumed.effective(one * texts, CONFIDENCE) if one else texts
         # A higher rate of discordant pairs reduces both kinds of concordant pairs in proportion.
         same = (1 - discordant) / (1 - rate) if rate < 1 else 0.0
-        fell, only, rest = (size * share for share in (both * same, (discordant - away) / 2, (discordant + away) / 2))
-        return newcombe(fell, only, rest, max(size - fell - only - rest, 0.0))[0]
+        pairs = (both * same, (discordant - away) / 2, (discordant + away) / 2)
+        return limits_of_difference(assumed, pairs, texts, CONFIDENCE)[0]
 
     needed = []
     for shown in chances(spread.draw_freedom, CLASSES).tolist():
@@ -215,28 +253,6 @@ def smallest_share(spread: Spread, shares: Sequence[float], texts: float) -> flo
     found = max(alone, solved(power, 0.5, 1.0))
     # A difference is a number of texts, so the next larger one is meant.
     return math.ceil(found * texts - 1e-9) / texts if found <= 1 - 1 / texts and power(found) >= POWER - 0.01 else None
-
-
-def effective_size(spread: Spread, unit: float, texts: int, n: int) -> Callable[[float], float]:
-    """Return a function from confidence to the number of texts, each with one victim, that say as much of a share.
-
-    It is at most n. Where no value varies (`unit` is 0), and of one victim, each text counts once. At confidence 0 it
-    is that of texts alone, given the victims.
-
-    Args:
-        spread: of the mean.
-        unit: the variance of one observation.
-        texts: the number of different texts.
-        n: the number of observations.
-    """
-    alone = spread._replace(texts=max(spread.texts, unit / n))
-
-    def size(confidence: float) -> float:
-        if unit <= 0 or not spread.draw_freedom:
-            return float(texts)
-        return float(alone.effective(unit, confidence) if confidence else unit / alone.texts)
-
-    return size
 
 
 def mcnemar(only_one: int, only_other: int) -> float:
@@ -298,7 +314,7 @@ def spread_of(sample: PairedSample) -> Spread:
     signs = zip((-1 / len(sample.one), 1 / len(sample.one)), sample.by_rater, strict=True)
     added = ({who: weight * np.array(own) for who, own in side.items()} for weight, side in signs)
     people = between_sums((side, sample.texts) for side in added)
-    return found._replace(raters=people.variance, rater_freedom=people.freedom)
+    return found._replace(raters=people.variance, rater_freedom=people.freedom, rater_noise=people.noise)
 
 
 def _spread_of(sample: PairedSample) -> Spread:
@@ -307,10 +323,12 @@ def _spread_of(sample: PairedSample) -> Spread:
     if not trained and sample.seeds == 1:
         return Spread(*of_groups(sample.differences, texts))
     draws, groups = [], sample.trained
+    shares = bool(np.isin(sample.one, (0, 1)).all() and np.isin(sample.other, (0, 1)).all())
     if trained:
-        draws = [of_groups(sample.one, sample.training), of_groups(sample.other, sample.other_training)]
+        sides = ((sample.one, sample.training), (sample.other, sample.other_training))
+        draws = [of_groups(values, trainings, shares=shares) for values, trainings in sides]
     if not trained or (min(sample.trainings) == 1 and sample.seeds > 1):
-        draws.append(of_groups(sample.differences, sample.seed))
+        draws.append(of_groups(sample.differences, sample.seed, shares=shares))
         groups = sample.seed
     # Deviations of a text are summed over all victims before they are squared: a text that is hard for every victim
     # counts as one observation, not as several.
@@ -347,11 +365,32 @@ def within(values: Values, victims: Groups) -> Values:
     return found
 
 
-def of_groups(values: Values, groups: Groups) -> tuple[float, int]:
-    """Return the variance of the mean of groups' means, and its degrees of freedom; zeros for one group."""
+def of_groups(values: Values, groups: Groups, *, shares: bool = False) -> tuple[float, int]:
+    """Return the variance of the mean of groups' means, and its degrees of freedom; zeros for one group.
+
+    Args:
+        shares: whether values are 0 and 1, or differences of such.
+    """
     _, index = np.unique(groups, return_inverse=True)
-    means = np.bincount(index, weights=values) / np.bincount(index)
-    return (float(means.var(ddof=1)) / len(means), len(means) - 1) if len(means) > 1 else (0.0, 0)
+    sizes = np.bincount(index)
+    means = np.bincount(index, weights=values) / sizes
+    if len(means) == 1:
+        return 0.0, 0
+    step = float(np.mean(1 / sizes)) if shares else 0.0
+    return float(means.var(ddof=1)) / len(means) + rounding(step, len(means) - 1), len(means) - 1
+
+
+def rounding(step: float, freedom: int) -> float:
+    """Return what the variance of a mean of draws is larger by because draws are known by steps alone.
+
+    Means of n whole numbers are multiples of 1 / n, so draws that differ may seem equal. With this summand a variance
+    of 0 is as probable, of normal draws, as that all of them round to the same multiple.
+
+    Args:
+        step: between two neighbouring means of a draw.
+        freedom: the number of draws less one.
+    """
+    return step**2 / (16 * freedom)
 
 
 def _numbered(*keys: Groups) -> Groups:
@@ -493,44 +532,48 @@ def combine_stated(terms: Sequence[Stated], *, bound: float = 0.0) -> Difference
     has the spread between seeds in it. With one training that of several seeds is such a part for each encoder and
     task, because each victim is fine-tuned by itself.
     """
-    from scipy import stats
-
     value = math.fsum(term.weight * term.value for term in terms)
-    found = [_variance(terms, upwards) for upwards in (False, True)]
-    reaches = [float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * math.sqrt(variance) for variance, freedom in found]
+    draws, freedom = joined(_draws(terms))
+    texts = [_variance_of_texts(terms, upwards) for upwards in (False, True)]
+
+    def limits(confidence: float) -> tuple[float, float]:
+        spreads = [Spread(variance, ENDLESS, draws, freedom) for variance in texts]
+        below, above = (math.sqrt(spread.squared_reach(confidence, normal=True)) for spread in spreads)
+        return value - below, value + above
+
     sides = [[term for term in terms if term.group[0] == side] for side in (0, 1)]
     several = [max((term.trainings for term in side), default=1) for side in sides]
-    # p uses the limit on the side of the bound, so that it is below 0.05 exactly where the interval excludes it.
-    towards, freedom = found[bound > value]
-    error, (widest, known) = math.sqrt(towards), max(found)
+    low, high = limits(CONFIDENCE)
     return Difference(
         value=value,
         n=sum(term.n for term in sides[0]),
-        low=value - reaches[0],
-        high=value + reaches[1],
-        p=float(2 * stats.t.sf(abs(value - bound) / error, freedom)) if error else float(value == bound),
-        shows=Spread(widest, min(known, ENDLESS)).smallest,
+        low=low,
+        high=high,
+        p=inverted(limits, bound) if high > low else float(value == bound),
+        shows=Spread(max(texts), ENDLESS, draws, freedom).smallest,
         trainings=(several[0], several[1]),
     )
 
 
-def _variance(terms: Iterable[Stated], upwards: bool) -> tuple[float, float]:
-    """Return the variance of the sum as the limits on one side tell it, and its degrees of freedom."""
+def _variance_of_texts(terms: Iterable[Stated], upwards: bool) -> float:
+    """Return the variance of the sum as the limits on one side tell it."""
     quantile = 1.959963984540054
     together: dict[tuple[int, str, str], float] = {}
-    trained: dict[tuple[int | str, ...], tuple[float, int]] = {}
     for term in terms:
-        up = upwards == (term.weight >= 0)
-        distance = term.high - term.value if up else term.value - term.low
+        distance = term.high - term.value if upwards == (term.weight >= 0) else term.value - term.low
         together[term.group] = together.get(term.group, 0.0) + abs(term.weight) * distance / quantile
-        of: tuple[int | str, ...] = term.group[:2]
-        sd, many = term.train_sd, term.trainings
-        if sd is None:
-            of, sd, many = term.group, term.seed_sd, term.seeds
-        if sd is not None and many > 1:
-            spread, _ = trained.get(of, (0.0, 0))
-            trained[of] = spread + abs(term.weight) * sd / math.sqrt(many), many - 1
-    parts = [(spread**2, freedom) for spread, freedom in trained.values()]
-    variance = math.fsum([*(error**2 for error in together.values()), *(part for part, _ in parts)])
-    spread = sum(part**2 / freedom for part, freedom in parts)
-    return variance, variance**2 / spread if spread else math.inf
+    return math.fsum(error**2 for error in together.values())
+
+
+def _draws(terms: Iterable[Stated]) -> list[tuple[float, float]]:
+    """Return the variances of the sum by trainings, or seeds, that vary apart, with their degrees of freedom."""
+    errors: dict[tuple[int | str, ...], tuple[float, int]] = {}
+    for term in terms:
+        group: tuple[int | str, ...] = term.group[:2]
+        deviation, many = term.train_sd, term.trainings
+        if deviation is None:
+            group, deviation, many = term.group, term.seed_sd, term.seeds
+        if deviation is not None and many > 1:
+            error, _ = errors.get(group, (0.0, 0))
+            errors[group] = error + abs(term.weight) * deviation / math.sqrt(many), many - 1
+    return [(error**2, freedom) for error, freedom in errors.values()]

@@ -6,8 +6,8 @@ people accept, which the judged ones tell. Its limits are those of the product o
 accepted texts do not give an interval without width. Where several people judge a text, its value is the share of them
 that accept it, and K has the number of texts by which such values vary.
 
-Raters are draws, as trainings are (`score.nested_intervals`): what their means vary by, beyond what the texts explain,
-is added with Student's t of their number less one. So two raters who differ say little of what a third would say.
+Raters are draws, as trainings are, and are joined to the texts as `score.nested_intervals` says. So two raters who
+differ say little of what a third would say.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import ndtri
 
-from rbench.score.nested_intervals import NOTHING, Spread, joined
+from rbench.score.nested_intervals import NOTHING, added_by, joined
 from rbench.score.statistics import CONFIDENCE, wilson
 
 Values = NDArray[np.float64]
@@ -36,14 +36,23 @@ class Between(NamedTuple):
     freedom: float = 0.0
     """Degrees of freedom: raters less one; 0 for a single one, who tells nothing of others."""
 
-    @property
-    def reach(self) -> float:
-        """How far a 95% interval reaches for them alone."""
-        return math.sqrt(self.variance) * float(stdtrit(self.freedom, 0.5 + CONFIDENCE / 2)) if self.variance else 0.0
+    noise: float = 0.0
+    """What `variance` would be on average if raters did not differ."""
+
+    def squared_reach(self, of_texts: float) -> float:
+        """Return what raters add to the squared reach of a 95% interval.
+
+        Args:
+            of_texts: the squared reach that texts alone give.
+        """
+        if not self.freedom:
+            return 0.0
+        texts = max(of_texts / float(ndtri(0.5 + CONFIDENCE / 2)) ** 2, self.noise)
+        return float(added_by(texts, self.variance, self.freedom, self.noise, CONFIDENCE))
 
 
 def between(by_rater: Values) -> Between:
-    """Return what raters vary by beyond the texts' noise.
+    """Return what raters vary by.
 
     Args:
         by_rater: (raters, texts), what each text adds to the mean by the answers of each rater.
@@ -55,13 +64,13 @@ def between(by_rater: Values) -> Between:
     # Two-way analysis of variance without replication: the residual after rater and text effects is the noise.
     rest = by_rater - own - means[:, None] + by_rater.mean()
     noise = float(np.sum(rest**2)) / ((texts - 1) * (raters - 1)) / (texts * raters)
-    variance = float(own.var(ddof=1)) / texts
-    spread = Spread(variance, texts - 1, float(means.var(ddof=1)) / raters, raters - 1, min(noise, variance))
-    return Between(float(spread.excess), raters - 1) if spread.excess > NOTHING else Between()
+    of_texts = float(own.var(ddof=1)) / texts
+    variance = float(means.var(ddof=1)) / raters
+    return Between(variance, raters - 1, min(noise, of_texts)) if variance > NOTHING else Between()
 
 
 def between_sums(parts: Iterable[tuple[Mapping[str, Values], Codes]]) -> Between:
-    """Return what a sum varies by beyond the texts' noise because others might have been asked.
+    """Return what a sum varies by because others might have been asked.
 
     People who judged the same parts count as the same ones in each, so what they have in common cancels out of a
     difference. Those of other sheets are others.
@@ -81,7 +90,8 @@ def between_sums(parts: Iterable[tuple[Mapping[str, Values], Codes]]) -> Between
             size = int(codes.max()) + 1
             # `between` takes means over texts, and sums are wanted here: hence the factor `size`.
             found.append(between(np.stack([np.bincount(codes, weights=one) * size for one in added])))
-    return Between(*joined(one for one in found if one.variance))
+    variance, freedom = joined((each.variance, each.freedom) for each in found if each.variance)
+    return Between(variance, freedom, math.fsum(each.noise for each in found))
 
 
 def like_texts(shares: Values, raters: int) -> float:
@@ -128,7 +138,8 @@ def product_limits(rate: tuple[float, float], mean: float, ends: tuple[float, fl
 
 def widened(value: float, limits: tuple[float, float], raters: Between) -> tuple[float, float]:
     """Return the limits of a value in 0..1 with the raters as a level beside."""
-    down, up = (math.hypot(max(0.0, side), raters.reach) for side in (value - limits[0], limits[1] - value))
+    squares = [max(0.0, side) ** 2 for side in (value - limits[0], limits[1] - value)]
+    down, up = (math.sqrt(square + raters.squared_reach(square)) for square in squares)
     return max(0.0, value - down), min(1.0, value + up)
 
 

@@ -15,7 +15,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from rbench.score.combined import Part, combine
 from rbench.score.nested_intervals import POWER, Spread, inverted, joined
-from rbench.score.paired import Difference, PairedSample, compare, newcombe, smallest_share, spread_of
+from rbench.score.paired import Difference, PairedSample, compare, newcombe, rounding, smallest_share, spread_of
 from rbench.score.statistics import share_interval, wilson
 
 Values = NDArray[np.float64]
@@ -35,6 +35,7 @@ def slow(values: Values, *, shared: bool) -> Spread:
     seeds, n = values.shape
     means = [float(np.mean(row)) for row in values]
     between = sum((mean - np.mean(means)) ** 2 for mean in means) / (seeds - 1) / seeds
+    between += (1 / n) ** 2 / 16 / (seeds - 1)  # means are known by steps of 1 / n
     within = sum((values[s][i] - means[s]) ** 2 for s in range(seeds) for i in range(n)) / (n - 1) / seeds**2 / n
     if not shared:
         return Spread(within, seeds * n - 1, between, seeds - 1, within)
@@ -70,17 +71,66 @@ def test_a_training_is_a_level_of_each_encoder_as_in_welchs_test() -> None:
     )
 
 
-def test_the_reach_is_the_sum_of_two_squares() -> None:
-    spread = Spread(0.002, 50, 0.01, 2, 0.001)
-    share = stats.chi2.ppf(0.4, 2) / 2
-    excess = 0.01 - share * (0.001 + 0.001 / 3)
-    expected = math.sqrt(stats.t.ppf(0.975, 50) ** 2 * 0.002 + stats.t.ppf(0.975, 2) ** 2 * excess)
-    low, high = spread.interval(0.5, 0.95)
-    assert (0.5 - low, high - 0.5) == pytest.approx((expected, expected))
-    assert spread.p(expected) == pytest.approx(0.05)
-    assert spread.effective(0.25, 0.95) == pytest.approx(
-        stats.norm.ppf(0.975) ** 2 * 0.25 / (stats.norm.ppf(0.975) ** 2 * 0.002 + stats.t.ppf(0.975, 2) ** 2 * excess)
-    )
+def slow_reach(spread: Spread, level: float) -> float:
+    """The formula of the module's docstring, over a fine grid of true variances."""
+    texts, _, draws, freedom, noise, *_ = spread
+    z, t = stats.norm.isf(level / 2), stats.t.isf(level / 2, freedom)
+    true = max(noise, draws) * np.geomspace(1, 1e9, 200_001)
+    agree = stats.chi2.cdf(freedom * draws / true, freedom)
+    apart = 2 * stats.norm.sf(z * np.sqrt(texts / (texts - noise + true)))
+    if np.max(agree * apart) <= level:
+        return float(z * math.sqrt(texts))
+    return math.sqrt(max(z**2 * texts, z**2 * (texts - noise) + t**2 * draws))
+
+
+SPREADS = [
+    Spread(texts, 10**6, draws, freedom, texts * part)
+    for texts, draws, freedom, part in product((1.0, 0.002), (1e-5, 0.0004, 0.002, 0.4), (1, 2, 2.6, 4, 9), (0.2, 1.0))
+]
+
+
+@pytest.mark.parametrize("level", [0.2, 0.05, 0.0125, 0.001])
+def test_the_reach_is_that_of_its_formula(level: float) -> None:
+    reaches = [math.sqrt(spread.squared_reach(1 - level, normal=True)) for spread in SPREADS]
+    assert reaches == pytest.approx([slow_reach(spread, level) for spread in SPREADS], rel=1e-4)
+    alone = [math.sqrt(spread.texts) * stats.norm.isf(level / 2) for spread in SPREADS]
+    assert 10 < np.sum(np.isclose(reaches, alone, rtol=1e-4)) < len(SPREADS) - 10, "both rules are used"
+
+
+@pytest.mark.parametrize("spread", SPREADS[::3])
+def test_p_inverts_the_interval_and_intervals_are_nested(spread: Spread) -> None:
+    reaches = [math.sqrt(spread.squared_reach(1 - level)) for level in (0.2, 0.05, 0.0125, 0.001)]
+    assert reaches == sorted(reaches)
+    for level, reach in zip((0.2, 0.05, 0.0125, 0.001), reaches, strict=True):
+        assert spread.p(1.001 * reach) < level < spread.p(0.999 * reach)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 4])
+@pytest.mark.parametrize("shared", [0.0, 2.0])
+def test_false_positives_of_normal_means_are_as_frequent_as_the_level_says(freedom: int, shared: float) -> None:
+    """Integrated over what draws show, for draws that differ by nothing but their texts, and by up to 200 times that."""
+    quantiles = np.concatenate([np.geomspace(1e-7, 0.01, 1500), np.linspace(0.01, 1, 1500)[1:-1]])
+    weights = np.gradient(quantiles)
+    shown = stats.chi2.ppf(quantiles, freedom) / freedom
+    for level in (0.05, 0.0125, 0.001):
+        worst = 0.0
+        for true in (1, 1.5, 2, 3, 5, 8, 13, 25, 60, 200):
+            spread = Spread(1 + shared, 10**6, true * shown, np.full(len(shown), float(freedom)), 1.0)  # type: ignore[arg-type]
+            reach = np.sqrt(spread.squared_reach(1 - level, normal=True))
+            wrong = 2 * stats.norm.sf(reach / math.sqrt(shared + true))
+            worst = max(worst, float(np.sum(wrong * weights) / weights.sum()) / level)
+        assert 0.95 < worst < 1.2
+
+
+def test_means_that_are_known_by_steps_do_not_agree_exactly() -> None:
+    """As probable a variance as that the means of two or three normal draws round to the same multiple of a step."""
+    rng = np.random.default_rng(0)
+    for draws in (2, 3):
+        means = 12 * rng.normal(size=(400_000, draws))
+        alike = np.mean(np.ptp(np.rint(means), axis=1) == 0)
+        true = 12**2 / draws
+        agree = stats.chi2.cdf((draws - 1) * rounding(1, draws - 1) / true, draws - 1)
+        assert agree == pytest.approx(alike, rel=0.12)
 
 
 def test_a_level_alone_gives_students_t() -> None:

@@ -69,8 +69,9 @@ def test_raters_who_agree_add_nothing_and_raters_who_differ_widen() -> None:
 
 def test_noise_of_raters_alone_is_mostly_not_taken_for_a_difference_between_them() -> None:
     rng = np.random.default_rng(2)
-    found = [between((rng.random((5, 100)) < 0.7).astype(float)).variance for _ in range(200)]
-    assert np.mean(found) < 0.4 * 0.21 / 500
+    of_texts = 1.96**2 * 0.21 / 500
+    found = [between((rng.random((5, 100)) < 0.7).astype(float)).squared_reach(of_texts) for _ in range(200)]
+    assert 0.5 < np.mean([reach == 0 for reach in found]) < 0.9
 
 
 def test_limits_of_accepted_texts_are_wilsons_where_one_rater_counts_and_have_a_width_at_the_ends() -> None:

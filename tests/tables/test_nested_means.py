@@ -51,10 +51,13 @@ def slow(values: np.ndarray) -> tuple[float, float]:
     sums = [sum(values[i][k] - means[i] for i in range(rows)) for k in range(texts)]
     by_text = sum(one**2 for one in sums) / (texts - 1) / texts / rows**2
     noise = min(max(by_text - (by_text - within / rows**2) * rows / (rows - 1), 0.0), by_text)
-    share = stats.chi2.ppf(0.5 - 0.2 / (rows - 1), rows - 1) / (rows - 1)
-    excess = max(0.0, between - share * (noise + (by_text - noise) / rows))
-    mean, z = float(values.mean()), stats.norm.ppf(0.975)
-    reach = z**2 * max(by_text, mean * (1 - mean) / rows / texts) + stats.t.ppf(0.975, rows - 1) ** 2 * excess
+    between += 1 / texts**2 / 16 / (rows - 1)  # means are known by steps of 1 / texts
+    mean, z, t = float(values.mean()), stats.norm.ppf(0.975), stats.t.ppf(0.975, rows - 1)
+    by_text = max(by_text, mean * (1 - mean) / rows / texts)
+    true = max(noise, between) * np.geomspace(1, 1e9, 200_001)
+    agree = stats.chi2.cdf((rows - 1) * between / true, rows - 1)
+    luck = np.max(agree * 2 * stats.norm.sf(z * np.sqrt(by_text / (by_text - noise + true))))
+    reach = z**2 * by_text + (max(0.0, t**2 * between - z**2 * noise) if luck > 0.05 else 0.0)
     size = z**2 * mean * (1 - mean) / reach
     low, high = proportion_confint(mean * size, size, method="wilson")
     count = mean * size  # near 0 and 1 limits are the exact one-sided ones
