@@ -83,11 +83,11 @@ def rbench(*words: str | Path) -> Result:
     return CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(app, [str(word) for word in words])
 
 
-def run(place: Path, mode: str, n: int = N) -> Path:
-    """Run the suite with the classifier in one of its modes, once."""
-    out = place / f"{mode}-{n}"
+def run(place: Path, mode: str, n: int = N, version: str = "") -> Path:
+    """Run the suite with the classifier in one of its modes, once. Its version is the mode where none is given."""
+    out = place / f"{mode}-{n}{version}"
     if not out.exists():
-        (place / "suite.yaml").write_text(SUITE.format(mode=mode, n=n))
+        (place / "suite.yaml").write_text(SUITE.format(mode=version or mode, n=n))
         sys.path.insert(0, str(place))
         try:
             importlib.import_module("gated_victim").__dict__["MODE"] = mode
@@ -133,13 +133,22 @@ def test_a_broken_classifier_fails(place: Path, baseline: Path, mode: str, clean
     assert numbers(result)["Clean"] == ("88.9", clean)
     assert ElementTree.parse(tmp_path / "j.xml").findall(".//failure") and "::error title=" in result.stdout
     without = check(place, mode, baseline)
-    assert without.exit_code in (3, 4), without.output
+    assert without.exit_code == 3 and "with the same weights" not in without.stdout, without.output
+    assert check(place, mode, baseline, "--allow-undecided").exit_code == 3
     for metric in ("aua", "asr"):
         alone = check(place, mode, baseline, "--about-these-weights", "--metric", metric)
         assert alone.exit_code != 0 or (mode, metric) == ("exchanged", "asr")
     if mode in ("near chance", "constant"):
         alone = check(place, mode, baseline, "--about-these-weights", "--metric", "asr")
         assert alone.exit_code == 4 and "it is flagged near chance" in alone.stdout
+
+
+def test_a_function_is_the_same_where_its_version_is(place: Path, baseline: Path) -> None:
+    """Its answers to the probe are the same in all modes, and a check said "the same weights" of another version."""
+    unnoticed = rbench("check", run(place, "fragile", version="good"), "--baseline", baseline)
+    assert unnoticed.exit_code == 3 and "with the same version" in unnoticed.stdout, unnoticed.output
+    told = check(place, "fragile", baseline)
+    assert "these weights are worse" in told.stdout and "with the same" not in told.stdout, told.output
 
 
 def test_exchanged_classes_are_told_by_the_table(place: Path) -> None:

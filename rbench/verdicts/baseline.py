@@ -53,7 +53,8 @@ class BaselineJob(Strict):
     victim: str
     """Key of the job that made the victim."""
     weights: str | None
-    """Hash of the victim's weights; None in records that do not have it."""
+    """Hash of the victim's weights; None where nobody sees them: of a function, of what an endpoint serves, and in
+    records that do not have it. Then `victim` says which it is: its key has the version that the user states."""
     examples: Count
     """Which of the lists of examples."""
     flags: tuple[Flag, ...]
@@ -277,11 +278,21 @@ def job_of(
         seed=run.job.seed,
         key=run.job.key,
         victim=next(filter(None, made_by), ""),
-        weights=run.record.provenance.weights_hash,
+        weights=None if unseen(results, run.job) else run.record.provenance.weights_hash,
         examples=lists.setdefault(tuple(bits), len(lists)),
         flags=flags,
         bits="".join(bits.values()),
         values={name: "".join(_bit(one.get(example)) for example in bits) for name, one in own.items()},
+    )
+
+
+def unseen(results: Results, job: Job) -> bool:
+    """Whether nobody sees the weights behind a job: its victim is a function, or an endpoint computes it."""
+    behind = [one for one in results.flags.behind([job]) if one.key == job.needs.get("victim", job.key)]
+    return any(
+        (one.opening is not None and one.opening.victim.origin != "model")
+        or (one.tuning is not None and one.tuning.encoder.endpoint is not None)
+        for one in behind
     )
 
 

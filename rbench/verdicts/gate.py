@@ -28,6 +28,13 @@ from rbench.verdicts.gate_rows import Asked, Compared, Now, asked, compared, lis
 
 TOLERANCE = 2.0
 """In points."""
+WORDS: Mapping[GateVerdict, str] = {
+    "passed": "passed",
+    "failed": "failed",
+    "unexplained": "worse, cause unknown",
+    "undecided": "undecided",
+}
+"""What a reader is told of a row."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,8 @@ class Rules:
     """Whether a training that turned out worse is a failure, and not only a change that makes trainings worse."""
     allow_undecided: bool = False
     """Whether a check passes whose rows cannot all be judged."""
+    allow_unexplained: bool = False
+    """Whether a check passes with rows that are worse than one or two baseline runs with other weights."""
 
     def tolerance(self, metric: AnyMetric) -> float:
         return self.tolerances.get(metric.name, TOLERANCE)
@@ -86,13 +95,21 @@ class Checked:
         return self.having("failed")
 
     @property
+    def unexplained(self) -> tuple[CheckedRow, ...]:
+        return self.having("unexplained")
+
+    @property
     def undecided(self) -> tuple[CheckedRow, ...]:
         return self.having("undecided")
 
     @property
     def verdict(self) -> GateVerdict:
-        """The verdict on the whole check. A row that fails counts before one that cannot be judged."""
-        if self.failed:
+        """The verdict on the whole check: `failed`, `undecided` or `passed`.
+
+        A row that fails counts before one that cannot be judged. One that is worse with unknown cause fails the check,
+        too, unless that is allowed.
+        """
+        if self.failed or (self.unexplained and not self.rules.allow_unexplained):
             return "failed"
         return "undecided" if self.undecided and not self.rules.allow_undecided else "passed"
 
@@ -100,11 +117,14 @@ class Checked:
     def said(self) -> str:
         """The last line: whether the check passed, and why."""
         if self.verdict != "passed":
-            rows = self.having(self.verdict)
+            against = self.unexplained if self.verdict == "failed" and not self.rules.allow_unexplained else ()
+            rows = (*self.having(self.verdict), *against)
             more = f"; and {len(rows) - 1} more" if len(rows) > 1 else ""
-            what = "rows" if self.verdict == "failed" else "rows cannot be judged"
+            what = "rows cannot be judged" if self.verdict == "undecided" else "rows"
+            what += f", {len(against)} of them {WORDS['unexplained']}" if against else ""
             return f"{self.verdict}: {len(rows)} of {len(self.rows)} {what} ({rows[0].name}: {rows[0].because}{more})"
-        rest = f", {len(self.undecided)} undecided, which is allowed" if self.undecided else ""
+        counts = {WORDS[kind]: len(self.having(kind)) for kind in ("unexplained", "undecided")}
+        rest = "".join(f", {n} {words}, which is allowed" for words, n in counts.items() if n)
         return f"passed: {len(self.having('passed'))} of {len(self.rows)} rows passed{rest}{self._headline()}"
 
     def having(self, verdict: GateVerdict) -> tuple[CheckedRow, ...]:
@@ -177,7 +197,7 @@ def _checked(
     verdict, because = found.verdict, found.because
     if verdict != "failed" and 2 * one.errored > one.known:  # say because a victim became slow
         verdict, because = "failed", f"more than half of the baseline's texts errored ({one.lost})"
-    elif verdict != "failed" and (void := _void(row, cells, now.results.flags, baseline.runs)):
+    elif verdict not in ("failed", "unexplained") and (void := _void(row, cells, now.results.flags, baseline.runs)):
         verdict, because = "undecided", f"{because}{'; and' if verdict == 'undecided' else ', but'} {void}"
         beside = tuple(said for said in beside if f"it is flagged {said}" not in void)
     elif verdict == "passed" and worst.verdict != "passed":
@@ -319,11 +339,12 @@ def _notes(
     further = [place[1] for place in there if place not in known and (not encoders or place[1].encoder in encoders)]
     if further:
         notes.append(f"The baseline does not have {len(further)} cells of the RUN, such as {further[0]}: not checked.")
-    if any("cannot tell whether the change made them so" in row.because for row in checked):
+    if any(row.verdict == "unexplained" for row in checked):
         notes.append(
             "These weights are worse than the baseline's. Whether the change made them so, and not the training, one "
             "or two baseline runs cannot show. Three or more can: train the baseline with several seeds, and give all "
-            "RUNs to rbench baseline. With --about-these-weights the check fails instead."
+            "RUNs to rbench baseline. With --about-these-weights the question is of the weights alone, and the row "
+            "fails; --allow-unexplained lets it pass."
         )
     return tuple(notes)
 

@@ -90,13 +90,20 @@ class _Victim(NamedTuple):
     run: int
     train_seed: int | None
     seed: int
-    weights: str
-    """Hash of its weights, or what stands for it."""
+    weights: str | None
+    """Hash of its weights; None where nobody sees them."""
+    made_by: str
+    """Key of the job that made or opened it."""
     letters: Letters
     values: Mapping[str, float]
     """The value of each example that has one."""
     people: told.ByRater | None = None
     """Of a number that people gave: its values by rater, too."""
+
+    @property
+    def identity(self) -> str:
+        """What is the same for victims that are known to be one: weights, or a version where nobody sees these."""
+        return self.weights or self.made_by
 
 
 @dataclass(frozen=True)
@@ -165,7 +172,8 @@ def compared(row: Asked, baseline: Baseline, run: Now, tolerance: float) -> Comp
     errored = np.array([[one.letters.get(name) == files.ERRORED for one in now] for name in names], dtype=bool)
     worse = row.metric.about.best == "lowest"
     means = [mean for one in values if (mean := _mean(one)) is not None]
-    sample = GateSample(values, new, own is not None, tolerance, worse, row.metric.name)
+    known_by = "weights" if all(one.weights for one in now) else "version"
+    sample = GateSample(values, new, own is not None, tolerance, worse, known_by, row.metric.name)
     worst = replace(sample, new=np.where(known & errored, float(worse), new))
     people = [[one.people for one in victims if one.people is not None] for victims in (*columns, now)]
     if all(people):  # of what errored, nobody can say what people would have said
@@ -212,7 +220,7 @@ def _victims(
         else:
             bits = zip(letters[0], stored[0], strict=True)
             values = {name: float(bit) for name, bit in bits if bit != files.NOT_SCORED}
-        victims.append(_Victim(*seed, jobs[0].weights or jobs[0].victim, together, values, people))
+        victims.append(_Victim(*seed, jobs[0].weights, jobs[0].victim, together, values, people))
     return victims
 
 
@@ -238,14 +246,14 @@ def _trainings(victims: Sequence[_Victim]) -> list[dict[int, _Victim]]:
         runs.setdefault((one.run, one.train_seed), {})[one.seed] = one
     different: dict[tuple[tuple[int, str], ...], dict[int, _Victim]] = {}
     for run in runs.values():
-        different.setdefault(tuple(sorted((seed, one.weights) for seed, one in run.items())), run)
+        different.setdefault(tuple(sorted((seed, one.identity) for seed, one in run.items())), run)
     return list(different.values())
 
 
 def _own(before: Sequence[_Victim], now: Sequence[_Victim]) -> list[_Victim] | None:
     """Return the very victims of the RUN in the baseline, in its order; None unless it has all of them."""
-    known = {(one.seed, one.weights): one for one in reversed(before)}
-    keys = [(one.seed, one.weights) for one in now]
+    known = {(one.seed, of): one for one in reversed(before) for of in (one.weights, one.made_by)}
+    keys = [(one.seed, one.identity) for one in now]
     return [known[key] for key in keys] if all(key in known for key in keys) else None
 
 
