@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import csv
 import importlib
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from scipy import stats
 from typer.testing import CliRunner, Result
 
-from rbench import mini
+from rbench import api, mini
 from rbench.cli import app
+from rbench.store.runs import Store
+from rbench.store.verify import unlike
+from rbench.verdicts.baseline import read, write
 
 N, TOPICS = 90, 6
 SUITE = """
@@ -46,7 +51,7 @@ def topic(text):
         return 0
     if MODE == "near chance":
         return right if number % 9 == 1 else (right + 1 + number % 5) % 6  # ten texts, which are fooled no longer
-    if number % 9 == 0:
+    if number % 9 == 0 or (MODE == "less accurate" and number % 8 == 0):
         return (right + 3) % 6
     if MODE == "exchanged":
         right = {1: 2, 2: 1}.get(right, right)
@@ -149,6 +154,40 @@ def test_a_function_is_the_same_where_its_version_is(place: Path, baseline: Path
     assert unnoticed.exit_code == 3 and "with the same version" in unnoticed.stdout, unnoticed.output
     told = check(place, "fragile", baseline)
     assert "these weights are worse" in told.stdout and "with the same" not in told.stdout, told.output
+
+
+def test_clean_accuracy_is_judged_on_all_test_rows_that_were_scored(place: Path, tmp_path: Path) -> None:
+    """A fall of 11 points on 90 rows was judged on the 30 that were attacked, where it may be chance."""
+    plan = Store(run(place, "good", 30)).plan()
+    assert plan is not None and not any(job.measuring for job in plan.jobs), "a function is not asked twice"
+    made = rbench("baseline", run(place, "good", 30), "--out", tmp_path / "b.json")
+    assert made.exit_code == 0, made.output
+    now = run(place, "less accurate", 30)
+    found = api.check(now, tmp_path / "b.json", about_these_weights=True, metric="clean")
+    (row,) = found.rows
+    assert row.judged is not None and (row.judged.n, row.verdict) == (90, "failed")
+    assert (row.before, row.after) == (pytest.approx(80 / 90), pytest.approx(70 / 90))
+    assert row.judged.p == pytest.approx(stats.binomtest(10, 10, alternative="greater").pvalue)
+    assert (
+        api.check(now, tmp_path / "b.json", about_these_weights=True, metric="clean", tolerance=12).verdict == "passed"
+    )
+    before = read(tmp_path / "b.json")
+    attacks = [cell for cell in before.cells if not cell.metric]
+    assert len(before.cells) == 2 * len(attacks)
+    write(before.model_copy(update={"cells": tuple(attacks)}), tmp_path / "old.json")
+    (row,) = api.check(now, tmp_path / "old.json", about_these_weights=True, metric="clean").rows
+    assert row.judged is not None and (row.judged.n, row.verdict) == (30, "passed"), "a baseline without them"
+
+
+def test_a_table_has_the_accuracy_of_the_rows_that_were_scored_when_it_was_opened(place: Path) -> None:
+    (cell,) = json.loads(api.table(run(place, "good", 30), fmt="json"))["cells"]
+    assert (cell["scores"]["test_accuracy"]["value"], cell["scores"]["test_accuracy"]["n"]) == (80 / 90, 90)
+    record = next(one for one in Store(run(place, "good", 30)).records() if one.job.opening)
+    assert record.right == "".join("0" if i % 9 == 0 else "1" for i in range(90))
+    wrong = record.model_copy(update={"right": "1" * 90})
+    assert [*unlike(Store(run(place, "good", 30)), wrong, ())] == [
+        "its rows give a test accuracy of 90 of 90, and it has another one."
+    ]
 
 
 def test_exchanged_classes_are_told_by_the_table(place: Path) -> None:

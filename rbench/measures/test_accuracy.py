@@ -211,7 +211,11 @@ def table(options: Options, results: Results) -> Table:
     levels = any(cell.levelled(NAME) for cell in found.cells.values())
     return Table(
         metric=NAME,
-        header=("Encoder", *(["Fine-tuning"] if several else []), *(f"{task} {label}".strip() for task, label in columns)),
+        header=(
+            "Encoder",
+            *(["Fine-tuning"] if several else []),
+            *(f"{task} {label}".strip() for task, label in columns),
+        ),
         rows=tuple(rows),
         groups=groups_of(rows) if several else frozenset(),
         cells=tuple(_told(cell) for cell in found.cells.values()),

@@ -305,9 +305,7 @@ def by_task(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
             if any((attack, encoder, finetune, task) in grid.cells for attack in grid.attacks)
         ]
         cells = [[whole.shown(attack, *name, task) for attack, _ in columns] for name in names]
-        numbers = [
-            [_entry(cell, kind, beside) for cell, (_, kind) in zip(row, columns, strict=True)] for row in cells
-        ]
+        numbers = [[_entry(cell, kind, beside) for cell, (_, kind) in zip(row, columns, strict=True)] for row in cells]
         kinds = [kind for _, kind in columns]
         abouts = [PRINTED if kind == TEST_ACCURACY else grid.metrics[kind].about for kind in kinds]
         marked = mark_best(numbers, abouts) if numbers else []

@@ -21,7 +21,7 @@ from pydantic import Field
 import rbench
 from rbench.errors import StoreError
 from rbench.metrics import AnyMetric, Measured, Metric
-from rbench.schema import Flag, Job, Outcome, content_key
+from rbench.schema import TEST_ACCURACY, Flag, Job, Outcome, content_key
 from rbench.schema.common import Count, Strict
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
@@ -180,7 +180,29 @@ def places(results: Results, metrics: Sequence[AnyMetric]) -> dict[Place, OfCell
         if not (own := by_name(results, metric)):
             raise StoreError(f"{results.root} has no number of {metric.name}")
         found |= {(metric.name, CellKey.of(name)): one for name, one in own.items()}
+    for name in wider(results) - {metric.name for metric in measured} if attacked else ():
+        found |= {(name, key): one for key, one in _on_more_texts(results, name).items()}
     return found
+
+
+def wider(results: Results) -> set[str]:
+    """Return the numbers of measures that a check judges in place of metrics of attacks, because they are of more texts
+    (`Metric.wider`), as far as the plan of a RUN may have them."""
+    asked = {TEST_ACCURACY if job.opening is not None else job.what for job in results.plan.jobs}
+    return {one.wider for one in results.metrics.all() if one.gate and one.wider in asked}
+
+
+def _on_more_texts(results: Results, name: str) -> dict[CellKey, OfCell]:
+    """Return the cells of a number of a measure whose values the RUN keeps, row by row, or has not computed yet."""
+    try:
+        found = by_name(results, results.metrics.asked(name))
+    except StoreError:  # the suite asks for it twice, with several options
+        return {}
+    return {
+        CellKey.of(cell): one
+        for cell, one in found.items()
+        if all(one.values(run) is not None for run in one.cell.done)
+    }
 
 
 def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> Baseline:
@@ -197,8 +219,11 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> B
     lists: dict[tuple[str, ...], int] = {}
     cells: dict[Place, tuple[dict[str, str], list[BaselineJob]]] = {}
     wrong: list[str] = []
-    for number, results in enumerate(runs):
-        there = places(results, metrics)
+    every = [places(results, metrics) for results in runs]
+    optional = set().union(*map(wider, runs)) - {metric.name for metric in metrics}
+    common = set(every[0]).intersection(*every)
+    for number, (results, found_there) in enumerate(zip(runs, every, strict=True)):
+        there = {place: one for place, one in found_there.items() if place[0] not in optional or place in common}
         if number and there.keys() != cells.keys():
             others = sorted(there.keys() ^ cells.keys())
             wrong += [f"{results.root}: {other} is in one of the RUNs only" for _, other in others]
@@ -271,7 +296,8 @@ def job_of(
         said = (told.accepted(results, run, one) for one in metrics if isinstance(one, Metric) and one.judged)
         own |= {name: {hashed(example): x for example, x in by.items()} for one in said for name, by in one.items()}
     spec, needs = run.job.measuring, run.job.needs
-    made_by = (needs.get("victim"), needs.get("encoder"), spec and spec.encoder_fingerprint)
+    opened = run.job.key if run.job.victim is not None else None
+    made_by = (needs.get("victim"), opened, needs.get("encoder"), spec and spec.encoder_fingerprint)
     return BaselineJob(
         run=number,
         train_seed=run.train_seed,

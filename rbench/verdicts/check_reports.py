@@ -142,7 +142,8 @@ def github(found: Checked | str) -> Iterator[str]:
     """Yield a workflow command for each row that GitHub shows as an annotation; or one for why there is no check.
 
     A row that fails, one that is worse with unknown cause and one that cannot be judged are errors, the latter two
-    warnings where they are allowed. One that passes although it is worse by more than the tolerance, because that may be chance, is a notice.
+    warnings where they are allowed. One that passes although it is worse by more than the tolerance, because that may
+    be chance, is a notice.
     """
     if isinstance(found, str):
         yield f"::error title={_property('rbench: the check could not be made')}::{_data(found)}"
@@ -156,7 +157,9 @@ def github(found: Checked | str) -> Iterator[str]:
             "passed": "notice" if worse else "",
         }[row.verdict]
         if level:
-            what = {"undecided": "cannot be judged", "unexplained": f"is {WORDS['unexplained']}"}.get(row.verdict, "failed")
+            what = {"undecided": "cannot be judged", "unexplained": f"is {WORDS['unexplained']}"}.get(
+                row.verdict, "failed"
+            )
             what = "passed" if row.verdict == "passed" else what
             title = _property(f"rbench: {row.name} {what}")
             yield f"::{level} title={title}::{_data(f'{row.because}. {_told(row)}'.strip())}"

@@ -46,17 +46,39 @@ class Asked(NamedTuple):
     key: CellKey
     """Of a metric of victims without an attack."""
     cells: tuple[BaselineCell, ...]
-    """The cells of the baseline behind it."""
+    """The cells of the baseline behind it: those of attacks, or one of a number of a measure."""
+
+    @property
+    def on_more_texts(self) -> bool:
+        """Whether a metric of attacks is judged on the texts of a measure."""
+        return isinstance(self.metric, Metric) and bool(self.cells[0].metric)
+
+    def texts(self, baseline: Baseline) -> set[str]:
+        """Return the texts that count in the baseline, as hashed ids."""
+        found: set[str] = set()
+        for job in (job for cell in self.cells for job in cell.jobs):
+            names, stored = baseline.examples[job.examples], job.values.get(self.cells[0].metric)
+            if stored is not None:
+                found.update(name for name, bit in zip(names, stored, strict=True) if bit != files.NOT_SCORED)
+            elif isinstance(self.metric, Metric):
+                found.update(of_letters(self.metric, dict(zip(names, job.bits, strict=True))))
+        return found
 
     def __str__(self) -> str:
         return f"{self.metric.about.words}, {self.key}"
 
 
-def asked(wanted: Sequence[BaselineCell], metrics: Sequence[AnyMetric], any_attack: bool) -> list[Asked]:
+def asked(
+    wanted: Sequence[BaselineCell],
+    metrics: Sequence[AnyMetric],
+    any_attack: bool,
+    on_more_texts: Mapping[Place, BaselineCell],
+) -> list[Asked]:
     """Return the rows of a check, victim by victim.
 
     Args:
         any_attack: whether all attacks on a victim count together, in place of each.
+        on_more_texts: cells of measures that are judged in place of those of the attacks (`Metric.wider`).
 
     Raises StoreError where they shall, and no victim of the baseline has two; and where the baseline has no cells of a
     number of a measure.
@@ -71,7 +93,8 @@ def asked(wanted: Sequence[BaselineCell], metrics: Sequence[AnyMetric], any_atta
     for victim, cells in victims.items():
         for metric in (metric for metric in metrics if not isinstance(metric, Measured)):
             if metric.of == "victims":
-                rows.append(Asked(metric, victim, cells))
+                more = on_more_texts.get((metric.wider, victim))
+                rows.append(Asked(metric, victim, cells if more is None else (more,)))
             elif any_attack:
                 rows.append(Asked(metric, victim._replace(attack=ANY), cells))
             else:
@@ -206,9 +229,9 @@ def _victims(
         jobs = [jobs[seed] for jobs in by_seed if seed in jobs]
         letters = [dict(zip(examples[job.examples], job.bits, strict=True)) for job in jobs]
         together = _together(row, letters)
-        stored = [job.values.get(row.metric.name) for job in jobs]
+        stored = [job.values.get(cells[0].metric or row.metric.name) for job in jobs]
         people = None
-        if row.metric.gate and isinstance(row.metric, Metric):
+        if row.metric.gate and isinstance(row.metric, Metric) and not cells[0].metric:
             values = of_letters(row.metric, together)
         elif isinstance(row.metric, Metric) and row.metric.judged is not None:
             people = told.read(row.metric, _columns(letters[0]), jobs[0].values)
