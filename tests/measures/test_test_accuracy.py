@@ -150,7 +150,7 @@ def test_the_number_is_that_of_the_victim_asked_row_by_row(made: Path, monkeypat
     from rbench.encoders import load_victim
     from rbench.store.weights import WeightCache
 
-    rows = [row for row in mini.rows("mini-sentiment", "test")]
+    rows = list(mini.rows("mini-sentiment", "test"))
     store = Store(made / "RUN")
     for record in records(made):
         plan = store.plan()
