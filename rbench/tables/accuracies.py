@@ -57,7 +57,8 @@ def accuracies(grid: Grid) -> Accuracies:
     results = grid.results
     if not _asked(results):
         return Accuracies({})
-    module: Any = results.metrics.measure(TEST_ACCURACY).open()
+    measure = results.metrics.measure(TEST_ACCURACY)
+    module: Any = measure.open()
     found = module.cells(results)
     attacked = {(cell.encoder, cell.finetune, cell.task) for cell in grid.cells.values()}
     of: dict[tuple[str, str, str], AnyCell] = {}

@@ -51,13 +51,15 @@ def test_a_plan_shows_jobs_costs_and_where_results_go(write) -> None:  # type: i
     assert [job.name for job in planned.jobs] == [
         "pretrain/mini-bert/seed0",
         "finetune/mini-bert/mini-sentiment/clean/seed0",
+        "measure/mini-bert/mini-sentiment/clean/test_accuracy/seed0",
         "attack/mini-bert/mini-sentiment/clean/pwws/seed0",
         "attack/mini-bert/mini-sentiment/clean/geometry/seed0",
     ]
     assert planned.run == Path("results/runs/mine")
     assert planned.done == frozenset()
-    assert {e.examples for e in planned.estimates.values()} == {5}
-    assert all(e.queries > 5 for e in planned.estimates.values())
+    costs = [planned.estimates[job.key] for job in planned.jobs[2:]]
+    assert [e.examples for e in costs] == [1000, 5, 5]
+    assert costs[0].told == "to classify: {:,} rows of test splits" and all(e.queries > 5 for e in costs[1:])
     assert not Path("results").exists()  # planning writes nothing
 
 
