@@ -238,9 +238,9 @@ def test_weights_that_are_gone_are_made_again_with_all_that_they_need(write, tmp
     (tmp_path / "mine" / "encoders" / "small.yaml").write_text(SMALL)
     options = Options(include=(tmp_path / "mine",), device="cpu", backend="torch")
     result = api.run(write(RUN), options)
-    assert not result.failed and result.complete == 3
+    assert not result.failed and result.complete == 4
     store, jobs = Store(result.run), prepared_for(write(RUN), options).plan.jobs
-    pretrain, finetune, attack = jobs
+    pretrain, finetune, accuracy, attack = jobs
     cache = WeightCache(tmp_path / "cache")
 
     def todo(done: tuple[Job, ...], *gone: Job) -> list[Job]:
@@ -252,16 +252,17 @@ def test_weights_that_are_gone_are_made_again_with_all_that_they_need(write, tmp
         return found
 
     assert todo(jobs) == todo(jobs, pretrain, finetune) == [], "nobody needs them"
-    assert todo((pretrain, finetune)) == [attack]
-    assert todo((pretrain, finetune), pretrain) == [attack], "the victim is here, and it needs no more"
-    assert todo((pretrain, finetune), finetune) == [finetune, attack]
-    assert todo((pretrain, finetune), pretrain, finetune) == [pretrain, finetune, attack]
+    assert todo((pretrain, finetune)) == [accuracy, attack]
+    assert todo((pretrain, finetune, accuracy)) == [attack]
+    assert todo((pretrain, finetune), pretrain) == [accuracy, attack], "the victim is here, and it needs no more"
+    assert todo((pretrain, finetune), finetune) == [finetune, accuracy, attack]
+    assert todo((pretrain, finetune), pretrain, finetune) == [pretrain, finetune, accuracy, attack]
     # And so it runs.
     before = {job.key: store.record(job) for job in (pretrain, finetune)}
     shutil.rmtree(tmp_path / "cache" / "weights")
     shutil.rmtree(store.folder(attack))
     again = api.run(write(RUN), options)
-    assert not again.failed and again.complete == 3
+    assert not again.failed and again.complete == 4
     for job in (pretrain, finetune):
         record, old = store.record(job), before[job.key]
         assert record is not None and old is not None
