@@ -201,7 +201,8 @@ def table(options: Options, results: Results) -> Table:
     several = len({finetune for _, finetune in found.victims}) > 1
     columns = [(task, label) for task in found.tasks for label in found.labels if _there(found, task, label)]
     own = [[found.cells.get((*victim, *column)) for victim in found.victims] for column in columns]
-    entries = [best_of([cell and cell.number(NAME) for cell in column], "highest") for column in own]
+    numbers = [[cell.number(NAME) if cell is not None else None for cell in column] for column in own]
+    entries = [best_of(column, "highest") for column in numbers]
     rows: list[tuple[Entry, ...]] = [
         (encoder, *([finetune] if several else []), *(column[i] for column in entries))
         for i, (encoder, finetune) in enumerate(found.victims)

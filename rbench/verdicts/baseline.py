@@ -205,6 +205,16 @@ def _on_more_texts(results: Results, name: str) -> dict[CellKey, OfCell]:
     }
 
 
+def _places_of_all(runs: Sequence[Results], metrics: Sequence[AnyMetric]) -> list[dict[Place, OfCell]]:
+    """Return the cells of each RUN; those on more texts, which nobody asked for, where every RUN has them."""
+    every = [places(results, metrics) for results in runs]
+    optional = {name for results in runs for name in wider(results)} - {metric.name for metric in metrics}
+    common = set(every[0]).intersection(*every)
+    return [
+        {place: one for place, one in there.items() if place[0] not in optional or place in common} for there in every
+    ]
+
+
 def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> Baseline:
     """Put together the baseline of one or several RUNs of a suite.
 
@@ -219,11 +229,7 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> B
     lists: dict[tuple[str, ...], int] = {}
     cells: dict[Place, tuple[dict[str, str], list[BaselineJob]]] = {}
     wrong: list[str] = []
-    every = [places(results, metrics) for results in runs]
-    optional = set().union(*map(wider, runs)) - {metric.name for metric in metrics}
-    common = set(every[0]).intersection(*every)
-    for number, (results, found_there) in enumerate(zip(runs, every, strict=True)):
-        there = {place: one for place, one in found_there.items() if place[0] not in optional or place in common}
+    for number, (results, there) in enumerate(zip(runs, _places_of_all(runs, metrics), strict=True)):
         if number and there.keys() != cells.keys():
             others = sorted(there.keys() ^ cells.keys())
             wrong += [f"{results.root}: {other} is in one of the RUNs only" for _, other in others]
