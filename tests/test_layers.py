@@ -310,7 +310,7 @@ def test_a_run_of_one_attack_imports_what_it_uses() -> None:
     assert not {*unused_here, "recipes.ranking_goal", "mini.ranking"} & found
     measures = {name for name in found if name.startswith("measures.") and not name.startswith("measures._")}
     assert measures <= {"measures.budget"}, "the report has its curves"
-    assert len(found) <= 168
+    assert len(found) <= 170
 
 
 ONE_ATTACK = """
@@ -348,7 +348,7 @@ def test_a_run_of_one_attack_executes_no_module_without_need(tmp_path: Path) -> 
     ranking = {name for name in there if "ranking" in name or "ndcg" in name}
     of_others = {"score.people", "store.judged", "schema.judged", "system.hub", "encoders.static", "report.figures"}
     assert not ranking | (of_others & there) | {name for name in there if name.startswith("execution.cluster.exec")}
-    assert len(there) < 180
+    assert len(there) < 200
 
 
 def test_names_of_the_api_are_those_that_its_table_says() -> None:
