@@ -178,8 +178,8 @@ def gate(samples: list[GateSample]) -> Verdicts:
 
 
 def report(setting: Setting, checks: list[Verdicts]) -> dict[str, Any]:
-    def share(verdict: str, metrics: tuple[str, ...] = METRICS) -> float:
-        hit = [any(found == verdict and metric in metrics for metric, found in rows) for rows in checks]
+    def share(*verdicts: str, metrics: tuple[str, ...] = METRICS) -> float:
+        hit = [any(found in verdicts and metric in metrics for metric, found in rows) for rows in checks]
         return round(float(np.mean(hit)), 4)
 
     return {
@@ -193,8 +193,8 @@ def report(setting: Setting, checks: list[Verdicts]) -> dict[str, Any]:
         "simulated": len(checks),
         "failed": (failed := share("failed")),
         "standard error": round(float(np.sqrt(failed * (1 - failed) / len(checks))), 4),
-        "undecided": share("undecided"),
-        "failed by metric": {metric: share("failed", (metric,)) for metric in METRICS},
+        "undecided": share("undecided", "unexplained"),
+        "failed by metric": {metric: share("failed", metrics=(metric,)) for metric in METRICS},
     }
 
 

@@ -192,7 +192,7 @@ def test_clusters_widen_the_intervals_and_nothing_else(place: Path) -> None:
 def test_it_stands_beside_attacks_and_sts_tasks(place: Path) -> None:
     write(place / "suite.yaml", SUITE + "attacks: pwws\nnum_examples: 5\n")
     plan = api.plan("suite.yaml", options(place, overrides=("evaluate=[mini-sts, contrast]",))).plan
-    assert [job.stage for job in plan.jobs] == ["measure", *["finetune", "measure", "attack"] * 4]
+    assert [job.stage for job in plan.jobs] == ["measure", *["finetune", "measure", "measure", "attack"] * 4]
     assert plan.jobs[0].what == "sts"
     assert [table.metric for table in plan.suite.tables] == ["asr", "sts", "contrast"]
     assert Plan.model_validate_json(plan.model_dump_json()) == plan, "both kinds of evaluation are told apart again"

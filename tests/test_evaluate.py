@@ -171,8 +171,8 @@ def test_evaluations_stand_beside_attacks(place: Path) -> None:
     )
     write(place / "both.yaml", text)
     plan = api.plan("both.yaml", options(place)).plan
-    assert [job.stage for job in plan.jobs] == ["pretrain", "measure", "finetune", "attack"]
-    pretrain, evaluate, finetune, _ = plan.jobs
+    assert [job.stage for job in plan.jobs] == ["pretrain", "measure", "finetune", "measure", "attack"]
+    pretrain, evaluate, finetune, *_ = plan.jobs
     assert evaluate.needs == finetune.needs == {"encoder": pretrain.key}, "neither needs the other"
     assert [table.metric for table in plan.suite.tables] == ["asr", "sts"]
 

@@ -86,6 +86,7 @@ def test_a_folder_adds_one_thing_of_each_kind_and_a_suite_uses_them_all(place: P
         "pretrain/au-mini",
         "finetune/au-mini/tickets/centroids",
         "measure/au-mini/tickets/centroids/tickets-edited",
+        "measure/au-mini/tickets/centroids/test_accuracy",
         "measure/au-mini/tickets/neighbours",
         "attack/au-mini/tickets/centroids/synonyms",
     }

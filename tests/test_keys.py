@@ -7,7 +7,7 @@ adapt a test here to a change: make the change leave old keys alone (`Strict.wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import pytest
@@ -188,6 +188,8 @@ def test_todays_suites_give_the_stored_plan(run: str) -> None:
     # table1-local is of one of its profile's encoders; strength-local of one task and four attacks, on more texts.
     parts = ("encoders", "tasks", "attacks", "num_examples")
     suite = loaded.suite.model_copy(update={part: getattr(stored.suite, part) for part in parts})
+    # These RUNs are older than the accuracy of victims on test rows, which enters no key of another job.
+    loaded = replace(loaded, measures={name: one for name, one in loaded.measures.items() if not one.implied})
     found = make_plan(suite, inputs(loaded, stored.jobs))
     now, then = ({job.name: job.key for job in plan.jobs} for plan in (found, stored))
     assert now.keys() == then.keys()

@@ -100,7 +100,11 @@ def test_the_table_shows_the_folder_beside_the_other() -> None:
     assert set(jobs) == {
         f"{job}/seed0"
         for label in ("mine", "mini-bert-packaged")
-        for job in (f"finetune/{label}/mini-sentiment/clean", f"attack/{label}/mini-sentiment/clean/pwws")
+        for job in (
+            f"finetune/{label}/mini-sentiment/clean",
+            f"measure/{label}/mini-sentiment/clean/test_accuracy",
+            f"attack/{label}/mini-sentiment/clean/pwws",
+        )
     }
     victim = jobs["finetune/mine/mini-sentiment/clean/seed0"].spec
     assert isinstance(victim, FinetuneJob) and victim.encoder.pooling == "cls"

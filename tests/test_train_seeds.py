@@ -42,11 +42,11 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
 def test_a_run_with_two_training_seeds(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
     # First without the axis: what it makes is not made again.
     plain = api.run("suite.yaml", dataclasses.replace(options, overrides=("train_seeds=[]",)))
-    assert not plain.failed and plain.complete == 7
+    assert not plain.failed and plain.complete == 9
     show.plan(planned := api.plan("suite.yaml", options))
     shown = capsys.readouterr().out.replace(" ", "")
     assert "pretrain/own0,10,11/2" in shown and "attack/own/mini-sentiment/clean/pwws0,101/28" in shown
-    assert "14jobs,7done;todo:1pretrain,2measure,2finetune,2attack" in shown
+    assert "18jobs,9done;todo:1pretrain,4measure,2finetune,2attack" in shown
     assert {job.name.split("/")[1] for job in planned.jobs if job.key not in planned.done} == {
         "own[seed=1]",
         "own-first[seed=1]",
@@ -56,12 +56,13 @@ def test_a_run_with_two_training_seeds(options: Options, capsys: pytest.CaptureF
         "pretrain/own[seed=1]/seed1",
         "measure/own-first[seed=1]/mini-sts/seed0",
         "finetune/own-first[seed=1]/mini-sentiment/clean/seed0",
+        "measure/own-first[seed=1]/mini-sentiment/clean/test_accuracy/seed0",
         "attack/own-first[seed=1]/mini-sentiment/clean/pwws/seed0",
     ]
     result = api.run("suite.yaml", options)
-    assert not result.failed and result.complete == 14 and result.run == plain.run
+    assert not result.failed and result.complete == 18 and result.run == plain.run
     verified = verify(result.run)
-    assert not verified.findings and verified.counts["verified"] == 14
+    assert not verified.findings and verified.counts["verified"] == 18
 
     store = Store(result.run)
     plan = store.plan()

@@ -75,7 +75,7 @@ def test_it_is_fine_tuned_attacked_and_scored_and_each_seed_has_its_own_draw(pla
     assert not result.failed and "drawn" in api.table(result.run, notes="full")
     store = Store(result.run)
     plan = api.plan("suite.yaml", options(place)).plan
-    assert [job.stage for job in plan.jobs] == ["measure", *["finetune", "attack"] * 2], "no job trains it"
+    assert [job.stage for job in plan.jobs] == ["measure", *["finetune", "measure", "attack"] * 2], "no job trains it"
     draws = [
         random_weights.weights_hash(encoders.load(spec("drawn", place), EMBEDDED_TOKENIZER, seed=s)) for s in (0, 1)
     ]

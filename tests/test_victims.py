@@ -169,7 +169,7 @@ def test_a_set_made_against_a_classifier_is_scored_and_merged_with_its_run(run: 
     on_set = statuses.count("failed") / len(statuses)
     merged = Store(place / "merged")
     plan = merged.plan()
-    assert plan is not None and len(plan.jobs) == 9
+    assert plan is not None and len(plan.jobs) == 10
     found = {}
     for job in plan.jobs:
         record = merged.record(job)

@@ -216,6 +216,7 @@ def check(
     alpha: float = 0.05,
     about_these_weights: bool = False,
     allow_undecided: bool = False,
+    allow_unexplained: bool = False,
     encoders: Sequence[str] = (),
     include: Sequence[Path] = (),
 ) -> Checked:
@@ -231,6 +232,8 @@ def check(
         alpha: how often a check without a true change may fail, above 0 and below 0.5.
         about_these_weights: fail on weights that are worse, even if another training with the same code might not be.
         allow_undecided: what cannot be judged is a warning and no exit code.
+        allow_unexplained: what is worse than one or two baseline runs with other weights, by the change or by the
+            training, is a warning and no exit code.
         encoders: check this encoder alone; empty: all.
         include: folders with metrics of your own.
 
@@ -242,7 +245,7 @@ def check(
     known = Metrics(Registry(include))
     chosen, together = _metrics([metric] if isinstance(metric, str) else metric, known)
     limits = _tolerances(tolerance, tuple(dict.fromkeys((*judged(known), *chosen))))
-    rules = gate.Rules(chosen, together, limits, alpha, about_these_weights, allow_undecided)
+    rules = gate.Rules(chosen, together, limits, alpha, about_these_weights, allow_undecided, allow_unexplained)
     found = baselines.read(Path(baseline))
     return gate.check(Results.of(Store(Path(run)), known), found, rules, encoders)
 

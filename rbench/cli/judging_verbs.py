@@ -195,9 +195,9 @@ def check(
     after the attack), clean accuracy, and ASR. One fails if it is worse by more than the tolerance and that is
     significant, corrected for the number of rows; or if it is missing.
 
-    What cannot be judged does not pass: a victim near chance, too few texts. Nor do weights that are worse than one or
-    two baseline runs, since a training with another seed is better or worse by chance: three or more runs, or
-    --about-these-weights, make it a failure or a pass.
+    What cannot be judged does not pass: a victim near chance, too few texts. Weights that are significantly worse than
+    one or two baseline runs fail as worse with unknown cause, since a training with another seed is better or worse by
+    chance, too. Three or more baseline runs can tell; --allow-unexplained lets such rows pass.
     """
     try:
         found = rbench.api.check(run, baseline, **how)

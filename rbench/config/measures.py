@@ -28,6 +28,7 @@ from rbench.schema import (
     CLEAN,
     CONTRAST,
     STS,
+    TEST_ACCURACY,
     AdversarialOptions,
     AdversarialSet,
     AskedSet,
@@ -165,6 +166,11 @@ def evaluations(entries: Entries) -> dict[str, MeasureNeeds]:
             entries.modules.open("measures", STS, choice.place)
             entries.tasks.scored(choice.name, choice.place)
             check(EvaluationOptions, choice.options, entries.problems)
+    if (suite := entries.suite) is not None and suite.attacks and TEST_ACCURACY not in names:
+        module: Any = entries.modules.open("measures", TEST_ACCURACY, entries.merged.at(("attacks",)))
+        if module is not None:
+            what = Choice(name=TEST_ACCURACY, options=module.Options().model_dump(mode="json"))
+            found[TEST_ACCURACY] = needs_of(module, what).model_copy(update={"implied": True})
     return found
 
 

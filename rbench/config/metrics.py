@@ -66,6 +66,8 @@ class Metric:
     """The examples over which two victims are compared, in words."""
     gate: int = 0
     """Its place among the rows that a check judges if it is not told which; 0: it is judged only when it is named."""
+    wider: str = ""
+    """A measure whose one number says the same of more texts. A check judges these where both runs have it."""
     place: int = 100
     """Where it stands among other metrics. Those of the same place are in the order of their names."""
     path: Path | None = field(default=None, compare=False, repr=False)
@@ -281,7 +283,7 @@ def _metric(name: str, registry: Registry) -> Metric:
     check_literal(place, "OF", "condition", module.OF, get_args(Condition))
     if not isinstance(module.SHARE, bool):
         raise SuiteError(f"{place}: `SHARE` must be True or False")
-    names = ("bounds", "part_of", "together", "oracle", "kind", "counts", "gate", "place")
+    names = ("bounds", "part_of", "together", "oracle", "kind", "counts", "gate", "wider", "place")
     more = {name: getattr(module, name.upper()) for name in names if hasattr(module, name.upper())}
     if more.get("kind") is not None:
         check_literal(place, "KIND", "kind of task", more["kind"], get_args(TaskKind))

@@ -12,7 +12,7 @@ import platform
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rbench
 from rbench import score
@@ -24,6 +24,9 @@ from rbench.masking import masked
 from rbench.schema import AttackJob, FinetuneJob, Job, PretrainJob, Provenance, Record, Score, VictimJob
 from rbench.store import provenance
 from rbench.system.progress import counting
+
+if TYPE_CHECKING:
+    from rbench.tasks import Example
 
 log = logging.getLogger("rbench")
 
@@ -162,8 +165,14 @@ def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -
         scores=(accuracy, *parted),
         counts={"n": len(rows), **{f"{name}_rows": size for name, size in data.sizes.items()}, **part_counts(data)},
         health=health,
+        right="".join(map(_letter, found.labels, rows)) if split == "test" else None,
         provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=place.fingerprint),
     )
+
+
+def _letter(label: int, row: Example) -> str:
+    """Return whether a row was right, as `Record.right` has it."""
+    return "-" if label < 0 else str(int(label == row.label))
 
 
 __all__ = ["Context", "run_job", "sample"]

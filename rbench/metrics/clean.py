@@ -11,6 +11,7 @@ OF = "victims"
 SHARE = True
 COUNTS = "all examples"
 GATE, PLACE = 2, 1
+WIDER = "test_accuracy"
 
 
 def value(of: Observations) -> Values:

@@ -348,9 +348,19 @@ class _Planner:
             own = of | {"set": one.set} | ({"data_fingerprint": one.fingerprint} if one.fingerprint else {})
             made.append(self._measure(one.needs, (*parts, one.set.name), task, needed, seed, **own))
         for label, asked in self.inputs.measures.items():
-            if asked.of == "victims":
+            if asked.of == "victims" and (not asked.implied or self._scored_unasked(victim, task)):
                 made.append(self._measure(asked, (*parts, label), task, {"victim": victim}, seed, **of))
         return made
+
+    def _scored_unasked(self, victim: Job, task: str) -> bool:
+        """Whether a victim is scored on test rows though the suite does not ask for it: a classifier whose network runs
+        here. The answers of functions and endpoints may cost money."""
+        spec, rows = self.inputs.tasks[task], self.inputs.sizes[task].get("test", 0)
+        if not spec.labels or spec.kind in ("sts", "ranking") or not rows:
+            return False
+        if victim.opening is not None:
+            return victim.opening.victim.origin == "model"
+        return self._opened(victim.parts[0]) != "remote encoder"
 
     def measured(self, encoders: Sequence[str]) -> list[Job]:
         """Return the jobs of the suite's measures on one round of encoders, once these are attacked.

@@ -109,6 +109,7 @@ from rbench.schema.suite import (
     ENCODERS,
     SHORT,
     STS,
+    TEST_ACCURACY,
     AdversarialOptions,
     AdversarialSet,
     AskedSet,

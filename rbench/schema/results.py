@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
 
 from rbench.schema.common import SCHEMA_VERSION, Count, Health, Share, Status, Strict
 from rbench.schema.jobs import Job
@@ -244,6 +246,9 @@ class Record(Strict):
     """Digest of predictions.jsonl; None in the same cases as `outcomes`."""
     rows: Digest | None = None
     """Digest of rows.jsonl; None in the same cases as `outcomes`."""
+    right: Annotated[str, Field(pattern=r"^[01-]*$")] | None = None
+    """Of a classifier that was opened and scored on test rows: 1 for each row that it got right, 0 for others, - where
+    it had no usable answer; in the order of the rows. None for other jobs, and where validation rows were scored."""
     health: Health | None = None
     """None for jobs that have none: evaluations, builds, and fine-tunings whose strategy gives no accuracy."""
 

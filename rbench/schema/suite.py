@@ -165,6 +165,8 @@ class MeasureNeeds(Strict):
     """Of a measure of encoders: the kinds of resources that it needs."""
     files: tuple[str, ...] = ()
     """Kind and name of each file that its options name, such as `noise/typos`."""
+    implied: bool = False
+    """Of a measure of victims: whether the suite does not name it, so that no function or endpoint is asked for it."""
 
 
 def _label(value: Any) -> Any:
@@ -189,6 +191,8 @@ COSINE = "cosine"
 """The strategy for STS tasks of a suite that names none. It fits on validation pairs and trains no weights."""
 STS: Literal["sts"] = "sts"
 """The measure of an STS task under `evaluate`, and the metric of its table."""
+TEST_ACCURACY: Literal["test_accuracy"] = "test_accuracy"
+"""The measure of victims that every suite with attacks has, whether it names it under `evaluate` or not."""
 CONTRAST: Literal["contrast"] = "contrast"
 """Entry under `evaluate` that means the contrast sets of the suite's tasks, not an STS task."""
 

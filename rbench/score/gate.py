@@ -8,7 +8,7 @@ on what differs between the runs:
 | the new weights                      | the rise must be larger than                     | verdict on such a rise |
 |--------------------------------------|--------------------------------------------------|------------------------|
 | those of a baseline run              | what the choice of examples explains             | failed                 |
-| others, one or two baseline runs     | the same                                         | undecided              |
+| others, one or two baseline runs     | the same                                         | unexplained            |
 | others, and the question is of them  | the same                                         | failed                 |
 | others, three or more baseline runs  | that, and what training again explains           | failed                 |
 
@@ -22,9 +22,11 @@ spread is pooled over the cells of a metric, and how p is corrected. A row's p i
 *Intervals.* Each limit is that of the same one-sided test, at the level at which Holm's procedure tests the row. So the
 lower limit is above 0 exactly where the corrected p is below alpha, and the upper one below 0 where that of a fall is.
 
-*Undecided* is a row that does not fail, and of which the check cannot say that it is well:
+*Unexplained* is a significant rise with other weights and one or two baseline runs: the row is worse, and the change or
+the training may have caused it.
 
-- A significant rise with other weights and one or two baseline runs: the change or the training may have caused it.
+*Undecided* is a row that is neither, and of which the check cannot say that it is well:
+
 - Too few texts: if 30% of them (`GRAVE`) got worse and none better, that would not be significant.
 - A rise of more than 30 points that is not significant.
 """
@@ -46,7 +48,7 @@ from rbench.score.nested_intervals import POWER, errors_shown
 from rbench.score.paired import holm
 from rbench.score.statistics import wilson
 
-GateVerdict = Literal["passed", "failed", "undecided"]
+GateVerdict = Literal["passed", "failed", "unexplained", "undecided"]
 ROUNDING = 1e-9
 """Rises of exactly the tolerance pass, whatever the last digits of their sums."""
 GRAVE = 0.3
@@ -70,6 +72,8 @@ class GateSample:
     """The rise that is allowed, a fraction in 0..1."""
     higher_is_worse: bool = True
     """Whether a rise of the metric is bad (ASR), or a fall (accuracies)."""
+    known_by: str = "weights"
+    """By what victims are known to be those of a baseline run, in words that follow `the same`."""
     metric: str = "asr"
     """Trainings differ by another spread in each metric, so it is pooled over the cells of one."""
     told: tuple[Told, ...] = ()
@@ -240,13 +244,13 @@ def _worse(sample: GateSample, rise: Rise, rules: _Rules, moved: str, p: str) ->
     if rise.runs:
         return "failed", f"{moved}, more than training again explains ({p})"
     if sample.same_weights:
-        return "failed", f"{moved} with the same weights ({p})"
+        return "failed", f"{moved} with the same {sample.known_by} ({p})"
     if rules.about_these_weights:
         return "failed", f"{moved}: these weights are worse ({p})"
     count = sum(not np.isnan(run + sample.new).all() for run in sample.baseline)
     runs = "one baseline run" if count == 1 else f"{count} baseline runs"
     because = f"{moved}: these weights are worse ({p}), but {runs} cannot tell whether the change made them so"
-    return "undecided", because
+    return "unexplained", because
 
 
 Values = NDArray[np.float64]

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 
 from rbench.errors import StoreError
 from rbench.schema import PART_ACCURACY, AttackJob, Health, Job, MeasureJob, Outcome, Record, Score
-from rbench.score import Deviations, attack_counts, attack_health, attack_scores, near_chance, wilson
+from rbench.score import Deviations, Share, attack_counts, attack_health, attack_scores, near_chance, wilson
 from rbench.store import judged
 from rbench.store.job_status import lacking, measure_of, mixed, redo, strangers
 from rbench.store.runs import Found, Store
@@ -192,6 +192,12 @@ def _victim(record: Record) -> Iterator[str]:
         if score.name.startswith(PART_ACCURACY) and score.value is not None:
             low, high = wilson(score.value * score.n, score.n) or (None, None)
             yield from _differing(score, score.model_copy(update={"low": low, "high": high}), CLOSE)
+    if record.right is not None:
+        answered = record.right.replace("-", "")
+        ours = Share(answered.count("1"), len(answered))
+        stated = [(score.value, score.n) for score in record.scores if score.name == "test_accuracy"]
+        if stated != [(ours.mean, ours.n)]:
+            yield f"its rows give a test accuracy of {ours.hits} of {ours.n}, and it has another one."
     values = record.health.values if record.health is not None else {}
     accuracy = next((score for score in record.scores if score.name.endswith("_accuracy")), None)
     if record.health is None or accuracy is None or "majority share" not in values:

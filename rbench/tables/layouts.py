@@ -2,8 +2,10 @@
 
 paper   Rows are attack x encoder (x fine-tuning strategy), columns are tasks and their average. The most robust entry
         of each attack and column is the best. There is no best and no average where one of the entries is missing.
-        Tasks with an oracle have a column of oracle-valid ASR next to ASR.
-by-task Table 1 of the ADCL paper. Rows are task x encoder (x fine-tuning strategy). Columns are the clean accuracy, and
+        Tasks with an oracle have a column of oracle-valid ASR next to ASR, and where victims are scored on test rows
+        (`accuracies`) there is a column of their accuracy.
+by-task Table 1 of the ADCL paper. Rows are task x encoder (x fine-tuning strategy). Columns are the accuracy on test
+        rows, where victims are scored on these, the clean accuracy, which is of the attacked texts, and
         for each attack the success rate and the share of words that it replaced. The best entry of each task and column
         is the most robust one, as in the paper: fewer successes, more words replaced.
 full    Each (attack, encoder, finetune, task, seed) has one row with every metric that is repeatable.
@@ -18,8 +20,9 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.metrics import Metric, Metrics, Tally
-from rbench.schema import Plan, Score
+from rbench.schema import TEST_ACCURACY, Plan, Score
 from rbench.score import scored
+from rbench.tables.accuracies import HEADER, PRINTED, Accuracies, accuracies
 from rbench.tables.aggregate import AXES, Cell, Grid
 from rbench.tables.any_attack import NONE, AnyAttack
 from rbench.tables.cells import PLAIN
@@ -46,7 +49,8 @@ def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     """
     of = grid.metrics[metric]
     tasks = _tasks(grid, of)
-    columns = _columns(grid, tasks, metric)
+    beside = accuracies(grid) if metric == "asr" else Accuracies({})
+    columns = _columns(grid, tasks, metric, beside)
     several = grid.several
     alone = of.of == "all attacks"
     whole = together.alone(grid) if alone else together.beside(grid)
@@ -54,24 +58,27 @@ def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     rows: list[tuple[Entry, ...]] = []
     contests: list[Contest] = []
     for attack in whole.attacks:
-        group = _group(whole, attack, columns, metric)
+        group = _group(whole, attack, columns, metric, beside)
         victims = {len(rows) + i: victim for i, (victim, _) in enumerate(group)}
         contests += _contests(whole, attack, victims, columns, (metric, 2 + several))
         rows += [(attack, name, *([finetune] if several else []), *numbers) for (name, finetune), numbers in group]
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else [])]
-    header += [task if kind == metric else "oracle-valid" for task, kind in columns]
-    kinds = sorted({kind for _, kind in columns}, key=lambda kind: grid.metrics[kind].place)
+    header += [{metric: task, TEST_ACCURACY: HEADER}.get(kind, "oracle-valid") for task, kind in columns]
+    kinds = sorted({kind for _, kind in columns} - {TEST_ACCURACY}, key=lambda kind: grid.metrics[kind].place)
     return Table(
         metric=metric,
         header=(*header, *(["Avg."] if len(tasks) > 1 else [])),
         rows=tuple(rows),
         groups=groups_of(rows),
-        cells=tuple(described(cell, metric, whole) for cell in whole.cells.values() if cell.task in tasks),
+        cells=tuple(
+            described(cell, metric, whole) | beside.told(cell) for cell in whole.cells.values() if cell.task in tasks
+        ),
         notes=notes(
             grid,
             tasks,
             (
                 *definitions(grid.metrics[kind] for kind in kinds),
+                *filter(None, [beside.note]),
                 sizes(own, metric, tasks),
                 *together.notes(grid, tasks),
                 *_served(grid),
@@ -81,6 +88,7 @@ def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
         shows=of.about,
         contests=tuple(contests),
+        brief=tuple(filter(None, [beside.note])),
     )
 
 
@@ -154,18 +162,21 @@ def _tasks(grid: Grid, metric: Metric) -> tuple[str, ...]:
     return tasks
 
 
-def _columns(grid: Grid, tasks: Sequence[str], metric: str) -> list[tuple[str, str]]:
-    """Return task and metric of each column but the average. Oracle-valid ASR follows ASR for tasks with an oracle."""
+def _columns(grid: Grid, tasks: Sequence[str], metric: str, beside: Accuracies) -> list[tuple[str, str]]:
+    """Return task and metric of each column but the average. Oracle-valid ASR follows ASR for tasks with an oracle, and
+    accuracy on test rows for tasks whose victims have it."""
     columns: list[tuple[str, str]] = []
     for task in tasks:
         columns.append((task, metric))
         if metric == "asr" and grid.has_oracle(task):
             columns.append((task, "oracle_asr"))
+        if beside.there(task):
+            columns.append((task, TEST_ACCURACY))
     return columns
 
 
 def _group(
-    grid: Grid, attack: str, columns: Sequence[tuple[str, str]], metric: str
+    grid: Grid, attack: str, columns: Sequence[tuple[str, str]], metric: str, beside: Accuracies
 ) -> list[tuple[tuple[str, str | None], list[Number | None]]]:
     """Return the rows of one attack: encoder and strategy, and their entries with the average. The best are marked.
 
@@ -179,11 +190,12 @@ def _group(
     ]
     rows = []
     for victim in victims:
-        numbers = _numbers(grid, (attack, *victim), columns)
+        numbers = _numbers(grid, (attack, *victim), columns, beside)
         of_metric = [number for number, (_, kind) in zip(numbers, columns, strict=True) if kind == metric]
         mean = [average(of_metric, grid.metrics[metric].about)] if len(of_metric) > 1 else []
         rows.append(numbers + mean)
-    marked = mark_best(rows, [grid.metrics[kind].about for kind in (*(kind for _, kind in columns), metric)])
+    kinds = (*(kind for _, kind in columns), metric)
+    marked = mark_best(rows, [PRINTED if kind == TEST_ACCURACY else grid.metrics[kind].about for kind in kinds])
     return list(zip(victims, marked, strict=True))
 
 
@@ -212,12 +224,21 @@ def _contests(
     return [
         Contest(kind, first + i, tuple((row, cells(victim, tasks)) for row, victim in victims.items()))
         for i, (kind, tasks) in enumerate(among)
+        if kind != TEST_ACCURACY
     ]
 
 
-def _numbers(grid: Grid, row: tuple[str, str, str | None], columns: Sequence[tuple[str, str]]) -> list[Number | None]:
+def _numbers(
+    grid: Grid, row: tuple[str, str, str | None], columns: Sequence[tuple[str, str]], beside: Accuracies
+) -> list[Number | None]:
     cells = ((grid.cell(*row, task), metric) for task, metric in columns)
-    return [cell.number(metric) if cell is not None else None for cell, metric in cells]
+    return [_entry(cell, metric, beside) for cell, metric in cells]
+
+
+def _entry(cell: Cell | None, metric: str, beside: Accuracies) -> Number | None:
+    if metric == TEST_ACCURACY:
+        return beside.number(cell)
+    return cell.number(metric) if cell is not None else None
 
 
 def definitions(metrics: Iterable[Metric]) -> list[str]:
@@ -269,7 +290,9 @@ def _full_cell(cell: Cell, run: Run, metric: str, scored_by: Iterable[str], grid
 def by_task(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     """Build the table. `metric` does not change what is shown: it is what `value` means in the cells for programs."""
     whole = together.beside(grid)
-    columns: list[tuple[str, str]] = [("", "clean"), *((attack, "asr") for attack in whole.attacks)]
+    beside = accuracies(grid)
+    columns: list[tuple[str, str]] = [("", TEST_ACCURACY)] if beside.of else []
+    columns += [("", "clean"), *((attack, "asr") for attack in whole.attacks)]
     columns += [(attack, "perturbed") for attack in grid.attacks]
     several = len(grid.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
@@ -282,20 +305,22 @@ def by_task(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
             if any((attack, encoder, finetune, task) in grid.cells for attack in grid.attacks)
         ]
         cells = [[whole.shown(attack, *name, task) for attack, _ in columns] for name in names]
-        numbers = [
-            [cell.number(kind) if cell is not None else None for cell, (_, kind) in zip(row, columns, strict=True)]
-            for row in cells
-        ]
-        marked = mark_best(numbers, [grid.metrics[kind].about for _, kind in columns]) if numbers else []
-        for column, (_, kind) in enumerate(columns):
+        numbers = [[_entry(cell, kind, beside) for cell, (_, kind) in zip(row, columns, strict=True)] for row in cells]
+        kinds = [kind for _, kind in columns]
+        abouts = [PRINTED if kind == TEST_ACCURACY else grid.metrics[kind].about for kind in kinds]
+        marked = mark_best(numbers, abouts) if numbers else []
+        for column, kind in enumerate(kinds):
+            if kind == TEST_ACCURACY:
+                continue
             keys = ((cell.key,) if (cell := row[column]) is not None else () for row in cells)
             contests.append(Contest(kind, 2 + several + column, tuple(enumerate(keys, len(rows)))))
         for (encoder, finetune), entries in zip(names, marked, strict=True):
             rows.append((task, encoder, *([finetune] if several else []), *entries))
-    titles = {"asr": "ASR", "perturbed": "words"}
-    header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Clean"]
-    header += [f"{titles[kind]} {attack}" for attack, kind in columns[1:]]
+    titles = {"asr": "ASR", "perturbed": "words", "clean": "Clean", TEST_ACCURACY: "Accuracy"}
+    header = ["Task", "Encoder", *(["Fine-tuning"] if several else [])]
+    header += [f"{titles[kind]} {attack}".strip() for attack, kind in columns]
     first = (
+        *filter(None, [beside.note]),
         *definitions(grid.metrics[name] for name in SHOWN),
         sizes(grid, "asr", grid.tasks),
         *together.notes(grid, grid.tasks),
@@ -306,11 +331,12 @@ def by_task(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
         header=tuple(header),
         rows=tuple(rows),
         groups=groups_of(rows),
-        cells=tuple(described(cell, metric, whole) for cell in whole.cells.values()),
+        cells=tuple(described(cell, metric, whole) | beside.told(cell) for cell in whole.cells.values()),
         notes=notes(grid, grid.tasks, first),
         interval=interval_note(grid, "asr"),
         flags=grid.flags.listed(run.job for run in grid.runs),
         shows=grid.metrics[metric].about,
         contests=tuple(contests),
         best="the most robust, that is the highest accuracy, the lowest ASR and the most words,",
+        brief=tuple(filter(None, [beside.note])),
     )

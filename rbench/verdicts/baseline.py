@@ -20,7 +20,7 @@ from pydantic import Field
 import rbench
 from rbench.errors import StoreError
 from rbench.metrics import AnyMetric, Measured, Metric
-from rbench.schema import Flag, Job, Outcome, content_key
+from rbench.schema import TEST_ACCURACY, Flag, Job, Outcome, content_key
 from rbench.schema.common import Count, Strict
 from rbench.system import named
 from rbench.tables import Results
@@ -53,7 +53,8 @@ class BaselineJob(Strict):
     victim: str
     """Key of the job that made the victim."""
     weights: str | None
-    """Hash of the victim's weights; None in records that do not have it."""
+    """Hash of the victim's weights; None where nobody sees them: of a function, of what an endpoint serves, and in
+    records that do not have it. Then `victim` says which it is: its key has the version that the user states."""
     examples: Count
     """Which of the lists of examples."""
     flags: tuple[Flag, ...]
@@ -179,7 +180,39 @@ def places(results: Results, metrics: Sequence[AnyMetric]) -> dict[Place, OfCell
         if not (own := by_name(results, metric)):
             raise StoreError(f"{results.root} has no number of {metric.name}")
         found |= {(metric.name, CellKey.of(name)): one for name, one in own.items()}
+    for name in wider(results) - {metric.name for metric in measured} if attacked else ():
+        found |= {(name, key): one for key, one in _on_more_texts(results, name).items()}
     return found
+
+
+def wider(results: Results) -> set[str]:
+    """Return the numbers of measures that a check judges in place of metrics of attacks, because they are of more texts
+    (`Metric.wider`), as far as the plan of a RUN may have them."""
+    asked = {TEST_ACCURACY if job.opening is not None else job.what for job in results.plan.jobs}
+    return {one.wider for one in results.metrics.all() if one.gate and one.wider in asked}
+
+
+def _on_more_texts(results: Results, name: str) -> dict[CellKey, OfCell]:
+    """Return the cells of a number of a measure whose values the RUN keeps, row by row, or has not computed yet."""
+    try:
+        found = by_name(results, results.metrics.asked(name))
+    except StoreError:  # the suite asks for it twice, with several options
+        return {}
+    return {
+        CellKey.of(cell): one
+        for cell, one in found.items()
+        if all(one.values(run) is not None for run in one.cell.done)
+    }
+
+
+def _places_of_all(runs: Sequence[Results], metrics: Sequence[AnyMetric]) -> list[dict[Place, OfCell]]:
+    """Return the cells of each RUN; those on more texts, which nobody asked for, where every RUN has them."""
+    every = [places(results, metrics) for results in runs]
+    optional = {name for results in runs for name in wider(results)} - {metric.name for metric in metrics}
+    common = set(every[0]).intersection(*every)
+    return [
+        {place: one for place, one in there.items() if place[0] not in optional or place in common} for there in every
+    ]
 
 
 def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> Baseline:
@@ -196,8 +229,7 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> B
     lists: dict[tuple[str, ...], int] = {}
     cells: dict[Place, tuple[dict[str, str], list[BaselineJob]]] = {}
     wrong: list[str] = []
-    for number, results in enumerate(runs):
-        there = places(results, metrics)
+    for number, (results, there) in enumerate(zip(runs, _places_of_all(runs, metrics), strict=True)):
         if number and there.keys() != cells.keys():
             others = sorted(there.keys() ^ cells.keys())
             wrong += [f"{results.root}: {other} is in one of the RUNs only" for _, other in others]
@@ -270,18 +302,29 @@ def job_of(
         said = (told.accepted(results, run, one) for one in metrics if isinstance(one, Metric) and one.judged)
         own |= {name: {hashed(example): x for example, x in by.items()} for one in said for name, by in one.items()}
     spec, needs = run.job.measuring, run.job.needs
-    made_by = (needs.get("victim"), needs.get("encoder"), spec and spec.encoder_fingerprint)
+    opened = run.job.key if run.job.victim is not None else None
+    made_by = (needs.get("victim"), opened, needs.get("encoder"), spec and spec.encoder_fingerprint)
     return BaselineJob(
         run=number,
         train_seed=run.train_seed,
         seed=run.job.seed,
         key=run.job.key,
         victim=next(filter(None, made_by), ""),
-        weights=run.record.provenance.weights_hash,
+        weights=None if unseen(results, run.job) else run.record.provenance.weights_hash,
         examples=lists.setdefault(tuple(bits), len(lists)),
         flags=flags,
         bits="".join(bits.values()),
         values={name: "".join(_bit(one.get(example)) for example in bits) for name, one in own.items()},
+    )
+
+
+def unseen(results: Results, job: Job) -> bool:
+    """Whether nobody sees the weights behind a job: its victim is a function, or an endpoint computes it."""
+    behind = [one for one in results.flags.behind([job]) if one.key == job.needs.get("victim", job.key)]
+    return any(
+        (one.opening is not None and one.opening.victim.origin != "model")
+        or (one.tuning is not None and one.tuning.encoder.endpoint is not None)
+        for one in behind
     )
 
 

@@ -10,7 +10,7 @@ from rbench.score.gate import GRAVE, needed
 from rbench.tables import Table
 from rbench.tables.formats import markdown_escape, render
 from rbench.tables.table import Entry, Meaning, Number, groups_of, p_value
-from rbench.verdicts.gate import Checked, CheckedRow
+from rbench.verdicts.gate import WORDS, Checked, CheckedRow
 
 
 def table(found: Checked) -> Table:
@@ -39,7 +39,7 @@ def _titles(found: Checked) -> str:
 def _row(row: CheckedRow, several: bool) -> tuple[Entry, ...]:
     key, judged = row.key, row.judged
     names = (key.encoder, key.task, *([key.finetune] if several else []), key.attack, row.metric.about.column)
-    verdict = "; ".join((f"{row.verdict}: {row.because}", *row.beside))
+    verdict = "; ".join((f"{WORDS[row.verdict]}: {row.because}", *row.beside))
     if judged is None:
         return (*names, None, None, None, None, None, None, verdict)
     return (
@@ -64,17 +64,19 @@ def _notes(found: Checked) -> list[str]:
     counts = sorted({row.runs for row in found.rows})
     plural = "s" if counts != [1] else ""
     allowed = " Here that is allowed (--allow-undecided)." if rules.allow_undecided else ""
+    excused = " Here that is allowed (--allow-unexplained)." if rules.allow_unexplained else ""
     return [
         f"{meant}.",
         f"A row fails if it is worse by more than its tolerance in points ({limits}) and significant: its one-sided "
         f"p is below {rules.alpha:g}, corrected by Holm for {rows} row{'s' * (rows > 1)}. It also fails if it is "
-        "missing.",
+        "missing. So does one that is significantly worse than one or two baseline runs with other weights, which is "
+        f"{WORDS['unexplained']}: the change or the training.{excused}",
         "Worse by: how far a number moved towards its worse end, over the n pairs of text and seed that count in both "
         "runs. Each limit is that of the same one-sided test, so the lower one is above 0 exactly where p is below "
         f"{rules.alpha:g}.",
         "A row is undecided, and the check does not pass, if its numbers cannot show that it is well: fewer than "
-        f"{needed(max(1, rows), rules.alpha)} texts, a victim near chance, a fall of more than {100 * GRAVE:g} points "
-        f"that may be chance, or weights that are worse than one or two baseline runs.{allowed}",
+        f"{needed(max(1, rows), rules.alpha)} texts, a victim near chance, or a fall of more than {100 * GRAVE:g} "
+        f"points that may be chance.{allowed}",
         f"Baseline: {' or '.join(map(str, counts))} run{plural}. The columns Baseline and Now are the values of "
         "tables, each over its own examples.",
         "Could show: the smallest true change for the worse that such a sample shows with a power of 80%. A row that "
@@ -98,21 +100,25 @@ def summary(found: Checked | str) -> str:
 def junit(found: Checked | str) -> str:
     """Return the check as JUnit XML, with a test case for each row; or with one that says why it could not be made.
 
-    A row that fails is a failure. One that cannot be judged is an error, or skipped where that is allowed.
+    A row that fails is a failure, and so is one that is worse with unknown cause. One that cannot be judged is an
+    error. Where either is allowed, it is skipped.
     """
     if isinstance(found, str):
         return _junit([("rbench", "check", ElementTree.Element("error", {"message": _xml(found)}))])
-    undecided = "skipped" if found.rules.allow_undecided else "error"
+    kinds = {
+        "failed": "failure",
+        "unexplained": "skipped" if found.rules.allow_unexplained else "failure",
+        "undecided": "skipped" if found.rules.allow_undecided else "error",
+    }
     cases = []
     for row in found.rows:
         key = row.key
         names = _xml(f"{key.encoder}.{key.task}"), _xml("/".join((*key[2:], row.metric.name)))
         if row.verdict == "passed":
             child = ElementTree.Element("system-out")
-            child.text = _xml(f"{row.verdict}: {row.because}\n{_told(row)}")
+            child.text = _xml(f"{WORDS[row.verdict]}: {row.because}\n{_told(row)}")
         else:
-            kind = "failure" if row.verdict == "failed" else undecided
-            child = ElementTree.Element(kind, {"message": _xml(row.because)})
+            child = ElementTree.Element(kinds[row.verdict], {"message": _xml(row.because)})
             child.text = _xml(_told(row))
         cases.append((*names, child))
     return _junit(cases)
@@ -135,8 +141,9 @@ _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 def github(found: Checked | str) -> Iterator[str]:
     """Yield a workflow command for each row that GitHub shows as an annotation; or one for why there is no check.
 
-    A row that fails and one that cannot be judged are errors, the latter a warning where it is allowed. One that passes
-    although it is worse by more than the tolerance, because that may be chance, is a notice.
+    A row that fails, one that is worse with unknown cause and one that cannot be judged are errors, the latter two
+    warnings where they are allowed. One that passes although it is worse by more than the tolerance, because that may
+    be chance, is a notice.
     """
     if isinstance(found, str):
         yield f"::error title={_property('rbench: the check could not be made')}::{_data(found)}"
@@ -145,11 +152,15 @@ def github(found: Checked | str) -> Iterator[str]:
         worse = row.judged is not None and (row.judged.rise or 0) > found.rules.tolerance(row.metric) / 100
         level = {
             "failed": "error",
+            "unexplained": "warning" if found.rules.allow_unexplained else "error",
             "undecided": "warning" if found.rules.allow_undecided else "error",
             "passed": "notice" if worse else "",
         }[row.verdict]
         if level:
-            what = "cannot be judged" if row.verdict == "undecided" else row.verdict
+            what = {"undecided": "cannot be judged", "unexplained": f"is {WORDS['unexplained']}"}.get(
+                row.verdict, "failed"
+            )
+            what = "passed" if row.verdict == "passed" else what
             title = _property(f"rbench: {row.name} {what}")
             yield f"::{level} title={title}::{_data(f'{row.because}. {_told(row)}'.strip())}"
 

@@ -285,6 +285,8 @@ def decisive(job: Job) -> dict[str, object]:
             "the resources": measure.resource_fingerprints,
             "the version of the measure's code": (measure.versions, measure.source),
         }
+    if (opened := job.opening) is not None:
+        return {"the task's rows": opened.data_fingerprint, "the number of rows that are scored": opened.max_validation}
     if (spec := job.attacking) is None:
         return {}
     return {

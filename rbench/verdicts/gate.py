@@ -24,10 +24,17 @@ from rbench.verdicts import baseline as files
 from rbench.verdicts.baseline import Baseline, BaselineCell, Place
 from rbench.verdicts.cells import OfCell
 from rbench.verdicts.compare import CellKey, note_on_all
-from rbench.verdicts.gate_rows import Asked, Compared, Now, asked, compared, listed, of_letters
+from rbench.verdicts.gate_rows import Asked, Compared, Now, asked, compared, listed
 
 TOLERANCE = 2.0
 """In points."""
+WORDS: Mapping[GateVerdict, str] = {
+    "passed": "passed",
+    "failed": "failed",
+    "unexplained": "worse, cause unknown",
+    "undecided": "undecided",
+}
+"""What a reader is told of a row."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,8 @@ class Rules:
     """Whether a training that turned out worse is a failure, and not only a change that makes trainings worse."""
     allow_undecided: bool = False
     """Whether a check passes whose rows cannot all be judged."""
+    allow_unexplained: bool = False
+    """Whether a check passes with rows that are worse than one or two baseline runs with other weights."""
 
     def tolerance(self, metric: AnyMetric) -> float:
         return self.tolerances.get(metric.name, TOLERANCE)
@@ -86,13 +95,21 @@ class Checked:
         return self.having("failed")
 
     @property
+    def unexplained(self) -> tuple[CheckedRow, ...]:
+        return self.having("unexplained")
+
+    @property
     def undecided(self) -> tuple[CheckedRow, ...]:
         return self.having("undecided")
 
     @property
     def verdict(self) -> GateVerdict:
-        """The verdict on the whole check. A row that fails counts before one that cannot be judged."""
-        if self.failed:
+        """The verdict on the whole check: `failed`, `undecided` or `passed`.
+
+        A row that fails counts before one that cannot be judged. One that is worse with unknown cause fails the check,
+        too, unless that is allowed.
+        """
+        if self.failed or (self.unexplained and not self.rules.allow_unexplained):
             return "failed"
         return "undecided" if self.undecided and not self.rules.allow_undecided else "passed"
 
@@ -100,11 +117,14 @@ class Checked:
     def said(self) -> str:
         """The last line: whether the check passed, and why."""
         if self.verdict != "passed":
-            rows = self.having(self.verdict)
+            against = self.unexplained if self.verdict == "failed" and not self.rules.allow_unexplained else ()
+            rows = (*self.having(self.verdict), *against)
             more = f"; and {len(rows) - 1} more" if len(rows) > 1 else ""
-            what = "rows" if self.verdict == "failed" else "rows cannot be judged"
+            what = "rows cannot be judged" if self.verdict == "undecided" else "rows"
+            what += f", {len(against)} of them {WORDS['unexplained']}" if against else ""
             return f"{self.verdict}: {len(rows)} of {len(self.rows)} {what} ({rows[0].name}: {rows[0].because}{more})"
-        rest = f", {len(self.undecided)} undecided, which is allowed" if self.undecided else ""
+        counts = {WORDS[kind]: len(self.having(kind)) for kind in ("unexplained", "undecided")}
+        rest = "".join(f", {n} {words}, which is allowed" for words, n in counts.items() if n)
         return f"passed: {len(self.having('passed'))} of {len(self.rows)} rows passed{rest}{self._headline()}"
 
     def having(self, verdict: GateVerdict) -> tuple[CheckedRow, ...]:
@@ -140,7 +160,8 @@ def check(results: Results, baseline: Baseline, rules: Rules, encoders: Sequence
     wanted = _wanted(baseline, encoders, rules)
     there = files.places(results, rules.metrics)
     _check_alike(results, wanted, there)
-    rows = [_kept(row, there) for row in asked(wanted, rules.metrics, rules.any_attack)]
+    more = _on_more_texts(baseline, there)
+    rows = [_kept(row, there) for row in asked(wanted, rules.metrics, rules.any_attack, more)]
     now = Now(results, there, [metric for metric in rules.metrics if not metric.gate])
     beside = [None if lost else compared(row, baseline, now, rules.tolerance(row.metric) / 100) for row, lost in rows]
     judged = _judged(beside, rules)
@@ -177,7 +198,7 @@ def _checked(
     verdict, because = found.verdict, found.because
     if verdict != "failed" and 2 * one.errored > one.known:  # say because a victim became slow
         verdict, because = "failed", f"more than half of the baseline's texts errored ({one.lost})"
-    elif verdict != "failed" and (void := _void(row, cells, now.results.flags, baseline.runs)):
+    elif verdict not in ("failed", "unexplained") and (void := _void(row, cells, now.results.flags, baseline.runs)):
         verdict, because = "undecided", f"{because}{'; and' if verdict == 'undecided' else ', but'} {void}"
         beside = tuple(said for said in beside if f"it is flagged {said}" not in void)
     elif verdict == "passed" and worst.verdict != "passed":
@@ -195,17 +216,24 @@ def _wanted(baseline: Baseline, encoders: Sequence[str], rules: Rules) -> list[B
     return [cell for cell in baseline.cells if cell.metric in of and (not encoders or cell.encoder in encoders)]
 
 
+def _on_more_texts(baseline: Baseline, there: Mapping[Place, OfCell]) -> dict[Place, BaselineCell]:
+    """Return the cells of measures of a baseline of which the RUN has the same rows, by their places."""
+    cells = (cell for cell in baseline.cells if cell.metric and cell.place in there)
+    return {cell.place: cell for cell in cells if not _unlike(cell, there[cell.place])}
+
+
+def _unlike(cell: BaselineCell, of: OfCell) -> list[str]:
+    """Return in what a cell of the RUN differs from that of the baseline so that they cannot be compared."""
+    found = [files.hashes(run.job) for run in of.cell.runs]
+    return [what for what in cell.decisive if any(one.get(what) != cell.decisive[what] for one in found)]
+
+
 def _check_alike(results: Results, wanted: Sequence[BaselineCell], there: Mapping[Place, OfCell]) -> None:
     wrong = []
     for cell in wanted:
         if cell.place not in there:
             continue
-        runs = there[cell.place].cell.runs
-        unlike = [
-            what
-            for what in cell.decisive
-            if any(files.hashes(run.job).get(what) != cell.decisive[what] for run in runs)
-        ]
+        runs, unlike = there[cell.place].cell.runs, _unlike(cell, there[cell.place])
         seeds, known = ({run.job.seed for run in runs}, {job.seed for job in cell.jobs})
         if seeds - known:
             unlike.append(f"the fine-tuning seeds, which choose the examples ({listed(seeds)} and not {listed(known)})")
@@ -275,7 +303,7 @@ def _void(row: Asked, cells: Sequence[Cell], flags: Flags, runs: int) -> str:
 
 def thin(baseline: Baseline, metrics: Metrics, alpha: float = 0.05) -> list[str]:
     """Say of which rows of a baseline no check will decide, as a note each: too few texts, or flags."""
-    rows = asked(baseline.cells, judged(metrics), any_attack=False)
+    rows = asked(baseline.cells, judged(metrics), False, {cell.place: cell for cell in baseline.cells if cell.metric})
     least = needed(max(1, len(rows)), alpha)
     found = []
     for row in rows:
@@ -284,15 +312,9 @@ def thin(baseline: Baseline, metrics: Metrics, alpha: float = 0.05) -> list[str]
         raised = {flag for cell in row.cells for job in cell.jobs for flag in job.flags}
         if flags := metric.hindered(raised - {*OF_ATTACKS} if metric.of == "victims" else raised):
             found.append(f"{row}: flagged {', '.join(sorted(flags))}, so that no check can judge it")
-        texts = {
-            name
-            for cell in row.cells
-            for job in cell.jobs
-            for name in of_letters(metric, dict(zip(baseline.examples[job.examples], job.bits, strict=True)))
-        }
-        if len(texts) < least:
+        if (texts := len(row.texts(baseline))) < least:
             found.append(
-                f"{row}: {len(texts)} texts count, and a check of all {len(rows)} rows needs {least} to see "
+                f"{row}: {texts} texts count, and a check of all {len(rows)} rows needs {least} to see "
                 f"{100 * GRAVE:g}% of them get worse: attack more (num_examples)"
             )
     return found
@@ -315,15 +337,24 @@ def _notes(
             notes.append(f"Not checked, because it has one attack: {', '.join(map(str, alone))}.")
     if absent := [metric.about.words for metric in judged(metrics) if metric not in rules.metrics]:
         notes.append(f"Not checked, because of --metric: {', '.join(absent)}. A worse model may show there alone.")
+    if any(row.on_more_texts for row in rows):
+        notes.append(
+            "Clean accuracy is judged on the rows of the test split that were scored, not on the attacked texts alone."
+        )
     known = {cell.place for cell in wanted}
-    further = [place[1] for place in there if place not in known and (not encoders or place[1].encoder in encoders)]
+    further = [
+        place[1]
+        for place in there
+        if not place[0] and place not in known and (not encoders or place[1].encoder in encoders)
+    ]
     if further:
         notes.append(f"The baseline does not have {len(further)} cells of the RUN, such as {further[0]}: not checked.")
-    if any("cannot tell whether the change made them so" in row.because for row in checked):
+    if any(row.verdict == "unexplained" for row in checked):
         notes.append(
             "These weights are worse than the baseline's. Whether the change made them so, and not the training, one "
             "or two baseline runs cannot show. Three or more can: train the baseline with several seeds, and give all "
-            "RUNs to rbench baseline. With --about-these-weights the check fails instead."
+            "RUNs to rbench baseline. With --about-these-weights the question is of the weights alone, and the row "
+            "fails; --allow-unexplained lets it pass."
         )
     return tuple(notes)
 

@@ -46,17 +46,39 @@ class Asked(NamedTuple):
     key: CellKey
     """Of a metric of victims without an attack."""
     cells: tuple[BaselineCell, ...]
-    """The cells of the baseline behind it."""
+    """The cells of the baseline behind it: those of attacks, or one of a number of a measure."""
+
+    @property
+    def on_more_texts(self) -> bool:
+        """Whether a metric of attacks is judged on the texts of a measure."""
+        return isinstance(self.metric, Metric) and bool(self.cells[0].metric)
+
+    def texts(self, baseline: Baseline) -> set[str]:
+        """Return the texts that count in the baseline, as hashed ids."""
+        found: set[str] = set()
+        for job in (job for cell in self.cells for job in cell.jobs):
+            names, stored = baseline.examples[job.examples], job.values.get(self.cells[0].metric)
+            if stored is not None:
+                found.update(name for name, bit in zip(names, stored, strict=True) if bit != files.NOT_SCORED)
+            elif isinstance(self.metric, Metric):
+                found.update(of_letters(self.metric, dict(zip(names, job.bits, strict=True))))
+        return found
 
     def __str__(self) -> str:
         return f"{self.metric.about.words}, {self.key}"
 
 
-def asked(wanted: Sequence[BaselineCell], metrics: Sequence[AnyMetric], any_attack: bool) -> list[Asked]:
+def asked(
+    wanted: Sequence[BaselineCell],
+    metrics: Sequence[AnyMetric],
+    any_attack: bool,
+    on_more_texts: Mapping[Place, BaselineCell],
+) -> list[Asked]:
     """Return the rows of a check, victim by victim.
 
     Args:
         any_attack: whether all attacks on a victim count together, in place of each.
+        on_more_texts: cells of measures that are judged in place of those of the attacks (`Metric.wider`).
 
     Raises StoreError where they shall, and no victim of the baseline has two; and where the baseline has no cells of a
     number of a measure.
@@ -71,7 +93,8 @@ def asked(wanted: Sequence[BaselineCell], metrics: Sequence[AnyMetric], any_atta
     for victim, cells in victims.items():
         for metric in (metric for metric in metrics if not isinstance(metric, Measured)):
             if metric.of == "victims":
-                rows.append(Asked(metric, victim, cells))
+                more = on_more_texts.get((metric.wider, victim))
+                rows.append(Asked(metric, victim, cells if more is None else (more,)))
             elif any_attack:
                 rows.append(Asked(metric, victim._replace(attack=ANY), cells))
             else:
@@ -90,13 +113,20 @@ class _Victim(NamedTuple):
     run: int
     train_seed: int | None
     seed: int
-    weights: str
-    """Hash of its weights, or what stands for it."""
+    weights: str | None
+    """Hash of its weights; None where nobody sees them."""
+    made_by: str
+    """Key of the job that made or opened it."""
     letters: Letters
     values: Mapping[str, float]
     """The value of each example that has one."""
     people: told.ByRater | None = None
     """Of a number that people gave: its values by rater, too."""
+
+    @property
+    def identity(self) -> str:
+        """What is the same for victims that are known to be one: weights, or a version where nobody sees these."""
+        return self.weights or self.made_by
 
 
 @dataclass(frozen=True)
@@ -165,7 +195,8 @@ def compared(row: Asked, baseline: Baseline, run: Now, tolerance: float) -> Comp
     errored = np.array([[one.letters.get(name) == files.ERRORED for one in now] for name in names], dtype=bool)
     worse = row.metric.about.best == "lowest"
     means = [mean for one in values if (mean := _mean(one)) is not None]
-    sample = GateSample(values, new, own is not None, tolerance, worse, row.metric.name)
+    known_by = "weights" if all(one.weights for one in now) else "version"
+    sample = GateSample(values, new, own is not None, tolerance, worse, known_by, row.metric.name)
     worst = replace(sample, new=np.where(known & errored, float(worse), new))
     people = [[one.people for one in victims if one.people is not None] for victims in (*columns, now)]
     if all(people):  # of what errored, nobody can say what people would have said
@@ -198,9 +229,9 @@ def _victims(
         jobs = [jobs[seed] for jobs in by_seed if seed in jobs]
         letters = [dict(zip(examples[job.examples], job.bits, strict=True)) for job in jobs]
         together = _together(row, letters)
-        stored = [job.values.get(row.metric.name) for job in jobs]
+        stored = [job.values.get(cells[0].metric or row.metric.name) for job in jobs]
         people = None
-        if row.metric.gate and isinstance(row.metric, Metric):
+        if row.metric.gate and isinstance(row.metric, Metric) and not cells[0].metric:
             values = of_letters(row.metric, together)
         elif isinstance(row.metric, Metric) and row.metric.judged is not None:
             people = told.read(row.metric, _columns(letters[0]), jobs[0].values)
@@ -212,7 +243,7 @@ def _victims(
         else:
             bits = zip(letters[0], stored[0], strict=True)
             values = {name: float(bit) for name, bit in bits if bit != files.NOT_SCORED}
-        victims.append(_Victim(*seed, jobs[0].weights or jobs[0].victim, together, values, people))
+        victims.append(_Victim(*seed, jobs[0].weights, jobs[0].victim, together, values, people))
     return victims
 
 
@@ -238,14 +269,14 @@ def _trainings(victims: Sequence[_Victim]) -> list[dict[int, _Victim]]:
         runs.setdefault((one.run, one.train_seed), {})[one.seed] = one
     different: dict[tuple[tuple[int, str], ...], dict[int, _Victim]] = {}
     for run in runs.values():
-        different.setdefault(tuple(sorted((seed, one.weights) for seed, one in run.items())), run)
+        different.setdefault(tuple(sorted((seed, one.identity) for seed, one in run.items())), run)
     return list(different.values())
 
 
 def _own(before: Sequence[_Victim], now: Sequence[_Victim]) -> list[_Victim] | None:
     """Return the very victims of the RUN in the baseline, in its order; None unless it has all of them."""
-    known = {(one.seed, one.weights): one for one in reversed(before)}
-    keys = [(one.seed, one.weights) for one in now]
+    known = {(one.seed, of): one for one in reversed(before) for of in (one.weights, one.made_by)}
+    keys = [(one.seed, one.identity) for one in now]
     return [known[key] for key in keys] if all(key in known for key in keys) else None
 
 

@@ -51,13 +51,15 @@ def test_a_plan_shows_jobs_costs_and_where_results_go(write) -> None:  # type: i
     assert [job.name for job in planned.jobs] == [
         "pretrain/mini-bert/seed0",
         "finetune/mini-bert/mini-sentiment/clean/seed0",
+        "measure/mini-bert/mini-sentiment/clean/test_accuracy/seed0",
         "attack/mini-bert/mini-sentiment/clean/pwws/seed0",
         "attack/mini-bert/mini-sentiment/clean/geometry/seed0",
     ]
     assert planned.run == Path("results/runs/mine")
     assert planned.done == frozenset()
-    assert {e.examples for e in planned.estimates.values()} == {5}
-    assert all(e.queries > 5 for e in planned.estimates.values())
+    costs = [planned.estimates[job.key] for job in planned.jobs[2:]]
+    assert [e.examples for e in costs] == [1000, 5, 5]
+    assert costs[0].told == "to classify: {:,} rows of test splits" and all(e.queries > 5 for e in costs[1:])
     assert not Path("results").exists()  # planning writes nothing
 
 
@@ -124,7 +126,8 @@ def test_requiring_healthy_ones_changes_no_key(write) -> None:  # type: ignore[n
 
 def test_limit_cuts_every_task_and_never_raises_a_number(write) -> None:  # type: ignore[no-untyped-def]
     def examples(options: Options, **changes: str) -> set[int]:
-        return {e.examples for e in api.plan(write(**changes), options).estimates.values()}
+        planned = api.plan(write(**changes), options)
+        return {planned.estimates[job.key].examples for job in planned.jobs if job.attacking}
 
     assert examples(Options(limit=2)) == {2}
     assert examples(Options(limit=50)) == {5}
@@ -236,9 +239,9 @@ def test_weights_that_are_gone_are_made_again_with_all_that_they_need(write, tmp
     (tmp_path / "mine" / "encoders" / "small.yaml").write_text(SMALL)
     options = Options(include=(tmp_path / "mine",), device="cpu", backend="torch")
     result = api.run(write(RUN), options)
-    assert not result.failed and result.complete == 3
+    assert not result.failed and result.complete == 4
     store, jobs = Store(result.run), prepared_for(write(RUN), options).plan.jobs
-    pretrain, finetune, attack = jobs
+    pretrain, finetune, accuracy, attack = jobs
     cache = WeightCache(tmp_path / "cache")
 
     def todo(done: tuple[Job, ...], *gone: Job) -> list[Job]:
@@ -250,16 +253,17 @@ def test_weights_that_are_gone_are_made_again_with_all_that_they_need(write, tmp
         return found
 
     assert todo(jobs) == todo(jobs, pretrain, finetune) == [], "nobody needs them"
-    assert todo((pretrain, finetune)) == [attack]
-    assert todo((pretrain, finetune), pretrain) == [attack], "the victim is here, and it needs no more"
-    assert todo((pretrain, finetune), finetune) == [finetune, attack]
-    assert todo((pretrain, finetune), pretrain, finetune) == [pretrain, finetune, attack]
+    assert todo((pretrain, finetune)) == [accuracy, attack]
+    assert todo((pretrain, finetune, accuracy)) == [attack]
+    assert todo((pretrain, finetune), pretrain) == [accuracy, attack], "the victim is here, and it needs no more"
+    assert todo((pretrain, finetune), finetune) == [finetune, accuracy, attack]
+    assert todo((pretrain, finetune), pretrain, finetune) == [pretrain, finetune, accuracy, attack]
     # And so it runs.
     before = {job.key: store.record(job) for job in (pretrain, finetune)}
     shutil.rmtree(tmp_path / "cache" / "weights")
     shutil.rmtree(store.folder(attack))
     again = api.run(write(RUN), options)
-    assert not again.failed and again.complete == 3
+    assert not again.failed and again.complete == 4
     for job in (pretrain, finetune):
         record, old = store.record(job), before[job.key]
         assert record is not None and old is not None

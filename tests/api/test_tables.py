@@ -8,7 +8,7 @@ import pytest
 
 from rbench import api
 from rbench.plan.prepare import Options
-from rbench.schema import AttackJob, Job, Provenance, Record
+from rbench.schema import AttackJob, Job, Provenance, Record, Score
 from rbench.store.runs import Store
 from tests.tables.conftest import count, make_outcomes, make_record
 
@@ -29,7 +29,8 @@ tables:
 def made_up(job: Job) -> Record:
     if isinstance(job.spec, AttackJob):
         return make_record(job, make_outcomes(job))
-    return Record(job=job, status="complete", provenance=Provenance(rbench="0"))
+    scores = (Score(name="test_accuracy", value=0.5, n=20),) if job.measuring else ()
+    return Record(job=job, status="complete", scores=scores, provenance=Provenance(rbench="0"))
 
 
 def test_a_finished_run_is_read_once_before_and_once_for_all_tables(

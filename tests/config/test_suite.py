@@ -35,7 +35,12 @@ def test_a_right_suite_is_resolved(world: World) -> None:
     assert set(loaded.tasks) == {"reviews", "pairs", "corpus"}  # with what encoders are trained on
     assert list(loaded.attacks) == ["words", "letters[max_words=3]", "code[strength=2]"]
     assert loaded.modules["attacks", "code"].path == world.folder / "attacks" / "code.py"
-    assert set(loaded.modules) == {("attacks", "code"), ("objectives", "mlm"), ("finetune", "clean")}
+    assert set(loaded.modules) == {
+        ("attacks", "code"),
+        ("objectives", "mlm"),
+        ("finetune", "clean"),
+        ("measures", "test_accuracy"),
+    }
     assert loaded.resources.name == "world"
     assert loaded.tasks["reviews"].labels == ("no", "yes")
     assert loaded.suite.examples_for("reviews") == 10

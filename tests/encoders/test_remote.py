@@ -340,7 +340,7 @@ def test_a_run_through_an_endpoint_has_the_numbers_of_the_encoder_behind_it(serv
         num_examples=6,
         seeds=[0],
         training={"max_train": 40, "max_validation": 40},
-        evaluate=["mini-sts", {"noise": {"kinds": ["typos"], "degrees": [0.1], "num_examples": 10}}],
+        evaluate=["mini-sts", {"noise": {"kinds": ["typos"], "degrees": [0.1], "num_examples": 10}}, "test_accuracy"],
     )
     found = rbench.run(asked, out=tmp_path / "run", progress=False)
     assert not found.failed
@@ -353,7 +353,7 @@ def test_a_run_through_an_endpoint_has_the_numbers_of_the_encoder_behind_it(serv
         scores.setdefault((job.stage, *job.parts[1:]), {})[job.parts[0]] = told
         remote = job.parts[0] == "served"
         assert bool(record.provenance.signature) == bool(record.provenance.asked) == remote
-    assert len(scores) == 7 and ("attack", "mini-sts", "cosine", "pwws") in scores  # adversarial STS, too
+    assert len(scores) == 8 and ("attack", "mini-sts", "cosine", "pwws") in scores  # adversarial STS, too
     for both in scores.values():
         assert both["served"] == pytest.approx(both["mini-bert-packaged"], abs=1e-5)
     requests = len(server.bodies)

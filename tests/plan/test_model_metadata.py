@@ -106,7 +106,7 @@ def test_the_same_folder_elsewhere_has_the_same_keys(here: Path) -> None:
     model(here / "a/mine", MEAN)
     shutil.copytree(here / "a/mine", here / "b/c/mine")
     one, other = planned(here, "[./a/mine]"), planned(here / "b", "[c/mine]")
-    assert keys(one, "mine") == keys(other, "mine") and len(keys(one, "mine")) == 3
+    assert keys(one, "mine") == keys(other, "mine") and len(keys(one, "mine")) == 4
     assert not any(str(here) in job.model_dump_json() for job in one.jobs)
     weights = here / "b/c/mine/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\1\2\3")
@@ -122,14 +122,14 @@ def test_a_longer_label_leaves_keys_as_they_are(here: Path) -> None:
     assert both.plan.suite.encoders == ("a-mine", "b-mine")
     assert keys(alone, "mine") == keys(both, "a-mine") != keys(both, "b-mine")
     folders = [job.key[:16] for job in both.jobs]
-    assert len({*folders}) == len(folders) == 6
+    assert len({*folders}) == len(folders) == 8
     assert encoder(planned(here, "[own/minilm]"), "own-minilm").name == "minilm"
 
 
 def test_two_copies_of_one_model_are_refused(here: Path) -> None:
     for folder in ("a/mine", "b/mine", "b/other"):
         model(here / folder)
-    assert len(planned(here, "[a/mine, b/other, {b/mine: {pooling: mean}}]").jobs) == 9
+    assert len(planned(here, "[a/mine, b/other, {b/mine: {pooling: mean}}]").jobs) == 12
     with pytest.raises(ResourceError, match=r"encoders a-mine and b-mine are the same model .*rename its folder"):
         planned(here, "[a/mine, b/mine]")
 

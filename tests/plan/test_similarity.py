@@ -51,12 +51,13 @@ def test_a_suite_of_both_sorts_of_tasks_makes_each_victim_with_its_own_strategy(
     made = [(job.stage, *job.parts[1:]) for job in jobs]
     assert made == [
         ("finetune", "mini-sentiment", "clean"),
+        ("measure", "mini-sentiment", "clean", "test_accuracy"),
         ("attack", "mini-sentiment", "clean", "pwws"),
         ("finetune", "own", "cosine"),
         ("attack", "own", "cosine", "pwws"),
     ]
     plain = planned(own, "tasks=[mini-sentiment]").plan.jobs
-    assert [job.key for job in plain] == [job.key for job in jobs[:2]]
+    assert [job.key for job in plain] == [job.key for job in jobs[:3]]
 
 
 def test_the_keys_of_an_sts_task_hold_its_scale(own: Path) -> None:

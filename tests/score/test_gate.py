@@ -246,10 +246,10 @@ def test_a_rise_with_the_same_weights_fails() -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 2])
-def test_a_rise_with_other_weights_and_few_baseline_runs_is_undecided(runs: int) -> None:
+def test_a_rise_with_other_weights_and_few_baseline_runs_is_worse_with_unknown_cause(runs: int) -> None:
     baseline, new = table(20, 2, 20, 58)
     sample = GateSample((baseline,) * runs, new, same_weights=False)
-    assert check(sample)[0].verdict == "undecided"
+    assert check(sample)[0].verdict == "unexplained"
     assert check(sample, about_these_weights=True)[0].verdict == "failed"
 
 
@@ -356,7 +356,7 @@ def test_a_run_without_the_cell_is_no_baseline_run_of_it() -> None:
     new, *baseline = shares([60, 30, 31, 33], 100)
     without = (*baseline[:2], np.full((100, 1), np.nan))
     (cell,) = check(GateSample(without, new, same_weights=False))
-    assert (cell.verdict, cell.spread) == ("undecided", None)
+    assert (cell.verdict, cell.spread) == ("unexplained", None)
     assert cell.because.endswith("but 2 baseline runs cannot tell whether the change made them so")
 
 

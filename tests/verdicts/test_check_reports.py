@@ -25,7 +25,7 @@ JUDGED = GateRow(0.3, 0.2, 0.4, 0.001, 0.002, 100, None, "failed", "rose by 30.0
 
 
 def checked(name: str = NASTY, because: str = "rose & fell <100%>\nat once", rules: Rules = RULES) -> Checked:
-    verdicts: tuple[GateVerdict, ...] = ("passed", "failed", "undecided")
+    verdicts: tuple[GateVerdict, ...] = ("passed", "failed", "undecided", "unexplained")
     key = CellKey("minilm", "mr", "clean", name)
     rows = tuple(
         CheckedRow(METRICS["asr"], key, verdict, because, JUDGED, 0.5, 0.8, 1, ("near chance",)) for verdict in verdicts
@@ -46,10 +46,13 @@ def decoded(line: str) -> tuple[str, str, str]:
 
 def test_annotations_are_one_line_each_and_say_what_was_meant() -> None:
     lines = list(github(checked()))
-    assert [decoded(line)[0] for line in lines] == ["notice", "error", "error", "error"]
+    assert [decoded(line)[0] for line in lines] == ["notice", "error", "error", "error", "error"]
     assert decoded(lines[2])[1] == f"rbench: ASR, minilm/mr/clean/{NASTY} cannot be judged"
+    assert decoded(lines[3])[1] == f"rbench: ASR, minilm/mr/clean/{NASTY} is worse, cause unknown"
     allowed = list(github(checked(rules=Rules(allow_undecided=True))))
-    assert [decoded(line)[0] for line in allowed] == ["notice", "error", "warning", "error"]
+    assert [decoded(line)[0] for line in allowed] == ["notice", "error", "warning", "error", "error"]
+    allowed = list(github(checked(rules=Rules(allow_unexplained=True))))
+    assert [decoded(line)[0] for line in allowed] == ["notice", "error", "error", "warning", "error"]
     assert not any("\n" in line or "\r" in line for line in lines)
     _, title, message = decoded(lines[1])
     assert title == f"rbench: ASR, minilm/mr/clean/{NASTY} failed"
@@ -65,15 +68,15 @@ def test_annotations_are_one_line_each_and_say_what_was_meant() -> None:
 @given(name=st.text(), because=st.text())
 def test_junit_is_well_formed_whatever_the_labels(name: str, because: str) -> None:
     root = ElementTree.fromstring(junit(checked(name, because)))
-    assert len(root.findall(".//testcase")) == 4
+    assert len(root.findall(".//testcase")) == 5
 
 
 def test_junit_has_a_case_for_each_row() -> None:
     root = ElementTree.fromstring(junit(checked()))
     (suite,) = root.findall("testsuite")
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "4",
-        "failures": "2",
+        "tests": "5",
+        "failures": "3",
         "errors": "1",
         "skipped": "0",
     }
@@ -83,9 +86,12 @@ def test_junit_has_a_case_for_each_row() -> None:
         ["failure"],
         ["error"],
         ["failure"],
+        ["failure"],
     ]
     allowed = ElementTree.fromstring(junit(checked(rules=Rules(allow_undecided=True))))
-    assert [one.tag for one in allowed.findall(".//testcase")[2]] == ["skipped"]
+    assert [case[0].tag for case in allowed.findall(".//testcase")[2:4]] == ["skipped", "failure"]
+    allowed = ElementTree.fromstring(junit(checked(rules=Rules(allow_unexplained=True))))
+    assert [case[0].tag for case in allowed.findall(".//testcase")[2:4]] == ["error", "skipped"]
     failure = cases[1].find("failure")
     assert failure is not None and failure.get("message") == "rose & fell <100%>\nat once"
     assert cases[1].get("name") == "clean/" + NASTY.replace("\x1b", "U+001B") + "/asr"

@@ -53,14 +53,18 @@ def test_the_same_outcomes_pass(made: Path) -> None:
     ]
 
 
-def test_one_retraining_that_is_worse_is_undecided(made: Path) -> None:
+def test_one_retraining_that_is_worse_fails_with_unknown_cause(made: Path) -> None:
     found = checked(made)
     cell = only(found)
-    assert (cell.verdict, found.verdict) == ("undecided", "undecided") and not found.failed
-    assert found.said.startswith(f"undecided: 2 of 3 rows cannot be judged (accuracy under attack, {gated.CELL}: ")
-    allowed = checked(made, allow_undecided=True)
+    assert (cell.verdict, found.verdict) == ("unexplained", "failed") and not found.failed
+    rows = f"2 of 3 rows, 2 of them worse, cause unknown (accuracy under attack, {gated.CELL}: "
+    assert found.said.startswith(f"failed: {rows}")
+    assert checked(made, allow_undecided=True).verdict == "failed"
+    allowed = checked(made, allow_unexplained=True)
     assert allowed.verdict == "passed"
-    assert allowed.said.startswith("passed: 1 of 3 rows passed, 2 undecided, which is allowed; accuracy under attack: ")
+    assert allowed.said.startswith(
+        "passed: 1 of 3 rows passed, 2 worse, cause unknown, which is allowed; accuracy under attack: "
+    )
     assert cell.judged is not None
     assert (cell.before, cell.after, cell.judged.rise, cell.judged.n) == (0.5, 0.8, pytest.approx(0.3), 100)
     assert any("--about-these-weights" in note for note in found.notes)
@@ -114,7 +118,7 @@ def test_three_runs_show_how_trainings_vary(tmp_path: Path) -> None:
     calm, wild = check(now, runs("calm", 49, 50, 51)), check(now, runs("wild", 30, 50, 70))
     assert only(calm).verdict == "failed" and only(calm).runs == 3
     assert only(wild).verdict == "passed" and not wild.failed
-    assert only(check(now, runs("two", 49, 51))).verdict == "undecided"
+    assert only(check(now, runs("two", 49, 51))).verdict == "unexplained"
 
 
 def test_a_victim_of_one_of_several_runs_is_compared_with_itself(tmp_path: Path) -> None:
@@ -180,7 +184,7 @@ def test_baseline_runs_that_share_a_victim_are_one_draw_of_it(tmp_path: Path) ->
     write_baseline([gated.run(tmp_path / name, weights=name) for name in "acd"], tmp_path / "b.json")
     edited(tmp_path / "b.json", weights=lambda job: "the same")
     cell = only(check(gated.run(tmp_path / "now", WORSE, "b"), tmp_path / "b.json"))
-    assert (cell.runs, cell.verdict) == (1, "undecided") and "one baseline run cannot tell" in cell.because
+    assert (cell.runs, cell.verdict) == (1, "unexplained") and "one baseline run cannot tell" in cell.because
 
 
 def test_the_values_beside_a_verdict_are_of_all_texts_and_not_of_seeds(tmp_path: Path) -> None:
@@ -414,7 +418,20 @@ def broken(tmp_path: Path, letters: str, before: str = GOOD, **more: Any) -> Che
 )
 def test_a_broken_model_does_not_pass(tmp_path: Path, letters: str, about_these_weights: bool) -> None:
     found = broken(tmp_path, letters, about_these_weights=about_these_weights)
-    assert found.verdict == ("failed" if about_these_weights else "undecided")
+    assert found.verdict == "failed"
+    kinds = {row.verdict for row in found.rows}
+    assert ("failed" if about_these_weights else "unexplained") in kinds
+
+
+def test_a_fall_to_chance_does_not_pass_as_undecided(tmp_path: Path) -> None:
+    """Accuracy fell from 73 to 0 points, and the flag that this raises made `--allow-undecided` pass it."""
+    write_baseline([gated.run(tmp_path / "before", of_accuracy(73, 40, 100))], tmp_path / "b.json")
+    now = near_chance(tmp_path, "now", "w" * 100, "b")
+    found = check(now, tmp_path / "b.json", allow_undecided=True)
+    verdicts = {row.metric.name: row.verdict for row in found.rows}
+    assert found.verdict == "failed" and verdicts == {"aua": "unexplained", "clean": "unexplained", "asr": "undecided"}
+    assert check(now, tmp_path / "b.json", allow_unexplained=True).verdict == "undecided"
+    assert check(now, tmp_path / "b.json", allow_undecided=True, allow_unexplained=True).verdict == "passed"
 
 
 def test_a_rise_in_accuracy_hides_no_fall_under_attack(tmp_path: Path) -> None:
