@@ -27,8 +27,8 @@ from rbench.config.consistency import (
 from rbench.config.encoders import Encoders, Unlisted
 from rbench.config.entries import Entries, load_victims
 from rbench.config.measures import asked_sets, building, check_tables, evaluations, name_measured, of_encoders
-from rbench.config.overrides import Chosen, choices, names, profiles_of
 from rbench.config.outdated import Entry, note, outdated, without
+from rbench.config.overrides import Chosen, choices, names, profiles_of
 from rbench.config.positions import Positioned, Problems, describe, parse, read, shown
 from rbench.config.registry import Kind, Registry, nearest, unknown
 from rbench.errors import SuiteError
