@@ -40,7 +40,7 @@ from rbench.schema import (
     EncoderSpec,
     ResourceChoice,
     ResourceKind,
-    ResourceProfile,
+    ResourceSet,
     Specs,
     Suite,
     TableSpec,
@@ -50,7 +50,7 @@ from rbench.schema import (
 _SETTABLE = frozenset(Suite.model_fields) - {"profiles"} - Suite.FOUND
 _DEEP = ("training", "num_examples")
 """Keys whose mappings a profile merges with the suite's. It replaces all other keys whole."""
-_SHORT_FOR = {"resources": "profile", "num_examples": "default"}
+_SHORT_FOR = {"resources": "set", "num_examples": "default"}
 """The inner key that a plain value stands for. It is needed when an override sets another inner key."""
 
 
@@ -62,8 +62,8 @@ class Loaded(Specs):
     path: Path | None
     modules: dict[tuple[Kind, str], Module]
     """By kind and plain name: attacks that are Python files, and all objectives, strategies, measures and figures."""
-    training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]]
-    """By encoder: the resource profile that its objective uses, and the kinds that it needs."""
+    training_resources: dict[str, tuple[ResourceSet, tuple[ResourceKind, ...]]]
+    """By encoder: the resource set that its objective uses, and the kinds that it needs."""
     notes: tuple[str, ...] = ()
     """What was guessed of tables, what was left out, and which names could mean two things, for the user to read."""
 
@@ -387,14 +387,14 @@ def _overridden(located: Positioned, override: str, problems: Problems) -> Posit
     return located.put(steps, value, argument)
 
 
-def _resources(entries: Entries, further: set[ResourceKind]) -> ResourceProfile | None:
-    """Return the suite's resource profile. Where it is wrong, add a problem and return None.
+def _resources(entries: Entries, further: set[ResourceKind]) -> ResourceSet | None:
+    """Return the suite's resource set. Where it is wrong, add a problem and return None.
 
     It has what attacks and strategies need, and `further` kinds.
     """
     needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs} | further
     needed |= {kind for needs in entries.strategies.values() for kind in needs.resources}
-    merged, standard = entries.merged, Suite.model_fields["resources"].default.profile
+    merged, standard = entries.merged, Suite.model_fields["resources"].default.set
     located = merged.sub("resources") if "resources" in merged.data else Positioned(standard, merged.at())
     choice = check(ResourceChoice, located, Problems())  # the check of the suite has already added what is wrong
     return entries.encoders.resources(choice, located, needed) if choice is not None else None

@@ -24,7 +24,7 @@ from rbench.schema import (
     EncoderSpec,
     Plan,
     ResourceKind,
-    ResourceProfile,
+    ResourceSet,
     Suite,
     TaskSpec,
     TrainSpec,
@@ -303,7 +303,7 @@ def _check_packages(loaded: Loaded, problems: _Problems) -> None:
 
 def _locate_resources(
     loaded: Loaded, options: Options, problems: _Problems
-) -> tuple[dict[ResourceKind, Located], dict[str, tuple[ResourceProfile, dict[ResourceKind, Located]]]]:
+) -> tuple[dict[ResourceKind, Located], dict[str, tuple[ResourceSet, dict[ResourceKind, Located]]]]:
     """Locate the suite's resources, and those of encoders' objectives, with their profile, by encoder."""
     from rbench.words import resources
 
