@@ -256,7 +256,7 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
             victim, scores, health = _returned(made, quality)
         except ValueError as error:
             raise JobError(f"{code.path}: run returned {error}; see docs/guide-add-a-strategy.md") from None
-    context.progress.note(f"{job.name}: {quality.replace('_', ' ')} {scores[quality]:.3f}")
+    context.progress.update(1, 1, f"{quality.replace('_', ' ')} {scores[quality]:.3f}")
     victim.save(
         folder,
         {

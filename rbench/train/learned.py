@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from rbench.schema import Record
-from rbench.score.statistics import wilson
 
 SPREAD = -4.0
 """The uniformity of vectors that point in all directions alike: their squared distances are 2 on average, so it is near
 the logarithm of exp(-2 x 2). One vector for all texts has 0."""
-
+TAIL = 0.025
+"""The upper tail of a 95% interval: above it a share of hits cannot be told from chance."""
 LITTLE = 0.1
 """A training that lowers its loss by less than this share of the loss at chance is said to have done little (ours)."""
 
@@ -46,10 +47,15 @@ def _loss(first: Mapping[str, float], last: Mapping[str, float]) -> str:
 
 def _top_1(values: Mapping[str, float]) -> str:
     texts, share, chance = values["texts"], values["top-1"], values["top-1 at chance"]
-    interval = wilson(share * texts, texts)
-    if interval is None or interval[0] <= chance:
+    p = p_of_chance(round(share * texts), round(texts), chance)
+    if p > TAIL:
         meaning = "cannot be told from chance, so nothing shows that it learned"
     else:
         meaning = "above chance: it tells texts apart"
-    span = f", 95% interval {100 * interval[0]:.0f} to {100 * interval[1]:.0f}%" if interval is not None else ""
-    return f"top-1 {100 * share:.0f}% (chance {100 * chance:.2g}%{span}): {meaning}"
+    shown = "below 0.001" if p < 0.001 else f"{p:.2g}"
+    return f"top-1 {100 * share:.0f}% (chance {100 * chance:.2g}%, p {shown}): {meaning}"
+
+
+def p_of_chance(hits: int, texts: int, chance: float) -> float:
+    """Return the probability that so many of `texts` or more are hit, each with the probability `chance` (0..1)."""
+    return 1 - sum(math.comb(texts, k) * chance**k * (1 - chance) ** (texts - k) for k in range(hits))

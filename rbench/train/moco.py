@@ -60,6 +60,7 @@ from rbench.train import health, models
 from rbench.train.contrastive import Losses, TextModel, TextObjective
 from rbench.train.contrastive_losses import similarities
 from rbench.train.heads import ProjectionHead
+from rbench.train.learned import TAIL, p_of_chance
 from rbench.train.options import Momentum
 
 VERSION = 2
@@ -300,7 +301,7 @@ class MoCoObjective(TextObjective):
         raise JobError(
             f"Encoder {self._spec.name}: after {step} of {self._steps} steps its head finds the key of a held-out text "
             f"among {texts} for {hits} of {texts} texts, where chance is 1: this cannot be told from chance "
-            f"(p {p_of_chance(hits, texts):.2f}). So nothing shows that it teaches the encoder anything. "
+            f"(p {p_of_chance(hits, texts, 1 / texts):.2f}). So nothing shows that it teaches the encoder anything. "
             f"{self._remedy()}; train.options.stop_at_chance: false trains on regardless."
         )
 
@@ -388,10 +389,4 @@ def at_chance(hits: int, texts: int) -> bool:
     average, whatever the number of texts. True unless the probability of so many hits or more is at most 2.5%, the
     upper tail of a 95% interval: four hits are needed. False for fewer than `LEAST_TEXTS` texts: nothing can be said.
     """
-    return texts >= LEAST_TEXTS and p_of_chance(hits, texts) > 0.025
-
-
-def p_of_chance(hits: int, texts: int) -> float:
-    """Return the probability that chance gives so many hits or more among `texts` keys, each with p = 1 / texts."""
-    p = 1 / texts
-    return 1 - sum(math.comb(texts, k) * p**k * (1 - p) ** (texts - k) for k in range(hits))
+    return texts >= LEAST_TEXTS and p_of_chance(hits, texts, 1 / texts) > TAIL

@@ -15,8 +15,9 @@ from torch import Tensor
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec
 from rbench.train import moco, objectives
+from rbench.train.learned import p_of_chance
 from rbench.train.loop import Trainer, pretrain
-from rbench.train.moco import MoCoObjective, Queue, p_of_chance
+from rbench.train.moco import MoCoObjective, Queue
 from rbench.train.options import Momentum
 from tests.train import bases
 from tests.train.bases import TEXTS
@@ -178,7 +179,7 @@ def test_the_gate_tells_p_and_advises_only_what_is_not_set_already(
 
 @pytest.mark.parametrize(("hits", "texts"), [(0, 60), (1, 60), (3, 60), (4, 60), (4, 1000)])
 def test_p_of_chance_is_the_upper_tail_of_a_binomial(hits: int, texts: int) -> None:
-    assert p_of_chance(hits, texts) == pytest.approx(binom.sf(hits - 1, texts, 1 / texts), abs=1e-12)
+    assert p_of_chance(hits, texts, 1 / texts) == pytest.approx(binom.sf(hits - 1, texts, 1 / texts), abs=1e-12)
 
 
 def test_a_head_that_does_not_move_is_at_chance(base: Path, tmp_path: Path) -> None:
