@@ -102,7 +102,7 @@ def of_minilm(args: argparse.Namespace, registry: Registry) -> Part:
     rows = [json.loads(line) for line in (args.data / "mr" / "all.jsonl").read_text("utf-8").splitlines()]
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).tolist()
     texts = [str(rows[i]["text"]) for i in order]
-    choice = ResourceChoice(profile="local", word_vectors="counterfitted-minilm")
+    choice = ResourceChoice(set="local", word_vectors="counterfitted-minilm")
     models = search_path(args.models, "RBENCH_MODELS")
     resources = Resources(config.load_resources(choice, registry), models)
     small = {"steps": args.steps, "batch_size": 16, "epochs": None}

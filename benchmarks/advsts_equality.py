@@ -209,7 +209,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--encoder", type=Path, required=True, help="a folder with a sentence encoder (mean pooling)")
     parser.add_argument("--n", type=int, default=100, help="how many test pairs, the first ones")
     parser.add_argument("--recipes", nargs="+", default=["pwws"], help="names of attacks")
-    parser.add_argument("--resources", default="local", help="a resource profile")
+    parser.add_argument("--resources", default="local", help="a resource set")
     parser.add_argument("--models", type=Path, action="append", default=[], help="model search path (RBENCH_MODELS)")
     parser.add_argument("--data", type=Path, action="append", default=[], help="data search path (RBENCH_DATA)")
     parser.add_argument("--seed", type=int, default=0)

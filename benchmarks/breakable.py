@@ -26,7 +26,7 @@ tasks: [mini-sentiment]
 attacks: [textfooler, {pwws: {max_words: 3}}, random]
 evaluate: [contrast]
 num_examples: 32
-resources: {profile: mini, masked_lm: toy}
+resources: {set: mini, masked_lm: toy}
 training: {max_train: 300, max_validation: 50, epochs: 1, learning_rate: 1.0e-3}
 tables: [{metric: asr}, {metric: queries}]
 """

@@ -71,7 +71,7 @@ finetune: [saved]
 attacks: [textfooler, textbugger, pwws, random]
 seeds: [0, 1]
 num_examples: EXAMPLES
-resources: {profile: mini, masked_lm: mini-bert-packaged}
+resources: {set: mini, masked_lm: mini-bert-packaged}
 tables: [{metric: asr}]
 """
 COUNTS = (1, 2, 8, 64)

@@ -217,7 +217,7 @@ def masked_lm(folder: Path) -> Path:
 
 
 def resources_with(lm: Path) -> Resources:
-    profile = config.load_resources(ResourceChoice(profile="mini"), Registry())
+    profile = config.load_resources(ResourceChoice(set="mini"), Registry())
     assert profile.masked_lm is not None and profile.masked_lm.name is not None
     return Resources(profile, trained={profile.masked_lm.name: lm}, backend="torch")
 

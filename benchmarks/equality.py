@@ -125,7 +125,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--n", type=int, default=20, help="how many test examples, the first ones")
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES), help="names of attacks")
     parser.add_argument("--victim", type=Path, required=True, help="a folder that EncoderClassifier.save wrote")
-    parser.add_argument("--resources", default="local", help="a resource profile")
+    parser.add_argument("--resources", default="local", help="a resource set")
     parser.add_argument("--models", type=Path, action="append", default=[], help="model search path (RBENCH_MODELS)")
     parser.add_argument("--data", type=Path, action="append", default=[], help="data search path (RBENCH_DATA)")
     parser.add_argument("--seed", type=int, default=0)

@@ -15,7 +15,7 @@ bound    the speed on this machine if only matrix products took time: floating-p
 share    the search's share of the time of an ADCL training step, on the same texts
 
 Texts have --words words each and come from a corpus in a data folder. The loss is equation 1 with random keys. The
-resource profile `local` gives the candidates. The encoder is its masked LM's network, of MiniLM's shape, with the [CLS]
+resource set `local` gives the candidates. The encoder is its masked LM's network, of MiniLM's shape, with the [CLS]
 vector and an untrained head. Prints results; --out FILE writes them as JSON with machine and versions.
 """
 
@@ -103,7 +103,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=every, default=list(every))
     parser.add_argument("--models", type=Path, action="append", help="also RBENCH_MODELS")
     parser.add_argument("--data", type=Path, action="append", help="also RBENCH_DATA")
-    parser.add_argument("--resources", default="local", help="a resource profile")
+    parser.add_argument("--resources", default="local", help="a resource set")
     parser.add_argument("--base", type=Path, help="the encoder's folder (default: the profile's masked LM)")
     parser.add_argument("--corpus", default="wikipedia_en", help="corpus/NAME.jsonl in a data folder")
     parser.add_argument("--words", type=int, default=44, help="words per text; the default is the mean of AG News")

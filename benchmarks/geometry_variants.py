@@ -139,7 +139,7 @@ def run(
 ) -> list[Outcome]:
     """Return the outcomes in the order of the texts."""
     spec = config.load_attack(choice, registry)
-    profile = config.load_resources(ResourceChoice(profile="local"), registry)
+    profile = config.load_resources(ResourceChoice(set="local"), registry)
     path = registry.path("attacks", choice.name)
     places = tuple(locate(profile, spec.needs, args.models).items())
     task = config.load_task("mr", registry)
@@ -198,7 +198,7 @@ def mcnemar(one: int, other: int) -> float:
 
 def starved(args: argparse.Namespace, registry: Registry, drawn: list[Example], options: Any) -> dict[str, Any]:
     """Count words of the original texts that are no stop words, and those of them that have no candidate."""
-    profile = config.load_resources(ResourceChoice(profile="local"), registry)
+    profile = config.load_resources(ResourceChoice(set="local"), registry)
     resources = Resources(profile, args.models, backend=args.backend)
     names = ("source", "candidates", "min_cosine", "unknown")
     source = open_source(resources, **{name: options[name] for name in names})

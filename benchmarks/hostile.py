@@ -63,7 +63,7 @@ def attack_all(texts: list[str], attacks: list[str]) -> dict[str, int]:
                 texts,
                 [0] * len(texts),
                 attack,
-                resources={"profile": "mini", "masked_lm": str(VICTIM.parent / "mini-bert-packaged")},
+                resources={"set": "mini", "masked_lm": str(VICTIM.parent / "mini-bert-packaged")},
                 workers=1,
                 device="cpu",
                 progress=False,

@@ -126,7 +126,7 @@ class Networks:
 
     def __init__(self, args: argparse.Namespace, folder: Path) -> None:
         self.args, self.folder, self.registry = args, folder, Registry()
-        self.profile = config.load_resources(ResourceChoice(profile="local"), self.registry)
+        self.profile = config.load_resources(ResourceChoice(set="local"), self.registry)
         small = Path(locate(self.profile, ["masked_lm"], args.models)["masked_lm"].where)
         self.tokenizer = AutoTokenizer.from_pretrained(small)
         self.masked_lm = folder / "masked-lm"

@@ -306,7 +306,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--few", type=int, default=10, help="how many of them for the counts of calls")
     parser.add_argument("--victim", type=Path, required=True, help="a folder that EncoderClassifier.save wrote")
     parser.add_argument("--called", default="minilm, probe", help="the victim's name in the file")
-    parser.add_argument("--resources", default="local", help="a resource profile")
+    parser.add_argument("--resources", default="local", help="a resource set")
     parser.add_argument("--models", type=Path, action="append", default=[])
     parser.add_argument("--data", type=Path, action="append", default=[])
     parser.add_argument("--backend", default="openvino")

@@ -64,12 +64,12 @@ def _stand_ins(resources: Any) -> Iterator[tuple[Any, str, Any]]:
     yield transformers.AutoTokenizer, "from_pretrained", lambda *a, **k: resources.masked_lm.tokenizer
     yield UniversalSentenceEncoder, "encode", lambda self, texts: resources.sentence_encoder.encode(texts)
     yield nltk, "download", lambda *a, **k: True
-    if resources.profile.synonyms is not None and resources.profile.synonyms.kind != "wordnet":
+    if resources.resource_set.synonyms is not None and resources.resource_set.synonyms.kind != "wordnet":
         yield WordSwapWordNet, "__init__", lambda self: None
         yield WordSwapWordNet, "_get_replacement_words", lambda self, word: resources.synonyms(word)
-    if resources.profile.pos_tagger is not None and resources.profile.pos_tagger.kind != "nltk":
+    if resources.resource_set.pos_tagger is not None and resources.resource_set.pos_tagger.kind != "nltk":
         yield nltk, "pos_tag", lambda words, tagset, lang: resources.pos_tags(words)
-    if resources.profile.stopwords is not None and resources.profile.stopwords.kind != "nltk":
+    if resources.resource_set.stopwords is not None and resources.resource_set.stopwords.kind != "nltk":
         original = StopwordModification.__init__
         yield (
             StopwordModification,

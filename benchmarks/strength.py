@@ -116,7 +116,7 @@ def said(one: Example) -> str:
 
 
 def resources(args: argparse.Namespace) -> Resources:
-    choice = ResourceChoice(profile="local", word_vectors="counterfitted-minilm", sentence_encoder="minilm")
+    choice = ResourceChoice(set="local", word_vectors="counterfitted-minilm", sentence_encoder="minilm")
     return Resources(config.load_resources(choice, Registry()), [args.models])
 
 

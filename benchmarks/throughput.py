@@ -118,7 +118,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
     parser.add_argument("--victim", type=Path, help="a folder that EncoderClassifier.save wrote")
     parser.add_argument("--max-length", type=int, default=512, help="tokens at which texts are cut, for both sides")
-    parser.add_argument("--resources", default="local", help="a resource profile")
+    parser.add_argument("--resources", default="local", help="a resource set")
     parser.add_argument("--models", type=Path, action="append", default=[])
     parser.add_argument("--data", type=Path, action="append", default=[])
     parser.add_argument("--seed", type=int, default=0)

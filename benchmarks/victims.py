@@ -187,7 +187,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--n", type=int, default=60, help="how many test texts")
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES), help="`ratio` takes the first")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--resources", default="local", help="a resource profile")
+    parser.add_argument("--resources", default="local", help="a resource set")
     parser.add_argument("--backend", default="torch")
     parser.add_argument("--models", type=Path, action="append", default=[])
     parser.add_argument("--data", type=Path, action="append", default=[])

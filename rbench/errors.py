@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rbench.masking import masked
 
 
@@ -25,6 +27,21 @@ class PlanError(RbenchError):
 
 class ResourceError(RbenchError):
     """Data, weights or a lexical resource are missing or unusable. The message says who needs them and the remedy."""
+
+
+class MissingInputs(ResourceError):
+    """Inputs of a suite are missing.
+
+    Args:
+        problems: all that is wrong with its inputs, each with its remedy.
+        missing: the names of those that are nowhere, by kind: data sets, models, resources of attacks.
+        wrong: the problems that are about something else, such as a wrong row.
+    """
+
+    def __init__(self, problems: Sequence[str], missing: Mapping[str, Sequence[str]], wrong: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.missing = {kind: tuple(dict.fromkeys(names)) for kind, names in missing.items() if names}
+        self.wrong = tuple(wrong)
 
 
 class JobError(RbenchError):

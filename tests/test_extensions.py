@@ -298,6 +298,7 @@ def test_a_strategy_works_with_what_the_suite_says(mine: Path, suite: Path) -> N
     }
     assert all({name: one[name] for name in expected} == expected for one in scores)
     assert hearing.heard.count((3, 5, "seen by own")) == 2
+    assert {record.counts["train_rows"] for record in records} == {30}
 
 
 def test_a_strategy_without_a_validation_accuracy_fails_with_its_file(mine: Path, suite: Path) -> None:

@@ -27,7 +27,7 @@ from rbench.schema import (
     Plan,
     PretrainJob,
     Record,
-    ResourceProfile,
+    ResourceSet,
     Source,
     Stage,
     TaskSpec,
@@ -206,7 +206,7 @@ TRAINED = EncoderSpec(
 )
 TASK = TaskSpec(name="t", kind="single", columns=("text",), labels=("no", "yes"))
 SWAP = AttackSpec(name="swap", recipe="PWWSRen2019", needs=("synonyms",))
-PROFILE = ResourceProfile(name="p", synonyms=Source(kind="mini"))
+PROFILE = ResourceSet(name="p", synonyms=Source(kind="mini"))
 NEEDS = {"victim": "y", "masked_lm": "x"}
 OTHERS: dict[str, tuple[Any, dict[str, str], int]] = {
     "83be8207": (PretrainJob(encoder=TRAINED, data_fingerprint="d", selection_fingerprint="s"), {}, 0),

@@ -17,7 +17,7 @@ from rbench.store.runs import Store
 PACKAGED = "[mini-bert-packaged, simcse-mini-packaged]"
 QUICK = (
     "num_examples=4",
-    "resources={profile: mini, masked_lm: mini-bert-packaged}",
+    "resources={set: mini, masked_lm: mini-bert-packaged}",
     "training={learning_rate: 1.5e-3, epochs: 1, max_train: 200, max_validation: 60}",
 )
 ADVERSARIAL = "finetune=[clean, {adversarial: {clean_epochs: 1, epochs: 1, candidates: 5}}]"

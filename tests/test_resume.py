@@ -36,7 +36,7 @@ tasks: [mini-sentiment, mini-nli]
 attacks: [textfooler, {pwws: {max_words: 3}}, random]
 seeds: [0, 1]
 num_examples: {default: 8, mini-nli: 6}
-resources: {profile: mini, masked_lm: toy}
+resources: {set: mini, masked_lm: toy}
 training: {max_train: 300, max_validation: 50, epochs: 1, learning_rate: 1.0e-3}
 """
 ENCODER = """\
@@ -177,7 +177,7 @@ encoders: [toy]
 tasks: [mini-sentiment]
 attacks: [random, {pwws: {max_words: 3}}]
 num_examples: 24
-resources: {profile: mini, masked_lm: toy}
+resources: {set: mini, masked_lm: toy}
 training: {max_train: 300, max_validation: 50, epochs: 1, learning_rate: 1.0e-3}
 """
 

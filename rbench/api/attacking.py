@@ -25,7 +25,7 @@ from rbench.execution.forecast import ahead
 from rbench.execution.given import GivenVictim, How, read, unreadable, victim_of
 from rbench.execution.run import device_of, ran, workers_for
 from rbench.plan.prepare import Options, prepare_loaded
-from rbench.schema import AttackSpec, Job, Outcome, ResourceChoice, ResourceProfile, TaskSpec
+from rbench.schema import AttackSpec, Job, Outcome, ResourceChoice, ResourceSet, TaskSpec
 from rbench.score import exchanged_labels
 from rbench.store.runs import Store
 from rbench.store.weights import WeightCache, default_cache
@@ -72,7 +72,7 @@ def attack_texts(
         label_names: the victim's labels, in the order of its outputs; None: as the model states them.
         columns: names of columns; None: `text`, or `text_1` and `text_2`. Attacks leave a `premise` alone if the other
             is a `hypothesis`.
-        resources: what stands behind the attack: a name of `rbench list resources`, or {"profile": "local", ...}.
+        resources: what stands behind the attack: a name of `rbench list resources`, or {"set": "local", ...}.
         seed: of the attack's random choices.
         scores: what a function returns.
         batch_size: the most texts that a function gets at once.
@@ -92,9 +92,9 @@ def attack_texts(
     chosen = chosen_attack(choice_of(attack, "attack"), registry)
     found = victim_of(plain_victim(victim), How(scores, batch_size, max_length, options.models, registry))
     check_victim(found, chosen, options)
-    profile, places = resources_of(resources, chosen.spec, registry, options)
+    resource_set, places = resources_of(resources, chosen.spec, registry, options)
     names = found.names(label_names, given.first)
-    asked = AskedAttack(found, chosen, given.task(names), seed, profile, places, options)
+    asked = AskedAttack(found, chosen, given.task(names), seed, resource_set, places, options)
     return asked.result(given.examples(names), progress)
 
 
@@ -106,7 +106,7 @@ class AskedAttack:
     chosen: ChosenAttack
     task: TaskSpec
     seed: int
-    profile: ResourceProfile
+    resource_set: ResourceSet
     places: Mapping[Any, Any]
     options: Options
 
@@ -125,7 +125,7 @@ class AskedAttack:
             attack=self.chosen.label,
             task=self.task,
             seed=self.seed,
-            resources=self.profile.name,
+            resources=self.resource_set.name,
             outcomes=tuple(sorted(outcomes, key=lambda outcome: order[outcome.example_id])),
             seconds=time.monotonic() - started,
             notes=notes,
@@ -162,7 +162,7 @@ class AskedAttack:
             seed=self.seed,
             victim=self.victim.locate(self.task),
             name=self.victim.name,
-            resources=self.profile,
+            resources=self.resource_set,
             places=tuple(sorted(self.places.items())),
             digest=None if module is None else module.digest,
             foreign=module is not None and not module.bundled,
@@ -176,7 +176,7 @@ class AskedAttack:
 
         assert self.victim.opened is not None
         device, module = device_of(self.options.device), self.chosen.module
-        resources = Resources(self.profile, places=dict(self.places), device=device, backend=self.options.backend)
+        resources = Resources(self.resource_set, places=dict(self.places), device=device, backend=self.options.backend)
         try:
             victim = self.victim.opened(self.task, self.options.backend)
             yield from run(
@@ -237,7 +237,7 @@ def check_victim(victim: GivenVictim, chosen: ChosenAttack, options: Options) ->
 
 def resources_of(
     choice: str | Mapping[str, Any], spec: AttackSpec, registry: Registry, options: Options
-) -> tuple[ResourceProfile, dict[Any, Any]]:
+) -> tuple[ResourceSet, dict[Any, Any]]:
     """Return the resources that the attack needs, and where they are. Raises ResourceError for what is missing."""
     from rbench import config
     from rbench.words import resources
@@ -247,14 +247,14 @@ def resources_of(
     except ValidationError as error:
         said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False))
         raise PlanError(f"resources: {said}") from error
-    profile = config.load_resources(made, registry)
-    lm = profile.masked_lm
+    resource_set = config.load_resources(made, registry)
+    lm = resource_set.masked_lm
     if "masked_lm" in spec.needs and lm is not None and lm.kind == "encoder":
         raise PlanError(
-            f"attack {spec.name} needs a masked LM, and that of the resources {profile.name} is one that a run trains "
-            f"({lm.name}). Name another: resources={{'profile': '{profile.name}', 'masked_lm': FOLDER_OR_ID}}"
+            f"attack {spec.name} needs a masked LM, and that of the resources {resource_set.name} is one that a run "
+            f"trains ({lm.name}). Name another: resources={{'set': '{resource_set.name}', 'masked_lm': FOLDER_OR_ID}}"
         )
-    return profile, resources.locate(profile, {kind: [spec.name] for kind in spec.needs}, options.models)
+    return resource_set, resources.locate(resource_set, {kind: [spec.name] for kind in spec.needs}, options.models)
 
 
 def _followed(found: Iterator[Outcome], total: int, name: str, progress: Progress) -> list[Outcome]:

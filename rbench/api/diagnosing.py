@@ -19,7 +19,7 @@ from rbench.schema import (
     ContrastSpec,
     EncoderSpec,
     ResourceKind,
-    ResourceProfile,
+    ResourceSet,
     Strict,
     TaskSpec,
     VictimSpec,
@@ -40,7 +40,7 @@ class Check(Strict):
 
 
 def doctor(options: Options | None = None, suite: str | Path | None = None) -> list[Check]:
-    """Check what a suite names; without a suite, every resource profile, data set and encoder.
+    """Check what a suite names; without a suite, every resource set, data set and encoder.
 
     Raises SuiteError where the suite is wrong.
     """
@@ -48,9 +48,9 @@ def doctor(options: Options | None = None, suite: str | Path | None = None) -> l
     registry = Registry(options.include)
     if suite is not None:
         return _of_suite(call_options.loaded(suite, options), loading.find_suite(suite, registry), registry, options)
-    profiles = [loading.load_resources(name, registry) for name in registry.names("resources")]
+    sets = [loading.load_resources(name, registry) for name in registry.names("resources")]
     return [
-        *(check for profile in profiles for check in _resources(profile, None, registry, options)),
+        *(check for one in sets for check in _resources(one, None, registry, options)),
         *_tasks([loading.load_task(name, registry) for name in registry.names("tasks")], options.data),
         *_contrast([loading.load_contrast(name, registry) for name in registry.names("contrast")], options.data),
         *_encoders({name: loading.load_encoder(name, registry) for name in registry.names("encoders")}, options.models),
@@ -63,10 +63,10 @@ def _of_suite(loaded: loading.Loaded, path: Path, registry: Registry, options: O
     needs |= {kind for strategy in loaded.strategies.values() for kind in strategy.resources}
     resources = _resources(loaded.resources, needs, registry, options)
     if any(check.ok is False for check in resources):
-        hint = _other_profile(loaded, path, needs, registry, options)
+        hint = _other_set(loaded, path, needs, registry, options)
         resources = [_with_hint(check, hint) for check in resources]
-    for profile, kinds in loaded.training_resources.values():
-        resources += _resources(profile, kinds, registry, options)
+    for resource_set, kinds in loaded.training_resources.values():
+        resources += _resources(resource_set, kinds, registry, options)
     models = {name: EncoderSpec(name=name, base=name) for named in loaded.models.values() for name in named.values()}
     checks = [
         *resources,
@@ -79,30 +79,29 @@ def _of_suite(loaded: loading.Loaded, path: Path, registry: Registry, options: O
 
 
 def _resources(
-    profile: ResourceProfile, kinds: Collection[ResourceKind] | None, registry: Registry, options: Options
+    resource_set: ResourceSet, kinds: Collection[ResourceKind] | None, registry: Registry, options: Options
 ) -> list[Check]:
-    """Check the resources of a profile: all, or those of some kinds."""
+    """Check the resources of a set: all, or those of some kinds."""
     from rbench.words import resources
 
     checks = []
-    for kind, name, ok, where, remedy in resources.checks(profile, options.models):
+    for kind, name, ok, where, remedy in resources.checks(resource_set, options.models):
         if kinds is None or kind in kinds:
-            check = Check(kind=f"resources {profile.name}", name=kind, ok=ok, where=where, remedy=remedy)
+            check = Check(kind=f"resources {resource_set.name}", name=kind, ok=ok, where=where, remedy=remedy)
             known = not ok and name in registry.names("encoders")
             base = loading.load_encoder(name, registry).base if known else name
             checks.append(_with_hint(check, renaming(name, base or name, options.models)))
     return checks
 
 
-def _other_profile(
+def _other_set(
     loaded: loading.Loaded, path: Path, needs: Collection[ResourceKind], registry: Registry, options: Options
 ) -> str:
-    """Name the resource profiles that have all that a suite needs, and how to choose them. The embedded world's
+    """Name the resource sets that have all that a suite needs, and how to choose them. The embedded world's
     resources do not fit other tasks, so it is not among them."""
     able = []
     for name in registry.names("resources"):
-        profile = loading.load_resources(name, registry)
-        checks = _resources(profile, needs, registry, options)
+        checks = _resources(loading.load_resources(name, registry), needs, registry, options)
         if name not in ("mini", loaded.resources.name) and len(checks) == len(needs) and all(c.ok for c in checks):
             able.append(name)
     if not able:
@@ -111,7 +110,7 @@ def _other_profile(
     own = [name for name, part in profiles.items() if part.get("resources") in able]
     how = "".join(f"--profile {name}, or " for name in own[:1])
     return (
-        f" All resources that this suite needs are there in the profile {' and in '.join(able)}: {how}--set "
+        f" All resources that this suite needs are there in the resource set {' and in '.join(able)}: {how}--set "
         f"resources={able[0]} (of rbench attack: --resources {able[0]})."
     )
 

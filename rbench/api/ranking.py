@@ -17,7 +17,7 @@ from rbench.config.registry import Registry
 from rbench.errors import PlanError, ResourceError
 from rbench.execution.given import GivenVictim
 from rbench.plan.prepare import Options
-from rbench.schema import ResourceProfile, TaskSpec
+from rbench.schema import ResourceSet, TaskSpec
 from rbench.score import scored
 from rbench.score.statistics import Sample, Share
 from rbench.system.progress import Progress
@@ -167,7 +167,7 @@ def rank(
 
 def _attack(
     encoder: Any, attack: str | Mapping[str, Any], k: int, resources: str | Mapping[str, Any], options: Options
-) -> tuple[ChosenAttack, ResourceProfile, dict[Any, Any]]:
+) -> tuple[ChosenAttack, ResourceSet, dict[Any, Any]]:
     """Return an attack that pushes documents out of the first k, its resources, and where they are."""
     registry = Registry(options.include)
     chosen = chosen_attack(choice_of(attack, "attack"), registry)

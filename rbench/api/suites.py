@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.api import call_options
 from rbench.api.results import RunResult, result_of, run_prepared
-from rbench.errors import PlanError
+from rbench.errors import MissingInputs, PlanError
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.schema import Suite
 from rbench.store.runs import Store
@@ -72,8 +72,19 @@ def prepared_run(suite: str | Path | Mapping[str, Any] | Suite, options: Options
 
 
 def prepared_for(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> Prepared:
-    """Prepare a suite that a call names or gives."""
-    return prepare_loaded(call_options.loaded(suite, options), options)
+    """Prepare a suite that a call names or gives.
+
+    Raises ResourceError where inputs are missing; where many are, it tells them in three lines.
+    """
+    loaded = call_options.loaded(suite, options)
+    try:
+        return prepare_loaded(loaded, options)
+    except MissingInputs as error:
+        if not isinstance(suite, str | Path):
+            raise
+        from rbench.api.missing_inputs import told
+
+        raise told(error, suite, options) from error
 
 
 def work(request: Request, progress: Progress) -> RunResult:

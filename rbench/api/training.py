@@ -61,6 +61,13 @@ class Trained:
     """The content of an encoder file for use in a suite; empty if the encoder has a file."""
     exported: Path | None = None
 
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """What the training did and what it means, a sentence a line; empty where nothing was measured."""
+        from rbench.train.learned import learned
+
+        return tuple(learned(self.record))
+
 
 def train(
     what: str,

@@ -186,7 +186,7 @@ def attack(
     n: int = a.option("--limit -n N", "How many examples to attack.", 5, min=1),
     seed: int | None = a.option("--seed N", "Decides fine-tuning, attack and which examples. (default: 0)", min=0),
     resources: str | None = a.option(
-        "--resources PROFILE", "Which word vectors, synonyms and models the attack uses: rbench list resources."
+        "--resources SET", "Which word vectors, synonyms and models the attack uses: rbench list resources."
     ),
     text: list[str] | None = TEXT,
     label: str | None = LABEL,

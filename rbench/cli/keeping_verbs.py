@@ -153,7 +153,7 @@ def adversarial(
     finetune: str | None = a.option("--finetune NAME", "rbench list finetune. (default: clean)"),
     seed: int | None = a.option("--seed N", "Of victim, sample and attack. (default: 0)", min=0),
     n: int | None = a.option("--num-examples -n N", "How many test texts. (default: 1000)", min=1),
-    resources: str | None = a.option("--resources PROFILE", "rbench list resources"),
+    resources: str | None = a.option("--resources SET", "rbench list resources"),
     only: Only = a.option(
         "--only",
         "Rows: all examples (those that did not fall keep their text), those attacked, or successes alone.",

@@ -112,6 +112,8 @@ def _show(trained: Trained) -> None:
     root = "" if trained.root == trained.name else f" (made from {trained.root})"
     scores = ", ".join(f"{s.name} {s.value:.4g}" for s in trained.record.scores if s.value is not None)
     say(f"{trained.name}{root}: {scores}")
+    for line in trained.learned:
+        say(line)
     say(f"weights: {trained.weights}")
     if trained.exported is not None:
         say(f"exported: {trained.exported} (SentenceTransformer loads it)")

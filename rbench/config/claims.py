@@ -15,16 +15,14 @@ from typing import NamedTuple
 
 from rbench.config.check import check
 from rbench.config.metrics import no_label
-from rbench.config.overrides import choices, items, names
+from rbench.config.outdated import entry_of
+from rbench.config.overrides import items
 from rbench.config.positions import Positioned, Problems, listed, read, shown
 from rbench.config.registry import OWN, unknown
 from rbench.errors import SuiteError
-from rbench.schema import CLEAN, COSINE
 from rbench.schema.claims import AXES, Axis, Claim, Ground, chains, comparisons
 from rbench.schema.unlisted import known_as
 
-_LISTS: dict[Axis, str] = {"encoder": "encoders", "task": "tasks", "attack": "attacks", "finetune": "finetune"}
-"""The key of a suite that lists the names of an axis."""
 _NEEDS = {
     "sts": "`evaluate`, a list of STS tasks",
     "contrast": "`evaluate: [contrast]`",
@@ -47,50 +45,32 @@ def check_claims(claims: Sequence[Claim], merged: Positioned, ground: Ground, pr
 
 
 def claims_here(
-    claims: Sequence[Claim],
-    base: Positioned,
-    merged: Positioned,
-    ground: Ground,
-    problems: Problems,
-    encoders: Collection[str],
-) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
-    """Check the claims of a suite. Return those that can be judged here, and notes on the others.
+    claims: Sequence[Claim], merged: Positioned, ground: Ground, problems: Problems, encoders: Collection[str]
+) -> tuple[tuple[Claim, ...], tuple[str, ...], tuple[str, ...]]:
+    """Check the claims of a suite. Return those that can be judged here, the ids of others, and notes on the former.
 
-    Where a profile or an override has replaced encoders, tasks or attacks, a claim that does not fit is left out if the
-    names that are not here are names of the suite without the profile. So is any claim that does not fit and is quoted
-    from a printed table. A quoted claim is judged without the systems that its paper only cites
-    (`printed.without_cited`), and a note says so.
+    A claim that is quoted from a printed table and does not fit is left out. A quoted claim is judged without the
+    systems that its paper only cites (`without_cited`), and a note says so. Any other claim that does not fit is a
+    problem of the entry `entry_of(claim.id)`.
 
     Args:
-        base: the suite's file as it is without profile and overrides.
-        merged: the suite with both.
+        merged: the suite with its profile and overrides.
         encoders: the names of all encoders that rbench has.
-
-    Raises SuiteError for any other mistake.
     """
-    placed, cited = [], {}
+    kept, left, cited = [], [], {}
     for one in _placed(claims, merged, problems):
-        if is_quoted(one.located):
+        quoted = is_quoted(one.located)
+        if quoted:
             claim, cited[one.claim.id] = without_cited(one.claim, encoders)
             one = one._replace(claim=claim)
-        placed.append(one)
-    # Whether a profile or an override has replaced what claims speak of, and not the claims themselves.
-    same = base.data.get("claims") == merged.data.get("claims")
-    keys = (*_LISTS.values(), "evaluate", "tables")
-    changed = same and any(base.data.get(key) != merged.data.get(key) for key in keys)
-    kept, left = [], []
-    for one in placed:
         wrong = [*_wrong(one, ground)]
-        if wrong and (is_quoted(one.located) or (changed and not [*_strange(one, base, ground)])):
+        if wrong and quoted:
             left.append(one.claim.id)
             continue
         kept.append(one.claim)
         for place, message in wrong:
-            problems.add(place, message)
-    problems.raise_any()
-    what = "a claim is" if len(left) == 1 else f"{len(left)} claims are"
-    said = f"{what} left out, because the suite has other encoders, tasks, attacks or metrics here: {', '.join(left)}"
-    return tuple(kept), (*((said,) if left else ()), *_judged_without({one.id: cited.get(one.id, ()) for one in kept}))
+            problems.add(place, message, entry_of(one.claim.id))
+    return tuple(kept), tuple(left), (*_judged_without({one.id: cited.get(one.id, ()) for one in kept}),)
 
 
 def _judged_without(cited: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -240,23 +220,6 @@ def _names(one: Placed) -> Iterator[tuple[str, Axis, str]]:
     for axis, named in claim.where.items():
         for i, name in enumerate(named):
             yield located.at(("where", axis, i)), axis, name
-
-
-def _strange(one: Placed, base: Positioned, ground: Ground) -> Iterator[str]:
-    """Yield what a claim says that the suite without its profile does not have either."""
-    asked = {choice.name for choice in choices(base, "evaluate")}
-    defaults = {CLEAN, COSINE} if "finetune" not in base.data else set()
-    for _, axis, name in _names(one):
-        there = {name for choice in choices(base, _LISTS[axis]) for name in (choice.name, choice.label)}
-        there |= {name for _, name in names(base, _LISTS[axis])}
-        there |= {"task": asked, "finetune": defaults}.get(axis, set())
-        if name not in there:
-            yield name
-    for _, subject in one.claim.subjects:
-        if subject.objective is not None and subject.objective not in ground.objectives:
-            yield subject.objective
-    if not ground.knows(one.claim.metric):
-        yield one.claim.metric
 
 
 _PACKAGE = Path(__file__).resolve().parent.parent

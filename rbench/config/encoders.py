@@ -27,7 +27,7 @@ from rbench.schema import (
     EncoderSpec,
     ResourceChoice,
     ResourceKind,
-    ResourceProfile,
+    ResourceSet,
     Source,
     TrainSpec,
     Variants,
@@ -62,20 +62,20 @@ LOADERS: dict[ResourceKind, tuple[tuple[str, ...], str | None]] = {
 """By resource kind: the source kinds (rbench.words.resources) that need no name, and the one for a folder or hub id."""
 
 
-def _profile(
+def _resource_set(
     choice: ResourceChoice, chosen: Positioned, files: Files
-) -> tuple[ResourceProfile, dict[ResourceKind, str]] | None:
-    """Return the profile with the choice's single resources put in, and the place where each of its sources stands.
+) -> tuple[ResourceSet, dict[ResourceKind, str]] | None:
+    """Return the resource set with the choice's single resources put in, and the place of each of its sources.
 
     Return None where something is wrong.
 
     `chosen` holds the places of the choice.
     """
-    if files.path("resources", choice.profile, chosen.at(("profile",))) is None:
+    if files.path("resources", choice.set, chosen.at(("set",))) is None:
         return None
-    located = files.named("resources", choice.profile)
-    profile = check(ResourceProfile, located, files.problems) if located else None
-    if profile is None or located is None:
+    located = files.named("resources", choice.set)
+    found = check(ResourceSet, located, files.problems) if located else None
+    if found is None or located is None:
         return None
     places = {kind: located.at((kind, "name")) for kind in RESOURCE_KINDS}
     replaced: dict[str, Source | None] = {}
@@ -83,7 +83,7 @@ def _profile(
         if (name := getattr(choice, kind)) is not None:
             places[kind] = chosen.at((kind,))
             replaced[kind] = _source(kind, name, places[kind], files)
-    return profile.model_copy(update=replaced), places
+    return found.model_copy(update=replaced), places
 
 
 def _source(kind: ResourceKind, name: str, place: str, files: Files) -> Source | None:
@@ -108,7 +108,7 @@ class Encoders:
     """Loads encoders into `found`, by label. `place` is always where the name stands.
 
     `own` holds encoders by name that have no file. `models` holds the further models that an encoder's objective
-    names, by encoder and option. `training_resources` holds, by encoder, the resource profile that its objective uses
+    names, by encoder and option. `training_resources` holds, by encoder, the resource set that its objective uses
     and the kinds that it needs.
     """
 
@@ -116,7 +116,7 @@ class Encoders:
         self.files, self.modules, self.tasks, self.own = files, modules, tasks, own
         self.found: dict[str, EncoderSpec] = {}
         self.models: dict[str, dict[str, str]] = {}
-        self.training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]] = {}
+        self.training_resources: dict[str, tuple[ResourceSet, tuple[ResourceKind, ...]]] = {}
 
     def choose(self, choice: Chosen) -> None:
         """Load an encoder as a suite names it, also under its label if the suite sets options."""
@@ -220,20 +220,20 @@ class Encoders:
         chosen: Positioned,
         needed: Collection[str] = RESOURCE_KINDS,
         above: tuple[str, ...] = (),
-    ) -> ResourceProfile | None:
-        """Load a resource profile, with the choice's single resources put in. Return None where it is wrong.
+    ) -> ResourceSet | None:
+        """Load a resource set, with the choice's single resources put in. Return None where it is wrong.
 
         Load also each registry encoder that serves as a resource of a `needed` kind. `chosen` holds the places of the
-        choice. `above` are the encoders whose training uses the profile.
+        choice. `above` are the encoders whose training uses the set.
         """
-        found = _profile(choice, chosen, self.files)
+        found = _resource_set(choice, chosen, self.files)
         if found is None:
             return None
-        profile, places = found
-        for kind, source in profile.sources.items():
+        resource_set, places = found
+        for kind, source in resource_set.sources.items():
             if kind in needed and source.kind == "encoder" and source.name is not None:
                 self.load(source.name, places[kind], above)
-        return profile
+        return resource_set
 
     def _ways(self, spec: EncoderSpec) -> dict[str, Where] | None:
         """Map each option of a variant to its place in an encoder's file; None where its objective cannot be opened."""
@@ -291,9 +291,9 @@ class Encoders:
         choice: ResourceChoice | None = getattr(made, "resources", None)
         if needs and choice is not None:  # of an objective that edits words: those kinds that its module needs
             chosen = options.sub("resources") if "resources" in options.data else options
-            profile = self.resources(choice, chosen, needs, above)
-            if profile is not None:
-                self.training_resources[spec.name] = profile.only(needs), needs
+            found = self.resources(choice, chosen, needs, above)
+            if found is not None:
+                self.training_resources[spec.name] = found.only(needs), needs
         self.models[spec.name] = {}
         for option in getattr(made, "MODELS", ()):
             model = getattr(made, option)

@@ -37,7 +37,7 @@ from rbench.schema import (
     ContrastSpec,
     EncoderSpec,
     ResourceChoice,
-    ResourceProfile,
+    ResourceSet,
     StrategyNeeds,
     Suite,
     TaskSpec,
@@ -168,13 +168,13 @@ def load_encoder(name: str, registry: Registry, *, place: str = "encoder") -> En
     return entries.encoders.found[name]
 
 
-def load_resources(choice: ResourceChoice | str, registry: Registry, *, place: str = "resources") -> ResourceProfile:
-    """Return the resource profile of this name or choice, with the choice's single resources put in."""
-    choice = ResourceChoice(profile=choice) if isinstance(choice, str) else choice
+def load_resources(choice: ResourceChoice | str, registry: Registry, *, place: str = "resources") -> ResourceSet:
+    """Return the resource set of this name or choice, with the choice's single resources put in."""
+    choice = ResourceChoice(set=choice) if isinstance(choice, str) else choice
     with _entries(registry) as entries:
-        profile = entries.encoders.resources(choice, Positioned({}, place))
-    assert profile is not None
-    return profile
+        found = entries.encoders.resources(choice, Positioned({}, place))
+    assert found is not None
+    return found
 
 
 def load_attack(choice: Choice | str, registry: Registry, *, place: str = "attack") -> AttackSpec:

@@ -274,7 +274,7 @@ def building(entries: Entries) -> dict[str, MeasureNeeds]:
             if trained is None or trained.objective not in module.OBJECTIVES:
                 accepted = " or ".join(module.OBJECTIVES)
                 message = f"`build: {choice.name}` needs encoders that are trained with {accepted}"
-                problems.add(encoder.place, f"{message}; {encoder.label} is not")
+                problems.add(choice.place, f"{message}; {encoder.label} is not")
         needs = needs_of(module, Choice(name=choice.name, options=made.model_dump(mode="json")))
         found[choice.label] = needs.model_copy(update={"label": choice.label})
     return found

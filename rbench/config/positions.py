@@ -44,6 +44,8 @@ class Problems:
 
     def __init__(self) -> None:
         self._found: dict[str, None] = {}
+        self.about: set[str] = set()
+        """What the problems are about: the place of each and, where its finder says so, the entry that is wrong."""
 
     @property
     def lines(self) -> list[str]:
@@ -53,8 +55,14 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
-    def add(self, place: str, message: str) -> None:
-        """Add a problem, as one line. Raises TooManyProblems with those so far, where they are MOST_PROBLEMS."""
+    def add(self, place: str, message: str, entry: str = "") -> None:
+        """Add a problem, as one line. Raises TooManyProblems with those so far, where they are MOST_PROBLEMS.
+
+        Args:
+            entry: a name for the entry that is wrong, where the place is no sure sign of it: two entries that share an
+                alias have the same places.
+        """
+        self.about.add(entry or place)
         self._add(f"{place}: {message}".replace("\n", "\\n"))
 
     def _add(self, problem: str) -> None:

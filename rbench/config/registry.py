@@ -52,7 +52,7 @@ KINDS: dict[Kind, Sort] = {
         "judge", bundled="judges", about="says of all successes what people are asked of some (rbench judge proxy)"
     ),
     "resources": Sort(
-        "resource profile", bundled="words/resources", about="word vectors, synonyms and models behind attacks"
+        "resource set", bundled="words/resources", about="word vectors, synonyms and models behind attacks"
     ),
     "contrast": Sort("contrast set", bundled="contrast", about="test texts with small edits that change the label"),
     "objectives": Sort("objective", (PYTHON,), "train/objectives", about="a way to train an encoder (rbench train)"),

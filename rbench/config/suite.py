@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -26,6 +27,7 @@ from rbench.config.consistency import (
 from rbench.config.encoders import Encoders, Unlisted
 from rbench.config.entries import Entries, load_victims
 from rbench.config.measures import asked_sets, building, check_tables, evaluations, name_measured, of_encoders
+from rbench.config.outdated import Entry, note, outdated, without
 from rbench.config.overrides import Chosen, choices, names, profiles_of
 from rbench.config.positions import Positioned, Problems, describe, parse, read, shown
 from rbench.config.registry import Kind, Registry, nearest, unknown
@@ -38,7 +40,7 @@ from rbench.schema import (
     EncoderSpec,
     ResourceChoice,
     ResourceKind,
-    ResourceProfile,
+    ResourceSet,
     Specs,
     Suite,
     TableSpec,
@@ -48,7 +50,7 @@ from rbench.schema import (
 _SETTABLE = frozenset(Suite.model_fields) - {"profiles"} - Suite.FOUND
 _DEEP = ("training", "num_examples")
 """Keys whose mappings a profile merges with the suite's. It replaces all other keys whole."""
-_SHORT_FOR = {"resources": "profile", "num_examples": "default"}
+_SHORT_FOR = {"resources": "set", "num_examples": "default"}
 """The inner key that a plain value stands for. It is needed when an override sets another inner key."""
 
 
@@ -60,8 +62,8 @@ class Loaded(Specs):
     path: Path | None
     modules: dict[tuple[Kind, str], Module]
     """By kind and plain name: attacks that are Python files, and all objectives, strategies, measures and figures."""
-    training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]]
-    """By encoder: the resource profile that its objective uses, and the kinds that it needs."""
+    training_resources: dict[str, tuple[ResourceSet, tuple[ResourceKind, ...]]]
+    """By encoder: the resource set that its objective uses, and the kinds that it needs."""
     notes: tuple[str, ...] = ()
     """What was guessed of tables, what was left out, and which names could mean two things, for the user to read."""
 
@@ -136,12 +138,56 @@ def _load(
     registry: Registry,
     profile: str | None,
     overrides: Sequence[str],
-    problems: Problems,
+    parsed: Problems,
     own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
+    """Load a suite without the entries that its profile or the overrides have outdated.
+
+    Args:
+        parsed: the problems that reading the file has found.
+    """
+    if len(parsed):
+        return _load_without((), located, path, registry, profile, overrides, parsed, own)
+    homes: dict[str | None, Collection[str]] = {}
+
+    def problems_of(home: str | None) -> Collection[str]:
+        """Return what the problems of the suite without overrides are about. They are asked for only where there are
+        others."""
+        if home not in homes:
+            without_overrides = Problems()
+            with contextlib.suppress(SuiteError):
+                _load_without((), located, path, registry, home, (), without_overrides, own)
+            homes[home] = without_overrides.about
+        return homes[home]
+
+    overridden = {override.partition("=")[0].partition(".")[0].strip() for override in overrides}
+    left: list[Entry] = []
+    while True:
+        problems = Problems()
+        try:
+            return _load_without(left, located, path, registry, profile, overrides, problems, own)
+        except SuiteError:
+            found = outdated(problems.about, located, profile, overridden, problems_of)
+            if not (further := [entry for entry in found if entry not in left]):
+                raise
+            left += further
+
+
+def _load_without(
+    left: Sequence[Entry],
+    located: Positioned,
+    path: Path | None,
+    registry: Registry,
+    profile: str | None,
+    overrides: Sequence[str],
+    problems: Problems,
+    own: Mapping[str, Positioned] | None,
+) -> Loaded:
+    """Load a suite without some of its entries. Raises SuiteError, mostly with what stands in `problems`."""
     unlisted, named = Unlisted(registry, problems), dict(own or {})
     entries = Entries(registry, problems, named)
     located, merged = _merged(located, path, profile, overrides, entries, unlisted)
+    merged = without(merged, left)
     named.update(unlisted.own)
     trees = (located, merged, *profiles_of(located))
     known = {name for tree in trees for _, name in names(tree, "tasks")}
@@ -164,13 +210,14 @@ def _load(
     check_maps(merged, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
-    claims, notes = suite.claims, tuple[str, ...]()
+    claims, misfits, notes = suite.claims, tuple[str, ...](), tuple[str, ...]()
     if claims:  # what they may speak of is asked of all metrics and measures, whose files are opened for it
         from rbench.config.available_cells import of_suite
         from rbench.config.claims import claims_here
 
         ground = of_suite(suite, entries, tuning, sets, measures.values())
-        claims, notes = claims_here(claims, located, merged, ground, problems, registry.names("encoders"))
+        claims, misfits, notes = claims_here(claims, merged, ground, problems, registry.names("encoders"))
+        problems.raise_any()
     return Loaded(
         suite=suite.model_copy(update={"claims": claims, "tables": _tables(suite, entries, merged)}),
         path=path,
@@ -188,7 +235,7 @@ def _load(
         measures=measures,
         tuning=tuning,
         victims=entries.victims,
-        notes=(*unlisted.notes, *entries.tasks.tables.notes, *notes),
+        notes=(*unlisted.notes, *entries.tasks.tables.notes, *note(left, misfits), *notes),
     )
 
 
@@ -340,14 +387,14 @@ def _overridden(located: Positioned, override: str, problems: Problems) -> Posit
     return located.put(steps, value, argument)
 
 
-def _resources(entries: Entries, further: set[ResourceKind]) -> ResourceProfile | None:
-    """Return the suite's resource profile. Where it is wrong, add a problem and return None.
+def _resources(entries: Entries, further: set[ResourceKind]) -> ResourceSet | None:
+    """Return the suite's resource set. Where it is wrong, add a problem and return None.
 
     It has what attacks and strategies need, and `further` kinds.
     """
     needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs} | further
     needed |= {kind for needs in entries.strategies.values() for kind in needs.resources}
-    merged, standard = entries.merged, Suite.model_fields["resources"].default.profile
+    merged, standard = entries.merged, Suite.model_fields["resources"].default.set
     located = merged.sub("resources") if "resources" in merged.data else Positioned(standard, merged.at())
     choice = check(ResourceChoice, located, Problems())  # the check of the suite has already added what is wrong
     return entries.encoders.resources(choice, located, needed) if choice is not None else None

@@ -28,7 +28,7 @@ from rbench.schema import (
     PretrainJob,
     Provenance,
     ResourceKind,
-    ResourceProfile,
+    ResourceSet,
     Specs,
     Split,
     TaskSpec,
@@ -208,37 +208,37 @@ class Inputs:
             return self._context.places.victims[opened.victim.name, opened.task.name]
         return self.made(role)
 
-    def places(self, profile: ResourceProfile, encoder: str | None = None) -> dict[ResourceKind, Located]:
-        """Return where the resources of a profile are: as planned, or the cache for a masked LM that a job made.
+    def places(self, resource_set: ResourceSet, encoder: str | None = None) -> dict[ResourceKind, Located]:
+        """Return where the sources of a resource set are: as planned, or the cache for a masked LM that a job made.
 
         Args:
-            encoder: the encoder whose training needs its own profile; None for the suite's profile, which attacks and
+            encoder: the encoder whose training needs its own resource set; None for the suite's, which attacks and
                 strategies use.
         """
         planned = self._context.places
         found = dict(planned.resources if encoder is None else planned.training[encoder])
-        lm = profile.masked_lm
+        lm = resource_set.masked_lm
         ours = lm is not None and lm.kind == "encoder" and found.pop("masked_lm", None) is not None
         if ours and "masked_lm" in self._job.needs:
             found["masked_lm"] = self.made("masked_lm")
         return found
 
-    def resources(self, profile: ResourceProfile | None, encoder: str | None = None) -> Any:
-        """Return the resources of a profile, each loaded at its first use; None if there is no profile."""
-        if profile is None:
+    def resources(self, resource_set: ResourceSet | None, encoder: str | None = None) -> Any:
+        """Return the sources of a resource set, each loaded at its first use; None without one."""
+        if resource_set is None:
             return None
         from rbench.words.resources import Resources
 
-        found = Resources(profile, places=self.places(profile, encoder), device=self._context.device)
+        found = Resources(resource_set, places=self.places(resource_set, encoder), device=self._context.device)
         self._resources.append(found)
         return found
 
-    def hashes(self, profile: ResourceProfile, kinds: Collection[str], encoder: str | None = None) -> dict[str, str]:
+    def hashes(self, resource_set: ResourceSet, kinds: Collection[str], encoder: str | None = None) -> dict[str, str]:
         """Compute the hashes of resources for a record. For a masked LM that a job made, its weights are hashed."""
-        ours = profile.masked_lm is not None and profile.masked_lm.kind == "encoder"
+        ours = resource_set.masked_lm is not None and resource_set.masked_lm.kind == "encoder"
         return {
             str(kind): weights_hash(Path(place.where)) if ours and kind == "masked_lm" else place.check()
-            for kind, place in self.places(profile, encoder).items()
+            for kind, place in self.places(resource_set, encoder).items()
             if kind in kinds
         }
 

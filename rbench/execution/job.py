@@ -153,7 +153,7 @@ def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -
     right = sum(one == label for one, label in answered)
     accuracy = Score(name=f"{split}_accuracy", value=right / len(answered), n=len(answered))
     without = f", and {len(rows) - len(answered)} had no usable answer" if len(answered) < len(rows) else ""
-    context.progress.note(f"{job.name}: {split} accuracy {right / len(answered):.3f} on {len(answered)} rows{without}")
+    context.progress.update(1, 1, f"{split} accuracy {right / len(answered):.3f} on {len(answered)} rows{without}")
     health = score.victim_health(accuracy, (label for _, label in answered), split)
     known = [(one, int(label)) for one, label in answered if label is not None]
     exchanged = score.exchanged_labels([one for one, _ in known], [label for _, label in known], spec.task.labels)

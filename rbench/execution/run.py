@@ -15,7 +15,7 @@ from rbench.errors import RbenchError, ResourceError, StoreError
 from rbench.execution.cluster.membership import Member, identity_of
 from rbench.execution.cluster.scheduler import Team, TeamBoard, digest, run_jobs, who
 from rbench.execution.job import Context, run_job
-from rbench.plan.order import select
+from rbench.plan.order import select, short_names
 from rbench.plan.prepare import Options, Prepared
 from rbench.schema import AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
 from rbench.store import texts
@@ -237,11 +237,12 @@ def _check_crowding(team: Team, progress: Progress) -> None:
 def _run(todo: list[Job], context: Context) -> Iterator[tuple[Job, Record | None]]:
     """Run all jobs that no other process runs, and yield each that ends as `scheduler.run_jobs` does."""
     number = {job.key: i + 1 for i, job in enumerate(todo)}
+    titles = short_names(todo)
     board = TeamBoard(context.team, context.store, context.cache, todo)
     own: set[str] = set()
 
     def call(job: Job) -> Record | None:
-        context.progress.start(job.name, number[job.key], len(todo))
+        context.progress.start(titles[job.key], number[job.key], len(todo))
         record = run_job(job, context)
         if record is None:
             board.nothing_left(job)
@@ -253,7 +254,7 @@ def _run(todo: list[Job], context: Context) -> Iterator[tuple[Job, Record | None
 
     for job, record in run_jobs(todo, board, call):
         if record is not None and job.key not in own:
-            context.progress.note(f"{job.name}: {record.status}, by another process")
+            context.progress.note(f"{titles[job.key]}: {record.status}, by another process")
         yield job, record
 
 

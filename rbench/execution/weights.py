@@ -256,7 +256,7 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
             victim, scores, health = _returned(made, quality)
         except ValueError as error:
             raise JobError(f"{code.path}: run returned {error}; see docs/guide-add-a-strategy.md") from None
-    context.progress.note(f"{job.name}: {quality.replace('_', ' ')} {scores[quality]:.3f}")
+    context.progress.update(1, 1, f"{quality.replace('_', ' ')} {scores[quality]:.3f}")
     victim.save(
         folder,
         {
@@ -267,6 +267,8 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
         },
     )
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
+    if "train_rows" in sizes:  # those of the sample that `training` asks for
+        sizes["train_rows"] = spec.training.train_rows(sizes["train_rows"])
     n = data.sizes["test" if spec.task.kind == "ranking" else "validation"]
     n = n if spec.task.kind == "ranking" else min(n, spec.training.max_validation or n)
     found = _scores(scores, {}, n, getattr(module, "COUNTED", {}))

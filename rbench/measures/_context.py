@@ -116,7 +116,7 @@ class TrainedContext(_Given):
     data: TaskData
     device: str
     resources: Resources | None
-    """What the objective needs of a resource profile."""
+    """What the objective needs of a resource set."""
     objective: Any
     """The module by which it was trained."""
 

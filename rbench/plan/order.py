@@ -115,3 +115,20 @@ def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:
     by_key = {job.key: job for job in plan.jobs}
     wanted = {job.key for job in with_needs((by_key[key] for key in chosen), by_key)}
     return tuple(job for job in plan.jobs if job.key in wanted)
+
+
+def short_names(jobs: Iterable[Job]) -> dict[str, str]:
+    """Return the names of jobs without options that tell none of them from another, by their keys.
+
+    `adversarial[clean_epochs=2,order=once]` becomes `adversarial` where no job has other options of it, or none.
+    """
+    parts = {job.key: (job.stage, *job.parts, f"seed{job.seed}") for job in jobs}
+    labels: dict[str, set[str]] = {}
+    for part in (part for own in parts.values() for part in own):
+        labels.setdefault(part.partition("[")[0], set()).add(part)
+
+    def short(part: str) -> str:
+        name = part.partition("[")[0]
+        return name if len(labels[name]) == 1 else part
+
+    return {key: "/".join(map(short, own)) for key, own in parts.items()}

@@ -38,7 +38,7 @@ from rbench.schema import (
     MeasureNeeds,
     Plan,
     PretrainJob,
-    ResourceProfile,
+    ResourceSet,
     Specs,
     StrategyNeeds,
     Suite,
@@ -76,8 +76,8 @@ class PlanInputs(Specs):
     """Content hash by task and split, for jobs that use only that split of the task."""
     resource_weights: Mapping[str, str] = field(default_factory=dict)
     """Content hash by resource kind, for resources that no job makes."""
-    training: Mapping[str, tuple[ResourceProfile, Mapping[str, str]]] = field(default_factory=dict)
-    """By encoder: the resource profile that its objective uses, and content hashes of those resources by kind."""
+    training: Mapping[str, tuple[ResourceSet, Mapping[str, str]]] = field(default_factory=dict)
+    """By encoder: the resource set that its objective uses, and content hashes of those resources by kind."""
     victim_fingerprints: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Content hash of each classifier that exists, by name and task."""
     code: Mapping[str, Code] = field(default_factory=dict)
@@ -214,26 +214,26 @@ class _Planner:
             needed[f"options.{option}"] = made
             if made is None:
                 fingerprints[option] = inputs.weights[model]
-        profile, hashes = inputs.training.get(root, (None, {}))
-        needed["masked_lm"] = self._behind(profile, task)
+        resource_set, hashes = inputs.training.get(root, (None, {}))
+        needed["masked_lm"] = self._behind(resource_set, task)
         selection = "selection" if spec.train.selecting else None
-        behind = (selection, self._opened(root), *(profile.sources if profile is not None else ()))
+        behind = (selection, self._opened(root), *(resource_set.sources if resource_set is not None else ()))
         job = PretrainJob(
             encoder=portable(spec, inputs.models.get(root, ())),
             base_fingerprint=inputs.weights.get(root),
             data_fingerprint=data,
             selection_fingerprint=selected_by(spec.train, inputs.splits),
             model_fingerprints=fingerprints,
-            resources=profile,
+            resources=resource_set,
             resource_fingerprints=dict(hashes),
             **self._code("pretrain", f"objectives/{spec.train.objective}", *behind),
         )
         parts = (root, spec.train.data) if in_domain else (root,)
         return self._job(job, parts, needed, spec.train.seed)
 
-    def _behind(self, profile: ResourceProfile | None, task: str | None = None) -> Job | None:
-        """Return the job that trains the masked LM of a profile, or None where no job trains it."""
-        lm = profile.masked_lm if profile is not None else None
+    def _behind(self, resource_set: ResourceSet | None, task: str | None = None) -> Job | None:
+        """Return the job that trains the masked LM of a resource set, or None where no job trains it."""
+        lm = resource_set.masked_lm if resource_set is not None else None
         return self.pretrain(lm.name, task) if lm is not None and lm.kind == "encoder" and lm.name else None
 
     def as_it_is(self, encoder: str) -> list[Job]:
@@ -252,18 +252,18 @@ class _Planner:
         """Return the job of a measure that reads one encoder, the first of `parts`, and one task. Its seed is 0."""
         encoder = parts[0]
         below = self.pretrain(encoder)
-        profile = self.inputs.resources.only(asked.resources) if asked.resources else None
+        resource_set = self.inputs.resources.only(asked.resources) if asked.resources else None
         return self._measure(
             asked.model_copy(update={"what": asked.tasks[task]}),
             parts,
             task,
-            {"encoder": below, "masked_lm": self._behind(profile)},
+            {"encoder": below, "masked_lm": self._behind(resource_set)},
             0,
             self._code(self._opened(encoder), *asked.resources)["versions"],
             encoder=portable(effective(encoder, self.inputs.encoders)),
             encoder_fingerprint=None if below else self.inputs.weights[encoder],
-            resources=profile,
-            resource_fingerprints=self._hashes(profile),
+            resources=resource_set,
+            resource_fingerprints=self._hashes(resource_set),
         )
 
     def finetune(self, encoder: str, task: str, strategy: Choice, seed: int) -> Job:
@@ -271,11 +271,11 @@ class _Planner:
         below, label = self.pretrain(encoder, task), strategy.label
         strategy = strategy.on(task)
         asked = self.inputs.strategies.get(strategy.label, StrategyNeeds())
-        profile = self.inputs.resources.only(asked.resources) if asked.resources else None
+        resource_set = self.inputs.resources.only(asked.resources) if asked.resources else None
         # The clean victim that a strategy's attack needs takes the strategy's training options. It may be in no suite.
         overrides = asked.training if strategy.label in self.inputs.strategies else strategy.options
         training = training_for(self.suite, self.inputs.tasks[task], overrides)
-        needed = {"encoder": below, "masked_lm": self._behind(profile, task)}
+        needed = {"encoder": below, "masked_lm": self._behind(resource_set, task)}
         if asked.attack is not None:
             clean = Choice(name=CLEAN, options=dict(overrides))
             victim = self.finetune(encoder, task, clean, seed)
@@ -289,8 +289,8 @@ class _Planner:
             task=self.inputs.tasks[task],
             data_fingerprint=self.inputs.data[task],
             training=training,
-            resources=profile,
-            resource_fingerprints=self._hashes(profile),
+            resources=resource_set,
+            resource_fingerprints=self._hashes(resource_set),
             **self._code("finetune", f"finetune/{strategy.name}", *behind),
         )
         return self._job(job, (encoder, task, label), needed, seed)
@@ -311,7 +311,7 @@ class _Planner:
         """
         spec, inputs = self.inputs.attacks[attack], self.inputs
         wanted = self.suite.examples_for(task)
-        profile, kind = inputs.resources.only(spec.needs), inputs.tasks[task].kind
+        resource_set, kind = inputs.resources.only(spec.needs), inputs.tasks[task].kind
         n = inputs.sizes[task]["test"] if wanted == "all" else wanted
         masked = "masked recipe" if "masked_lm" in spec.needs else None
         ways = (f"attacks/{spec.name}",) if spec.recipe is None else ("recipe", masked)
@@ -323,14 +323,14 @@ class _Planner:
             task=inputs.tasks[task],
             data_fingerprint=inputs.data[task],
             attack=spec,
-            resources=profile,
-            resource_fingerprints=self._hashes(profile),
+            resources=resource_set,
+            resource_fingerprints=self._hashes(resource_set),
             num_examples=n if training_texts is None else training_texts,
             split="test" if training_texts is None else "train",
             versions=self._code("attack", *ways, *spec.needs, oracle, similar)["versions"],
         )
         parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
-        return self._job(job, parts, {"victim": victim, "masked_lm": self._behind(profile, task)}, seed)
+        return self._job(job, parts, {"victim": victim, "masked_lm": self._behind(resource_set, task)}, seed)
 
     def _of_victim(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
         """Return the jobs that measure one victim: on the sets of its task, and on the task's rows.
@@ -464,9 +464,9 @@ class _Planner:
             return "remote encoder"
         return "random encoder" if source.random_weights else "static encoder" if source.word_vectors else None
 
-    def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
-        """Return the content hashes of a profile's resources, for those that no job makes."""
-        there = profile.sources if profile is not None else {}
+    def _hashes(self, resource_set: ResourceSet | None) -> dict[str, str]:
+        """Return the content hashes of a resource set's resources, for those that no job makes."""
+        there = resource_set.sources if resource_set is not None else {}
         return {kind: value for kind, value in sorted(self.inputs.resource_weights.items()) if kind in there}
 
 

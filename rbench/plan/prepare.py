@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.config import Loaded, versions
-from rbench.errors import JobError, PlanError, ResourceError, SuiteError
+from rbench.errors import JobError, MissingInputs, PlanError, ResourceError, SuiteError
 from rbench.plan import scripts
 from rbench.plan.lineage import weights_source
 from rbench.plan.model_metadata import complete
 from rbench.plan.planner import Code, PlanInputs, make_plan
 from rbench.plan.rows import Rows
-from rbench.schema import COSINE, EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TrainSpec
+from rbench.schema import (
+    COSINE,
+    AdversarialSet,
+    ContrastSpec,
+    EncoderSpec,
+    Plan,
+    ResourceKind,
+    ResourceSet,
+    Suite,
+    TaskSpec,
+    TrainSpec,
+)
 from rbench.schema.jobs import split_of
 from rbench.score.sts import FEWEST
 from rbench.system.digests import Located, Places
@@ -95,10 +107,12 @@ def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
     everything that is missing, each with a remedy.
     """
     if options.limit is not None:
-        loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit))
+        # A first look asks for the texts that it attacks and for nothing that the suite does not name.
+        named = {label: measure for label, measure in loaded.measures.items() if not measure.implied}
+        loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit), measures=named)
     if options.concurrency is not None:
         loaded = _with_concurrency(loaded, options.concurrency)
-    problems: list[str] = []
+    problems = _Problems()
     rows, sets, data = _open_rows(loaded, options, problems)
     problems += [
         *_too_small(loaded, data),
@@ -114,7 +128,7 @@ def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
     victims = _locate_victims(loaded, options.models, problems)
     resources, training = _locate_resources(loaded, options, problems)
     if problems:
-        raise ResourceError("\n".join(dict.fromkeys(problems)))
+        raise problems.error()
     read = {(task, one.set.name): one.fingerprint for task, own in sets.items() for one in own}
     code = {f"{kind}/{name}": Code(found.source, found.versions) for (kind, name), found in loaded.modules.items()}
     asked = {
@@ -159,29 +173,80 @@ def _limited(suite: Suite, limit: int) -> Suite:
     return suite.model_copy(update={"num_examples": cut_to})
 
 
-@contextmanager
-def _noted(problems: list[str], start: str = "") -> Iterator[None]:
-    """Add what is wrong in the block to the problems, and go on after it."""
-    try:
-        yield
-    except (ResourceError, JobError, SuiteError) as error:
-        problems.append(f"{start}{error}")
+class _Problems(list[str]):
+    """What is wrong with a suite's inputs, and which of them are missing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._missing: dict[str, list[str]] = {}
+        self._of_missing: set[str] = set()
+
+    def missed(self, kind: str, problem: str, *names: str) -> None:
+        """Add a problem that is about missing inputs."""
+        self.append(problem)
+        self._of_missing.add(problem)
+        self._missing.setdefault(kind, []).extend(names)
+
+    @contextmanager
+    def noted(self, kind: str, name: str, start: str = "", look: Callable[[], object] | None = None) -> Iterator[None]:
+        """Add what is wrong in the block, which opens an input, and go on after it.
+
+        Args:
+            kind: of the input, for `MissingInputs`.
+            name: the input's; of an error in several lines, each is about another input of this name.
+            start: what is put before the message.
+            look: raises ResourceError where the input is missing; None: any error says that it is.
+        """
+        try:
+            yield
+        except (ResourceError, JobError, SuiteError) as error:
+            if look is not None:
+                with suppress(ResourceError):
+                    look()
+                    self.append(f"{start}{error}")
+                    return
+            lines = len(str(error).splitlines())
+            self.missed(kind, f"{start}{error}", *([name] if lines == 1 else [f"{name} {i}" for i in range(lines)]))
+
+    def error(self) -> ResourceError:
+        """Return the error that tells all problems, each once."""
+        problems = [*dict.fromkeys(self)]
+        if not self._missing:
+            return ResourceError("\n".join(problems))
+        wrong = [problem for problem in problems if problem not in self._of_missing]
+        return MissingInputs(problems, self._missing, wrong)
+
+
+DATA, MODELS, RESOURCES = "data sets", "models", "resources of attacks"
+"""The kinds of a suite's inputs, as `MissingInputs` names them."""
 
 
 def _open_rows(
-    loaded: Loaded, options: Options, problems: list[str]
+    loaded: Loaded, options: Options, problems: _Problems
 ) -> tuple[Rows, dict[str, tuple[SetData, ...]], dict[str, TaskData]]:
     """Open the sets that victims classify and that the RUN does not make, by task, and the tasks."""
     rows, data = Rows(options.data), {}
     sets: dict[str, tuple[SetData, ...]] = {}
     for task, asked in loaded.sets.items():
         for one in asked:
-            with _noted(problems):
+            with problems.noted(DATA, one.set.name, look=partial(_look, one.set, options.data)):
                 sets[task] = (*sets.get(task, ()), *(() if one.made else (rows.set(one, loaded.tasks[task]),)))
     for name, spec in loaded.tasks.items():
-        with _noted(problems):
+        with problems.noted(DATA, name, look=partial(_look, spec, options.data)):
             data[name] = rows.task(spec, sets.get(name, ()))
     return rows, sets, data
+
+
+def _look(asked: TaskSpec | ContrastSpec | AdversarialSet, data: Sequence[Path]) -> None:
+    """Raise ResourceError where a task or contrast set is missing. An adversarial set names its own folder."""
+    if isinstance(asked, TaskSpec):
+        from rbench.tasks import locate_task
+
+        locate_task(asked, data)
+    elif isinstance(asked, ContrastSpec):
+        from rbench.tasks.contrast import locate_contrast
+
+        locate_contrast(asked, data)
 
 
 def _too_small(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
@@ -199,7 +264,7 @@ def _too_small(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
     return wrong
 
 
-def _locate_weights(loaded: Loaded, options: Options, problems: list[str]) -> dict[str, Located]:
+def _locate_weights(loaded: Loaded, options: Options, problems: _Problems) -> dict[str, Located]:
     """Locate the weights of encoders, and the further models that training needs and the registry does not have."""
     from rbench.encoders.locate import locate
     from rbench.encoders.model_metadata import check_base
@@ -218,11 +283,12 @@ def _locate_weights(loaded: Loaded, options: Options, problems: list[str]) -> di
             its_base = name != source.name and not source.unlisted
             missing.setdefault(str(error), []).extend([name] if its_base else [])
     for problem, users in missing.items():
-        problems.append(f"{problem} (It is the base of {', '.join(users)}.)" if users else problem)
+        told = f"{problem} (It is the base of {', '.join(users)}.)" if users else problem
+        problems.missed(MODELS, told, problem)
     for encoder, models in loaded.models.items():
         for option, name in models.items():
             if name not in loaded.encoders:
-                with _noted(problems, f"{encoder}: train.options.{option}: "):
+                with problems.noted(MODELS, name, f"{encoder}: train.options.{option}: "):
                     weights[name] = locate(EncoderSpec(name=name, base=name), options.models)
     return weights
 
@@ -232,15 +298,15 @@ def _objective(train: TrainSpec, loaded: Loaded) -> Any:
     return loaded.modules["objectives", train.objective].open()
 
 
-def _check_packages(loaded: Loaded, problems: list[str]) -> None:
+def _check_packages(loaded: Loaded, problems: _Problems) -> None:
     for name, spec in loaded.encoders.items():
         if spec.train is not None and (said := getattr(_objective(spec.train, loaded), "missing", str)()):
             problems.append(f"encoder `{name}`: {said}")
 
 
 def _locate_resources(
-    loaded: Loaded, options: Options, problems: list[str]
-) -> tuple[dict[ResourceKind, Located], dict[str, tuple[ResourceProfile, dict[ResourceKind, Located]]]]:
+    loaded: Loaded, options: Options, problems: _Problems
+) -> tuple[dict[ResourceKind, Located], dict[str, tuple[ResourceSet, dict[ResourceKind, Located]]]]:
     """Locate the suite's resources, and those of encoders' objectives, with their profile, by encoder."""
     from rbench.words import resources
 
@@ -252,10 +318,10 @@ def _locate_resources(
         for kind in kinds:
             users.setdefault(kind, []).append(label)
     found, training = {}, {}
-    with _noted(problems):
+    with problems.noted(RESOURCES, loaded.resources.name):
         found = resources.locate(loaded.resources, users, options.models)
     for name, (profile, kinds) in loaded.training_resources.items():
-        with _noted(problems):
+        with problems.noted(RESOURCES, profile.name):
             own = resources.locate(profile, dict.fromkeys(kinds, (f"encoder {name}",)), options.models)
             training[name] = (profile, own)
     return found, training
@@ -314,7 +380,7 @@ def _lengths(loaded: Loaded) -> Iterator[str]:
             )
 
 
-def _locate_victims(loaded: Loaded, models_path: Sequence[Path], problems: list[str]) -> dict[tuple[str, str], Located]:
+def _locate_victims(loaded: Loaded, models_path: Sequence[Path], problems: _Problems) -> dict[tuple[str, str], Located]:
     """Locate the classifiers that exist, by name and task. Add a problem for each that is missing or does not fit.
 
     Functions and endpoints are asked a fixed probe, whose answers are their fingerprint.
@@ -323,7 +389,7 @@ def _locate_victims(loaded: Loaded, models_path: Sequence[Path], problems: list[
     for (name, spec), task in itertools.product(loaded.victims.items(), loaded.suite.tasks):
         from rbench.victims.place import locate
 
-        with _noted(problems):
+        with problems.noted(MODELS, name):
             found[name, task] = locate(spec, loaded.tasks[task], models_path)
     return found
 
@@ -395,7 +461,7 @@ def _beyond_corpus(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
     ]
 
 
-def _splits(loaded: Loaded, data: Mapping[str, TaskData], problems: list[str]) -> dict[tuple[str, str], str]:
+def _splits(loaded: Loaded, data: Mapping[str, TaskData], problems: _Problems) -> dict[tuple[str, str], str]:
     """Fingerprint the splits that jobs use of a task alone. Add a problem for each that is not there or too small."""
     found = {}
     for user, task, split, fewest in _users_of_splits(loaded):

@@ -407,7 +407,7 @@ def _of_method(job: Job) -> Iterator[Fact]:
     elif isinstance(spec, AttackJob):
         name, graded = f"attack {job.parts[3]}", spec.task.kind if spec.task.kind in ("sts", "ranking") else ""
         yield Fact(name, "options", keyed(spec.attack), graded)
-        yield Fact(name, "resource profiles", spec.resources.name)
+        yield Fact(name, "resource sets", spec.resources.name)
         yield from _of_code(name, spec, f"{graded} {spec.task.has_oracle}")
     elif isinstance(spec, MeasureJob):
         own = {"encoders": job.parts[1:], "victims": (spec.what.name,), "trainings": job.parts[2:]}

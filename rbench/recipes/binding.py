@@ -281,7 +281,7 @@ def binding(resources: Any, parameters: Mapping[str, Mapping[str, Any]]) -> Iter
     TextAttack's modules are patched inside the block and restored after it. One thread at a time can be inside.
 
     Args:
-        resources: the resources of a profile, or an object with the same attributes.
+        resources: the resources of a set, or an object with the same attributes.
         parameters: constructor arguments by name of the component; they override those of the recipe.
 
     Raises:

@@ -13,7 +13,7 @@ from rbench.encoders.inference import backends
 from rbench.recipes.build import build
 from rbench.recipes.run import Oracle, run
 from rbench.recipes.victim import RetrieverVictim, ScorerVictim, Victim
-from rbench.schema import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec, VictimSpec
+from rbench.schema import AttackSpec, Outcome, ResourceKind, ResourceSet, TaskSpec, VictimSpec
 from rbench.system.digests import Located, Watch
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import Example
@@ -67,7 +67,7 @@ class AttackTask:
     """The victim's folder, written by `EncoderClassifier.save` or `EncoderScorer.save`."""
     name: str
     """The victim's name, for messages."""
-    resources: ResourceProfile
+    resources: ResourceSet
     places: tuple[tuple[ResourceKind, Located], ...] = ()
     """Where planning found the resources. The attack can use no others."""
     digest: str | None = None

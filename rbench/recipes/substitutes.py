@@ -106,7 +106,7 @@ def word_budget(search: SearchMethod, text: AttackedText, options: AttackOptions
 
 
 def swaps(resources: Any, options: AttackOptions) -> WordSwapCandidates:
-    """Return the transformation with a profile's resources."""
+    """Return the transformation with a set's resources."""
     return WordSwapCandidates(open_source(resources, **options.of_source))
 
 

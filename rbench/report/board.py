@@ -40,7 +40,7 @@ OTHERS = frozenset({"encoder", "encoder_fingerprint", "victim", "victim_fingerpr
 """The fields of the job that makes or opens a victim that say which encoder or classifier it is."""
 MAKE_ENCODER = ("base", "encoder", "options.")
 """What the roles of jobs begin with that make an encoder (`Job.needs`)."""
-ONE_OF = ("all", "noise", "ranking", "similarity", "seconds")
+ONE_OF = ("all", "noise", "ranking", "similarity")
 """The kinds of columns of which a table shows the one that most of its rows have."""
 FIRST = ("stsb", "typos", "perspectrum_ranking")
 """Of several that as many rows have, these tasks and kinds of noise."""
@@ -71,12 +71,12 @@ class Column(NamedTuple):
     """A number that encoders may have. Two of the same key may be compared."""
 
     kind: str
-    """`attack`, `exact`, `all`, `noise`, `ranking`, `similarity`, `clean` or `seconds`."""
+    """`attack`, `exact`, `all`, `noise`, `ranking`, `similarity` or `clean`."""
     key: str
     title: str
     about: Meaning
     of: str = ""
-    """The task of a similarity or ranking, the kind of noise, or the attack of seconds."""
+    """The task of a similarity or ranking, or the kind of noise."""
 
 
 class Reading(NamedTuple):
@@ -180,8 +180,6 @@ class Readings:
         rows = [self._row(who, own, sizes) for who, own in numbers.items() if columns and columns[0] in own]
         rows = _ranked(rows, columns[0]) if columns else []
         runs = {one.run.href: one.run for row in rows for column, one in row.numbers.items() if column in columns}
-        if len({row.numbers[columns[0]].run.href for row in rows}) > 1:
-            columns = tuple(one for one in columns if one.kind != "seconds")  # of other machines, or other loads
         task = self.titles.get(setting.task, setting.task)
         title = f"{task}, {setting.finetune}, {setting.n} examples, {_seeds(setting.seeds)}"
         return Board(setting, title, columns, tuple(rows), tuple(runs.values()))
@@ -202,7 +200,7 @@ def _columns(rows: Iterable[Mapping[Column, Reading]]) -> tuple[Column, ...]:
     count = Counter(column for own in there for column in own)
     sound = Counter(column for own in there for column, one in own.items() if not _hindered(one.number))
     found = sorted((one for one in count if one.kind == "attack"), key=lambda one: (-sound[one], -count[one]))
-    for kind in ("all", "exact", "noise", "ranking", "similarity", "clean", "seconds"):
+    for kind in ("all", "exact", "noise", "ranking", "similarity", "clean"):
         first = (*FIRST, found[0].title) if found else FIRST
         own = [one for one in count if one.kind == kind and (kind not in ONE_OF or count[one] > 1)]
         own.sort(key=lambda one: (-count[one], first.index(one.of) if one.of in first else len(first)))
@@ -275,9 +273,9 @@ class _Reader:
 
     def _attacks(self) -> Iterator[Reading]:
         exact = self._exact()
-        for metric in ("aua", "clean", "seconds"):
+        for metric in ("aua", "clean"):
             yield from self._of_attacks(metric, "attack" if metric == "aua" else metric, exact, ranking=False)
-        for metric, kind in (("ndcg_after", "attack"), ("ndcg_before", "clean"), ("seconds", "seconds")):
+        for metric, kind in (("ndcg_after", "attack"), ("ndcg_before", "clean")):
             yield from self._of_attacks(metric, kind, exact, ranking=True)
 
     def _of_attacks(self, metric: str, kind: str, exact: set[str], *, ranking: bool) -> Iterator[Reading]:
@@ -296,8 +294,6 @@ class _Reader:
                     continue  # all attacks on a victim see the same examples
                 seen.add((who, setting))
                 column = Column(kind, metric, about.about.column, about.about)
-            elif kind == "seconds":
-                column = Column(kind, content_key(same), f"Seconds: {attack}", about.about, attack)
             elif name.attack in exact:
                 column = Column("exact", content_key(same), f"Exact: {attack}", about.about)
             else:

@@ -36,9 +36,9 @@ def header(results: Results, grid: Grid | None) -> Iterator[Fact]:
     yield Fact(name="seeds", value=", ".join(map(str, plan.suite.seeds)))
     if plan.suite.train_seeds:
         yield Fact(name="training seeds", value=", ".join(map(str, plan.suite.train_seeds)))
-    profiles = dict.fromkeys(job.attacking.resources.name for job in plan.jobs if job.attacking is not None)
-    if profiles:
-        yield Fact(name="resources", value=", ".join(profiles))
+    sets = dict.fromkeys(job.attacking.resources.name for job in plan.jobs if job.attacking is not None)
+    if sets:
+        yield Fact(name="resources", value=", ".join(sets))
     records = list(standing.records.values())
     for name in ("rbench", "commit"):
         if said := _each(_said(record, name) for record in records):

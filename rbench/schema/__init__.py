@@ -62,7 +62,7 @@ from rbench.schema.entries import (
     RankingGoalSpec,
     RankingHub,
     RankingPairs,
-    ResourceProfile,
+    ResourceSet,
     SimilarityGoalSpec,
     Source,
     TaskSpec,

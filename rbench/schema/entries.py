@@ -1,4 +1,4 @@
-"""Registry entries, with the keys of their YAML files: tasks, contrast sets, encoders, attacks, resource profiles.
+"""Registry entries, with the keys of their YAML files: tasks, contrast sets, encoders, attacks, resource sets.
 
 It says too where a task's rows come from, and which encoder is the base of which.
 """
@@ -520,7 +520,7 @@ class Source(Strict):
     revision: str | None = None
 
 
-class ResourceProfile(Named):
+class ResourceSet(Named):
     """The word vectors, synonyms, masked LM, sentence encoder, POS tagger and stop words that attacks use."""
 
     word_vectors: Source | None = None
@@ -532,14 +532,14 @@ class ResourceProfile(Named):
 
     @property
     def sources(self) -> dict[ResourceKind, Source]:
-        """The source of each kind of resource that the profile has."""
+        """The source of each kind of resource that the set has."""
         found = {kind: getattr(self, kind) for kind in RESOURCE_KINDS}
         return {kind: source for kind, source in found.items() if source is not None}
 
-    def only(self, kinds: Collection[ResourceKind]) -> ResourceProfile:
-        """Return the profile with these kinds of resources only, so that a job's key holds nothing that it does not
+    def only(self, kinds: Collection[ResourceKind]) -> ResourceSet:
+        """Return the set with these kinds of resources only, so that a job's key holds nothing that it does not
         use."""
-        return ResourceProfile(name=self.name, **{kind: getattr(self, kind) for kind in kinds})
+        return ResourceSet(name=self.name, **{kind: getattr(self, kind) for kind in kinds})
 
 
 def base_of(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec | None:

@@ -18,7 +18,7 @@ from rbench.schema.entries import (
     ContrastSpec,
     EncoderSpec,
     RankingGoalSpec,
-    ResourceProfile,
+    ResourceSet,
     SimilarityGoalSpec,
     TaskSpec,
     Training,
@@ -44,8 +44,8 @@ class PretrainJob(Strict):
     """Content hash of the data that `encoder.train.select_by` names."""
     model_fingerprints: dict[str, str] = {}
     """Content hashes of the further models that the objective's options name, by option, where no job trains them."""
-    resources: ResourceProfile | None = None
-    """For an objective that edits words: the resources of the profile that it needs."""
+    resources: ResourceSet | None = None
+    """For an objective that edits words: the resources of the resource set that it needs."""
     resource_fingerprints: dict[str, str] = {}
     source: str = ""
     """The sha256 of the objective's source, where a user added it."""
@@ -65,8 +65,8 @@ class FinetuneJob(Strict):
     task: TaskSpec
     data_fingerprint: str
     training: Training
-    resources: ResourceProfile | None = None
-    """For a strategy that edits words: the resources of the suite's profile that it needs."""
+    resources: ResourceSet | None = None
+    """For a strategy that edits words: the resources of the suite's resource set that it needs."""
     resource_fingerprints: dict[str, str] = {}
     source: str = ""
     """The sha256 of the strategy's source, where a user added it."""
@@ -101,7 +101,7 @@ class AttackJob(Strict):
     task: TaskSpec
     data_fingerprint: str
     attack: AttackSpec
-    resources: ResourceProfile
+    resources: ResourceSet
     resource_fingerprints: dict[str, str]
     num_examples: Positive
     split: Split = "test"
@@ -169,8 +169,8 @@ class MeasureJob(Strict):
     """Of a measure of encoders: the encoder; None for others."""
     encoder_fingerprint: str | None = None
     """Content hash of the encoder's weights, where no job makes them."""
-    resources: ResourceProfile | None = None
-    """Of a measure of encoders: the resources of the suite's profile that it needs; None for none."""
+    resources: ResourceSet | None = None
+    """Of a measure of encoders: the resources of the suite's resource set that it needs; None for none."""
     resource_fingerprints: dict[str, str] = {}
     source: str = ""
     """The sha256 of the module's source, where a user added it."""
@@ -210,7 +210,7 @@ class Job(Strict):
     |------------------|-----------------------------------------------------|-------------------------------------|
     | `base`           | the encoder that training starts from               | pretrain, measure                   |
     | `options.OPTION` | a further model that this option of training names  | pretrain, measure                   |
-    | `masked_lm`      | the masked LM of the resource profile               | pretrain, finetune, attack, measure |
+    | `masked_lm`      | the masked LM of the resource set                   | pretrain, finetune, attack, measure |
     | `encoder`        | the encoder to fine-tune or to measure              | finetune, measure                   |
     | `attack`         | adversarial texts to train on or to classify        | finetune, measure                   |
     | `victim`         | the victim to attack or to measure                  | attack, measure                     |
@@ -389,7 +389,7 @@ class Specs:
     """The suite's tasks, those of `evaluate`, training corpora, and the tasks to select training steps by."""
     attacks: Mapping[str, AttackSpec]
     """By label, `bertattack[max_words=10]`."""
-    resources: ResourceProfile
+    resources: ResourceSet
     models: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Names of the further models that an encoder's training needs (a generator), by encoder and option."""
     strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)

@@ -27,7 +27,7 @@ class Space(Strict):
 
     candidates: Literal["counterfitted", "synonyms"] = "counterfitted"
     """Where the replacements of a word come from. `counterfitted`: its nearest words in the word vectors of the
-    resource profile. `synonyms`: the profile's synonyms (WordNet, or a list such as PPDB)."""
+    resource set. `synonyms`: the set's synonyms (WordNet, or a list such as PPDB)."""
     k: Positive = 50
     """At most so many replacements of a word, before the filters by cosine and part of speech."""
     cosine: Annotated[float, Field(ge=-1, le=1)] | None = 0.5

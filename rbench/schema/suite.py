@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from rbench.schema.claims import Claim
 from rbench.schema.common import (
@@ -255,10 +255,13 @@ class AdversarialOptions(Checked):
 
 
 class ResourceChoice(Strict):
-    """A resource profile, with single resources replaced. A replacement is a folder on the model search path or a hub
+    """A resource set, with single resources replaced. A replacement is a folder on the model search path or a hub
     id."""
 
-    profile: str
+    # Stored plans, and the keys of trainings, call it `profile`, as suites did before.
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    set: Annotated[str, Field(serialization_alias="profile")]
     word_vectors: str | None = None
     synonyms: str | None = None
     masked_lm: str | None = None
@@ -269,7 +272,11 @@ class ResourceChoice(Strict):
     @model_validator(mode="before")
     @classmethod
     def _from_sugar(cls, value: Any) -> Any:
-        return {"profile": value} if isinstance(value, str) else value
+        if isinstance(value, str):
+            return {"set": value}
+        if isinstance(value, Mapping) and "profile" in value and "set" not in value:
+            return {"set" if key == "profile" else key: own for key, own in value.items()}
+        return value
 
 
 class TableSpec(Checked):
@@ -361,7 +368,7 @@ class Suite(Strict):
     own seed."""
     num_examples: NumExamples | dict[str, NumExamples] = 1000
     """Number of test examples to attack: a number, `all`, or a mapping by task (with `default` for the others)."""
-    resources: ResourceChoice = ResourceChoice(profile="standard")
+    resources: ResourceChoice = ResourceChoice(set="standard")
     training: dict[str, Any] = {}
     """Overrides of the tasks' `Training`: for all tasks, or by task name one level down, with `default` for the tasks
     that are not named."""

@@ -80,6 +80,15 @@ class TrainSpec(Strict):
             raise ValueError(f"select_split names {', '.join(strange)}, which select_by does not")
         return self
 
+    @field_validator("options")
+    @classmethod
+    def _stored_form_of_resources(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Name the resource set as keys do: `{profile: mini}` for `{set: mini}` (`ResourceChoice`)."""
+        choice = options.get("resources")
+        if not isinstance(choice, dict) or "set" not in choice or "profile" in choice:
+            return options
+        return {**options, "resources": {"profile" if key == "set" else key: value for key, value in choice.items()}}
+
     @field_validator("select_by")
     @classmethod
     def _names_tasks(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:

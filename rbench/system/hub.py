@@ -110,7 +110,7 @@ def configs(model: str, commit: str, revision: str | None = None) -> Path:
         found = try_to_load_from_cache(model, "modules.json", revision=commit)
         if isinstance(found, str) or found is _CACHED_NO_EXIST or (snapshot / ".gitattributes").is_file():
             return snapshot
-    if (reason := "HF_HUB_OFFLINE is set" if offline() else _not_reached(endpoint())) is not None:
+    if (reason := unreachable()) is not None:
         raise Unreachable(
             f"{reason}, and the hub cache lacks the files that say how "
             f"{model} encodes. Get them with `hf download {model} --revision {commit}` where there is a network"
@@ -208,6 +208,11 @@ def ask(repo: str, kind: Kind, revision: str | None) -> str:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def unreachable() -> str | None:
+    """Say why the hub is not asked: it is switched off, or could not be reached a moment ago; None if it is asked."""
+    return "HF_HUB_OFFLINE is set" if offline() else _not_reached(endpoint())
 
 
 def _not_reached(where: str) -> str | None:

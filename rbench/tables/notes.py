@@ -127,26 +127,26 @@ def _truncated(grid: Grid, tasks: Sequence[str]) -> list[str]:
 
 
 def _resources(grid: Grid) -> list[str]:
-    """Return one note per resource profile, with every resource that some attack uses."""
-    profiles: dict[str, dict[ResourceKind, str]] = {}
+    """Return one note per resource set, with every resource that some attack uses."""
+    sets: dict[str, dict[ResourceKind, str]] = {}
     for run in grid.runs:
-        used = profiles.setdefault(run.spec.resources.name, {})
+        used = sets.setdefault(run.spec.resources.name, {})
         for kind in run.spec.attack.needs:
             source = getattr(run.spec.resources, kind)
             if source is not None:
                 used[kind] = _source(source, run.spec.resource_fingerprints.get(kind, ""))
     return [
-        f"Resources behind the attacks (profile {profile}): "
+        f"Resources behind the attacks (resource set {name}): "
         + ("; ".join(f"{RESOURCE_NAMES[kind]} {used[kind]}" for kind in RESOURCE_NAMES if kind in used) or "none")
         + "."
-        for profile, used in profiles.items()
+        for name, used in sets.items()
     ]
 
 
 def _source(source: Source, fingerprint: str) -> str:
     """Format a source as `bert-base-uncased (hub)`. Only the last part of a path is kept: it is the same everywhere.
 
-    A local folder takes precedence over the hub, so a model that a profile names for the hub may come from a folder of
+    A local folder takes precedence over the hub, so a model that a set names for the hub may come from a folder of
     that name. Its fingerprint is then a hash of files (64 digits) instead of a commit (40 digits).
     """
     kind = "folder" if source.kind == "hub" and len(fingerprint) == 64 else source.kind

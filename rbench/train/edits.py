@@ -315,7 +315,7 @@ class LexiconSource:
     def of(cls, resources: Resources) -> LexiconSource:
         """Describe the lexicon. ResourceError if it is missing, or if the synonyms are a list without antonyms."""
         places = tuple(resources.located(kind) for kind in NEEDS)
-        kinds = [loader(kind, getattr(resources.profile, kind)) for kind in NEEDS]
+        kinds = [loader(kind, getattr(resources.resource_set, kind)) for kind in NEEDS]
         check(kinds[0])
         marks = "\n".join(place.fingerprint for place in places)
         if kinds == ["mini", "mini"]:

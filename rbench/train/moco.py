@@ -60,6 +60,7 @@ from rbench.train import health, models
 from rbench.train.contrastive import Losses, TextModel, TextObjective
 from rbench.train.contrastive_losses import similarities
 from rbench.train.heads import ProjectionHead
+from rbench.train.learned import TAIL, p_of_chance
 from rbench.train.options import Momentum
 
 VERSION = 2
@@ -271,6 +272,7 @@ class MoCoObjective(TextObjective):
         self.kept = nn.ModuleDict({name: getattr(self.model, name) for name in parts})
         self._options = options
         self._steps, self._held_out = 0, list[str]()
+        self._head_rate, self._automatic_rate = 0.0, 0.0
 
     def begin(self, steps: int, learning_rate: float, held_out: Sequence[str]) -> list[tuple[nn.Module, float]]:
         """See `PacedObjective`: sets the momentum that fits the steps, and returns the head with its learning rate."""
@@ -279,8 +281,10 @@ class MoCoObjective(TextObjective):
         if self._options.momentum == "auto":
             self.model.momentum = momentum(steps * self._spec.train.gradient_accumulation)
         rate = self._options.head_learning_rate
+        self._automatic_rate = head_learning_rate(learning_rate, steps, self.encoder.dim)
         if rate == "auto":
-            rate = head_learning_rate(learning_rate, steps, self.encoder.dim)
+            rate = self._automatic_rate
+        self._head_rate = learning_rate if rate is None else rate
         return [] if rate is None else [(self.model.head, rate)]
 
     def after_step(self, step: int) -> None:
@@ -296,10 +300,21 @@ class MoCoObjective(TextObjective):
             return
         raise JobError(
             f"Encoder {self._spec.name}: after {step} of {self._steps} steps its head finds the key of a held-out text "
-            f"among {texts} for {hits} of {texts} texts, which is no more than chance. It has not learned, so what it "
-            "teaches the encoder is worth nothing. Take more steps, a higher train.options.head_learning_rate, or "
-            "`auto` for it and for train.options.momentum; train.options.stop_at_chance: false trains on regardless."
+            f"among {texts} for {hits} of {texts} texts, where chance is 1: this cannot be told from chance "
+            f"(p {p_of_chance(hits, texts, 1 / texts):.2f}). So nothing shows that it teaches the encoder anything. "
+            f"{self._remedy()}; train.options.stop_at_chance: false trains on regardless."
         )
+
+    def _remedy(self) -> str:
+        """Say what may help a head to learn, without what is set already."""
+        ways = ["more steps"]
+        if self._options.head_learning_rate != "auto" and self._automatic_rate > self._head_rate:
+            ways.append(f"train.options.head_learning_rate: auto (here {self._automatic_rate:.2g})")
+        else:
+            ways.append(f"a train.options.head_learning_rate above {self._head_rate:.2g}")
+        if self._options.momentum != "auto":
+            ways.append("train.options.momentum: auto")
+        return f"Take {', '.join(ways[:-1])} or {ways[-1]}"
 
     @torch.no_grad()
     def probe(self, batch: dict[str, Any]) -> dict[str, float]:
@@ -335,8 +350,8 @@ class MoCoObjective(TextObjective):
             raise JobError(
                 f"Encoder {self._spec.name}: at its end its head finds the key of a held-out text among {len(texts)} "
                 f"for a share of {top_1:.2f} of them. train.options.least_top_1 asks for {least:g}, of at least "
-                f"{LEAST_TEXTS} texts. So nothing that stands on this encoder is attacked. Take more steps, or a "
-                "higher train.options.head_learning_rate; without least_top_1 the encoder is taken as it is."
+                f"{LEAST_TEXTS} texts. So nothing that stands on this encoder is attacked. {self._remedy()}; without "
+                "least_top_1 the encoder is taken as it is."
             )
         return super().scores(texts) | found | counted | self.model.positives.scores(sums)
 
@@ -374,8 +389,4 @@ def at_chance(hits: int, texts: int) -> bool:
     average, whatever the number of texts. True unless the probability of so many hits or more is at most 2.5%, the
     upper tail of a 95% interval: four hits are needed. False for fewer than `LEAST_TEXTS` texts: nothing can be said.
     """
-    if texts < LEAST_TEXTS:
-        return False
-    p = 1 / texts
-    below = sum(math.comb(texts, k) * p**k * (1 - p) ** (texts - k) for k in range(hits))
-    return 1 - below > 0.025
+    return texts >= LEAST_TEXTS and p_of_chance(hits, texts, 1 / texts) > TAIL

@@ -21,7 +21,7 @@ from rbench.schema import (
     Plan,
     Provenance,
     Record,
-    ResourceProfile,
+    ResourceSet,
     Suite,
     TaskSpec,
     Training,
@@ -101,7 +101,7 @@ def attack_job(seed: int) -> Job:
         task=TASK,
         data_fingerprint="d",
         attack=AttackSpec(name="pwws", recipe="PWWSRen2019"),
-        resources=ResourceProfile(name="mini"),
+        resources=ResourceSet(name="mini"),
         resource_fingerprints={},
         num_examples=100,
     )

@@ -126,9 +126,7 @@ def test_a_profile_with_other_encoders_leaves_claims_out_and_says_so(world: Worl
     )
     loaded = world.load("other")
     assert [claim.id for claim in loaded.suite.claims] == ["b"]
-    assert loaded.notes == (
-        "a claim is left out, because the suite has other encoders, tasks, attacks or metrics here: a",
-    )
+    assert loaded.notes == ("left out, because the suite has other encoders, tasks, attacks or metrics here: claims a",)
     own = world.load("own")
     assert [claim.id for claim in own.suite.claims] == ["z"] and own.notes == ()
     assert [claim.id for claim in world.load(None, "encoders=[plain]").suite.claims] == ["b"]

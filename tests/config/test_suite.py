@@ -252,7 +252,7 @@ def test_part_of_a_short_form_can_be_set(world: World) -> None:
     loaded = world.load("large", "num_examples.reviews=3", "resources.word_vectors=others")
     assert loaded.suite.num_examples == {"default": 1000, "reviews": 3}
     assert loaded.resources.word_vectors == Source(kind="folder", name="others")
-    assert loaded.suite.resources == ResourceChoice(profile="world", word_vectors="others")
+    assert loaded.suite.resources == ResourceChoice(set="world", word_vectors="others")
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_part_of_a_short_form_can_be_set(world: World) -> None:
         ("training.epochs=0", "--set training.epochs=0: `epochs`: expected a number of at least 1, found 0"),
         ("training.epoch=1", '--set training.epoch=1: unknown key "epoch"; did you mean epochs?'),
         ("profiles.x.seeds=1", '--set profiles.x.seeds=1: unknown key "profiles"'),
-        ("resources=wrld", '--set resources=wrld: unknown resource profile "wrld"; did you mean world?'),
+        ("resources=wrld", '--set resources=wrld: unknown resource set "wrld"; did you mean world?'),
         ("resources.masked=x", '--set resources.masked=x: unknown key "masked"; did you mean masked_lm?'),
         ("attacks=[letters: {max_words: 0}]", "`max_words`: expected a number of at least 1, found 0"),
         ("name=../x", "--set name=../x: `name`: expected text that matches"),
@@ -339,11 +339,11 @@ def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) ->
         ("{strength: 2}", "{strength: x}", 'my.yaml:10:25: `strength`: expected a whole number, found "x"'),
         ("{strength: 2}", "{strenght: 2}", 'my.yaml:10:15: unknown key "strenght"; did you mean strength?'),
         ("    options:", "    option:", 'my.yaml:10:5: unknown key "option"; did you mean options?'),
-        ("resources: world", "resources: wrld", 'my.yaml:14:12: unknown resource profile "wrld"; did you mean world?'),
-        ("resources: world", "resources: {word_vectors: x}", "my.yaml:14:12: `resources.profile` is missing"),
+        ("resources: world", "resources: wrld", 'my.yaml:14:12: unknown resource set "wrld"; did you mean world?'),
+        ("resources: world", "resources: {word_vectors: x}", "my.yaml:14:12: `resources.set` is missing"),
         (
             "resources: world",
-            "resources: {profile: world, pos_tagger: x}",
+            "resources: {set: world, pos_tagger: x}",
             'unknown source of pos_tagger "x"; valid are',
         ),
         ("resources: world", "tables: {metric: x}\nresources: world", "`tables`: expected a list, found a mapping"),
@@ -625,7 +625,7 @@ def test_any_override_is_applied_or_a_suite_error(shared_world: World, override:
     ],
 )
 def test_a_resource_is_replaced_by_one_word(world: World, kind: str, name: str, source: Source) -> None:
-    choice = ResourceChoice.model_validate({"profile": "world", kind: name})
+    choice = ResourceChoice.model_validate({"set": "world", kind: name})
     profile = load_resources(choice, Registry([world.folder]))
     assert getattr(profile, kind) == source
     assert profile.name == "world"

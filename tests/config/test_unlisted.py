@@ -200,7 +200,7 @@ def test_a_claim_on_a_folder_that_a_profile_replaces_is_left_out(world: World, e
     assert [claim.id for claim in world.load("small").suite.claims] == ["a", "b"]
     left = world.load(None, "encoders=[plain]")
     assert left.suite.claims == ()
-    assert left.notes[-1].startswith("2 claims are left out") and left.notes[-1].endswith("here: a, b")
+    assert left.notes[-1].startswith("left out, ") and left.notes[-1].endswith("here: claims a, b")
     kept = world.load(None, f"encoders=[{world.folder}/mine]").suite.claims
     assert [(claim.id, claim.of and claim.of.encoder) for claim in kept] == [("b", "mine")]
     world.suite(text + "claims: [{id: a, lower: ./mien, than: plain}]\n")

@@ -59,7 +59,7 @@ SUITES = {
     "train": "encoders: [ours, detecting, hardened]\nevaluate: [mini-sts]\n",
     "attack": f"encoders: [plain]\n{SMALL}attacks: [pwws, geometry, bae]\n",
     "own-lm": (f"encoders: [plain]\n{SMALL}finetune: [adversarial]\nattacks: [bae]\n").replace(
-        "resources: mine", "resources: {profile: mini, masked_lm: toy}"
+        "resources: mine", "resources: {set: mini, masked_lm: toy}"
     ),
 }
 

@@ -24,7 +24,7 @@ from rbench.schema import (
     Provenance,
     Raised,
     Record,
-    ResourceProfile,
+    ResourceSet,
     Suite,
     TaskSpec,
 )
@@ -53,7 +53,7 @@ def make_job(encoder: str, task: str, strategy: str, attack: str, seed: int) -> 
         task=TASKS[task],
         data_fingerprint="d",
         attack=AttackSpec(name=attack),
-        resources=ResourceProfile(name="none"),
+        resources=ResourceSet(name="none"),
         resource_fingerprints={},
         num_examples=N,
     )

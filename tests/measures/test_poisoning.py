@@ -26,7 +26,7 @@ SUITE: dict[str, Any] = {
     "name": "poisoned",
     "encoders": ["mini-static"],
     "evaluate": [{"poisoning": {"passages": [3, 1], "words": 8, "steps": 16, "candidates": 8}}],
-    "resources": {"profile": "mini", "masked_lm": "mini-bert-packaged"},
+    "resources": {"set": "mini", "masked_lm": "mini-bert-packaged"},
     "tables": ["poisoning"],
     "claims": [
         {"id": "few", "metric": "poisoned", "of": "mini-static", "at_most": 90, "about": "weights"},

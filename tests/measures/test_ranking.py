@@ -28,7 +28,7 @@ SUITE: dict[str, Any] = {
     "attacks": ["textbugger"],
     "evaluate": [{"ranking": {"tasks": ["mini-ranking"]}}],
     "num_examples": 12,
-    "resources": {"profile": "mini", "masked_lm": "mini-bert-packaged"},
+    "resources": {"set": "mini", "masked_lm": "mini-bert-packaged"},
     "tables": ["ranking", "asr", "ndcg_drop"],
     "claims": [
         {"id": "trained", "metric": "ndcg", "higher": "mini-static", "than": "mini-bert-random", "about": "weights"},

@@ -26,7 +26,7 @@ tasks: [mini-sentiment]
 attacks: [random]
 finetune: [probe]
 num_examples: 8
-resources: {profile: mini, masked_lm: mini-bert-packaged}
+resources: {set: mini, masked_lm: mini-bert-packaged}
 training: {max_train: 100}
 evaluate: [transfer, space: {resamples: 20, points: 3}, lengths: {task: mini-topic}, data, agreement]
 tables: [metric: transfer, metric: space, metric: data, metric: agreement, metric: shortest, metric: asr_difference,

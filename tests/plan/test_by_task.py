@@ -36,7 +36,7 @@ tasks: [mini-sentiment, mini-topic]
 finetune: [clean, {ADVERSARIAL}]
 attacks: [pwws]
 num_examples: 2
-resources: {{profile: mini, masked_lm: mini-bert-packaged}}
+resources: {{set: mini, masked_lm: mini-bert-packaged}}
 training: {{max_train: 16, max_validation: 16, epochs: 1}}
 """
 

@@ -117,6 +117,17 @@ def test_a_bundled_suite_is_planned_at_full_size(name: str) -> None:
     assert not suite.attacks or attacked(made.plan) == {encoder: set(suite.tasks) for encoder in suite.encoders}
 
 
+ONLY_OF_ADCL = "adcl-table9"
+"""It shows what ADCL trains on, and measures nothing of another encoder."""
+
+
+@pytest.mark.parametrize("name", [name for name in REGISTRY.names("suites") if name != ONLY_OF_ADCL])
+def test_a_bundled_suite_is_planned_for_an_encoder_of_the_users(name: str) -> None:
+    made = prepared(name, None, "encoders=[mini-bert-packaged]")
+    assert made.plan.suite.encoders == ("mini-bert-packaged",)
+    assert any(job.parts[0] == "mini-bert-packaged" for job in made.plan.jobs)
+
+
 FIGURE_2 = ["uscal", "robustsentembed", "robustsentembed"]
 
 

@@ -26,7 +26,7 @@ from rbench.schema import (
     MeasureNeeds,
     Plan,
     PretrainJob,
-    ResourceProfile,
+    ResourceSet,
     Source,
     StrategyNeeds,
     Suite,
@@ -56,7 +56,7 @@ ATTACKS = {
     "swap": AttackSpec(name="swap", recipe="PWWSRen2019", needs=("synonyms",)),
     "lm": AttackSpec(name="lm", recipe="BAEGarg2019", needs=("masked_lm", "stopwords")),
 }
-PROFILE = ResourceProfile(
+PROFILE = ResourceSet(
     name="p",
     synonyms=Source(kind="mini"),
     stopwords=Source(kind="mini"),

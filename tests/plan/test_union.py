@@ -158,7 +158,7 @@ OTHER: dict[str, tuple[Any, list[str]]] = {
     ),
     "profile": (
         lambda: changed(resources=inputs().resources.model_copy(update={"name": "q"})),
-        ["attack swap: the resource profiles", "attack lm: the resource profiles"],
+        ["attack swap: the resource sets", "attack lm: the resource sets"],
     ),
     "examples": (
         lambda: changed(num_examples={"a": 6, "default": 7}),
@@ -263,11 +263,11 @@ def test_what_strategies_attack_in_training_is_no_number_of_attacked_examples() 
 
 
 def test_the_resources_are_those_of_a_run_that_used_some() -> None:
-    mini, standard = ({"resources": {"profile": name}} for name in ("mini", "standard"))
+    mini, standard = ({"resources": {"set": name}} for name in ("mini", "standard"))
     measured = make_plan(suite(encoders=["lm"], attacks=[], **mini), inputs())
     attacked = make_plan(suite(encoders=["lm"], tasks=["a"], **standard), inputs())
     for plans in ({"a": measured, "b": attacked}, {"b": attacked, "a": measured}):
-        assert union(plans)[0].suite.resources.profile == "standard"
+        assert union(plans)[0].suite.resources.set == "standard"
 
 
 def test_versions_of_what_makes_some_encoders_vectors_are_no_versions_of_a_strategy() -> None:

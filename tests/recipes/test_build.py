@@ -179,8 +179,8 @@ def test_parameters_reach_the_constructors(single: recipes.Victim, resources: Re
 def test_a_recipe_that_wants_more_than_there_is_names_it(single: recipes.Victim, resources: Resources) -> None:
     with pytest.raises(SuiteError, match="HowNet"):
         recipes.build(recipe("PSOZang2020"), single, resources, world.SINGLE)
-    bare = Resources(resources.profile.model_copy(update={"synonyms": None}))
-    with pytest.raises(ResourceError, match="synonyms of resource profile mini"):
+    bare = Resources(resources.resource_set.model_copy(update={"synonyms": None}))
+    with pytest.raises(ResourceError, match="synonyms of resource set mini"):
         recipes.build(recipe("PWWSRen2019"), single, bare, world.SINGLE)
 
 

@@ -22,7 +22,7 @@ from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import SuiteError
 from rbench.recipes.cached import cached
 from rbench.recipes.similarity_goal import SimilarityGoal, aim_at_similarity, remember_allowed
-from rbench.schema import AttackJob, AttackSpec, Choice, Job, Outcome, ResourceProfile, SimilarityGoalSpec, TaskSpec
+from rbench.schema import AttackJob, AttackSpec, Choice, Job, Outcome, ResourceSet, SimilarityGoalSpec, TaskSpec
 from rbench.tasks import Example
 from rbench.words.resources import Resources
 from tests.recipes import world
@@ -292,7 +292,7 @@ def key(task: TaskSpec, **options: Any) -> str:
         task=task,
         data_fingerprint="1",
         attack=spec,
-        resources=ResourceProfile(name="r"),
+        resources=ResourceSet(name="r"),
         resource_fingerprints={},
         num_examples=1,
     )

@@ -40,7 +40,7 @@ def attack_task(bert: Path, lm: Path, tmp_path_factory: pytest.TempPathFactory) 
         seed=0,
         victim=digests.located(folder),
         name="random",
-        resources=resources.profile,
+        resources=resources.resource_set,
         places=tuple((kind, resources.located(kind)) for kind in get_args(ResourceKind)),
     )
 
@@ -440,7 +440,7 @@ def test_a_resource_that_was_not_planned_for_is_refused(
         list(Engine(CONFIG).run(bare, examples))
     places = tuple((kind, place) for kind, place in attack_task.places if kind != "synonyms")
     bare = recipes.AttackTask(**(vars(attack_task) | {"spec": world.spec("pwws"), "places": places}))
-    with pytest.raises(ResourceError, match="synonyms of resource profile mini was not looked for"):
+    with pytest.raises(ResourceError, match="synonyms of resource set mini was not looked for"):
         list(Engine(CONFIG).run(bare, examples))
 
 

@@ -17,7 +17,7 @@ from rbench.config.registry import Registry
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.mini import tokenizer
-from rbench.schema import AttackSpec, Choice, ResourceProfile, TaskSpec
+from rbench.schema import AttackSpec, Choice, ResourceSet, TaskSpec
 from rbench.tasks import Example
 from rbench.words.resources import Resources
 
@@ -57,7 +57,7 @@ def victim(folder: Path, task: TaskSpec, max_length: int = 64, backend: str = "t
 def resources(lm: Path, backend: str = "torch") -> Resources:
     """The profile `mini`, with the masked LM in `lm` for the one that a run would train."""
     path = ROOT / "rbench" / "words" / "resources" / "mini.yaml"
-    profile = ResourceProfile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    profile = ResourceSet.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     assert profile.masked_lm is not None and profile.masked_lm.name is not None
     return Resources(profile, trained={profile.masked_lm.name: lm}, backend=backend)
 

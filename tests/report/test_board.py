@@ -83,9 +83,7 @@ def test_numbers_are_those_of_the_runs(table: Board) -> None:
 def test_runs_of_one_setting_share_a_table_and_others_have_their_own() -> None:
     """The noise of one RUN stands beside the attacks of another on the same victims; other trainings are apart."""
     (table,) = boards(reference.run("noise-attacked"), reference.run("noise-local"))
-    assert [column.title for column in table.columns] == [
-        *("TextFooler", "Noise: typos", "Clean", "Seconds: TextFooler"),
-    ]
+    assert [column.title for column in table.columns] == ["TextFooler", "Noise: typos", "Clean"]
     assert all({*table.columns} <= row.numbers.keys() for row in table.rows) and len(table.runs) == 2
     alone = boards(reference.run("noise-attacked"))[0]
     assert "Noise: typos" not in [column.title for column in alone.columns]
@@ -119,3 +117,7 @@ def test_the_order_of_runs_changes_nothing(order: list[str]) -> None:
         return [(one.title, [(row.who, row.ranks) for row in one.rows]) for one in boards(*map(reference.run, names))]
 
     assert told(order) == told(sorted(order))
+
+
+def test_seconds_under_whatever_load_are_in_no_table(table: Board) -> None:
+    assert not [column.title for column in table.columns if column.title.startswith("Seconds")]

@@ -141,7 +141,7 @@ def test_the_index_begins_with_the_leaderboard_and_has_the_committed_numbers(sit
         results = results_of(reference.run(run), ())
         kinds = {job.attacking.task.kind for job in results.plan.attacks}
         of_attacks = ("ndcg_after", "ndcg_before") if kinds == {"ranking"} else ("aua", "clean")
-        for metric in (*of_attacks, "sts", "noise", "seconds"):
+        for metric in (*of_attacks, "sts", "noise"):
             with suppress(StoreError):
                 found = cells_of(results, results.metrics.asked(metric))
                 values.setdefault(run, set()).update(one.value for _, one in found if one.value is not None)

@@ -17,7 +17,7 @@ from rbench.schema import (
     Outcome,
     Provenance,
     Record,
-    ResourceProfile,
+    ResourceSet,
     Score,
     TaskSpec,
 )
@@ -104,7 +104,7 @@ def record(rows: list[dict[str, Any]], without: str = "") -> Record:
         task=STS,
         data_fingerprint="d",
         attack=AttackSpec(name="words"),
-        resources=ResourceProfile(name="none"),
+        resources=ResourceSet(name="none"),
         resource_fingerprints={},
         num_examples=len(rows),
     )

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import StoreError
-from rbench.schema import AttackJob, AttackSpec, Choice, Job, Outcome, Provenance, Record, ResourceProfile, TaskSpec
+from rbench.schema import AttackJob, AttackSpec, Choice, Job, Outcome, Provenance, Record, ResourceSet, TaskSpec
 from rbench.score import STORED, Share, Tally, attack_counts, attack_scores
 
 outcomes = st.builds(
@@ -169,7 +169,7 @@ def record(sample: list[Outcome], generator: str | None = None) -> Record:
         task=TaskSpec(name="t", kind="single", columns=("text",), generator=generator),
         data_fingerprint="",
         attack=AttackSpec(name="a"),
-        resources=ResourceProfile(name="r"),
+        resources=ResourceSet(name="r"),
         resource_fingerprints={},
         num_examples=1,
     )

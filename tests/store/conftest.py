@@ -23,7 +23,7 @@ tasks: [mini-sentiment]
 attacks: [pwws, random]
 evaluate: [contrast]
 num_examples: {N}
-resources: {{profile: mini, masked_lm: toy}}
+resources: {{set: mini, masked_lm: toy}}
 training: {{max_train: 1000, max_validation: 40, epochs: 3, learning_rate: 3.0e-3}}
 """
 ENCODER = """\

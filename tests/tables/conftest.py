@@ -18,7 +18,7 @@ from rbench.schema import (
     Plan,
     Provenance,
     Record,
-    ResourceProfile,
+    ResourceSet,
     Source,
     Suite,
     TaskSpec,
@@ -36,7 +36,7 @@ ATTACKS = {
 }
 """Those of `make_suite`, in its order."""
 OTHERS = {"textfooler": AttackSpec(name="textfooler", needs=("word_vectors",))}
-PROFILE = ResourceProfile(
+PROFILE = ResourceSet(
     name="local",
     masked_lm=Source(kind="hf", name="minilm-mlm", revision="abc"),
     synonyms=Source(kind="wordnet"),

@@ -19,7 +19,7 @@ from rbench.config import load_resources
 from rbench.config.registry import Registry
 from rbench.errors import JobError, ResourceError
 from rbench.plan.prepare import Options
-from rbench.schema import PretrainJob, ResourceProfile, Source
+from rbench.schema import PretrainJob, ResourceSet, Source
 from rbench.store.weights import default_cache
 from rbench.train import edits as editing
 from rbench.train.loop import pretrain
@@ -138,7 +138,7 @@ def test_a_corpus_without_a_word_to_replace_is_refused(base: Path, tmp_path: Pat
 def test_what_cannot_be_is_said_before_work(base: Path, tmp_path: Path) -> None:
     (tmp_path / "ppdb").mkdir()
     (tmp_path / "ppdb" / "synonyms.txt").write_text("good fine\n")
-    listed = ResourceProfile(name="p", synonyms=Source(kind="folder", name="ppdb"), pos_tagger=Source(kind="mini"))
+    listed = ResourceSet(name="p", synonyms=Source(kind="folder", name="ppdb"), pos_tagger=Source(kind="mini"))
     with pytest.raises(ResourceError, match="a list of synonyms has none"):
         cline.build(cline.Options(), bases.spec("cline", base), base, resources=Resources(listed, [tmp_path]))
     with pytest.raises(JobError, match="cls or mean"):
@@ -219,4 +219,4 @@ def test_options_are_within_bounds() -> None:
     for wrong in ({"synonym_share": 1.5}, {"nearest": 0}, {"detection": "off"}, {"mask": 0}, {"shares": 1}):
         with pytest.raises(ValueError, match="validation error"):
             cline.Options.model_validate(wrong)
-    assert cline.Options.model_validate({"resources": "mini"}).resources.profile == "mini"
+    assert cline.Options.model_validate({"resources": "mini"}).resources.set == "mini"

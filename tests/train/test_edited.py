@@ -13,7 +13,7 @@ from rbench import mini
 from rbench.config import load_resources
 from rbench.config.registry import Registry
 from rbench.errors import JobError, ResourceError
-from rbench.schema import ResourceProfile, Source
+from rbench.schema import ResourceSet, Source
 from rbench.system import digests
 from rbench.train import edits as editing
 from rbench.train.edits import Counts, Edit, EditOptions, Edits, LexiconSource
@@ -141,11 +141,11 @@ def test_what_was_replaced_is_counted() -> None:
 def test_a_list_of_synonyms_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     (tmp_path / "ppdb").mkdir()
     (tmp_path / "ppdb" / "synonyms.txt").write_text("good fine\n")
-    profile = ResourceProfile(name="p", synonyms=Source(kind="folder", name="ppdb"), pos_tagger=Source(kind="mini"))
+    profile = ResourceSet(name="p", synonyms=Source(kind="folder", name="ppdb"), pos_tagger=Source(kind="mini"))
     with pytest.raises(ResourceError, match="antonyms are asked for, and a list of synonyms has none"):
         LexiconSource.of(Resources(profile, [tmp_path]))
     with pytest.raises(ResourceError, match="the profile has none"):
-        LexiconSource.of(Resources(ResourceProfile(name="p", pos_tagger=Source(kind="mini"))))
+        LexiconSource.of(Resources(ResourceSet(name="p", pos_tagger=Source(kind="mini"))))
 
 
 def test_edits_of_words_that_changed_meanwhile_are_not_kept(tmp_path: Path) -> None:

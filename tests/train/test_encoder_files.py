@@ -72,7 +72,7 @@ def test_cline_has_an_encoder_on_every_base_with_a_masked_lm_head(base: str) -> 
     assert spec.pooling == ("mean" if base in SMALL else "cls")
     assert spec.title and spec.reference and spec.licence and any("ours" in note.lower() for note in spec.notes)
     options = objectives.find("cline").Options(**spec.train.options)
-    assert options.resources.profile == ("mini" if base == "mini" else "standard")
+    assert options.resources.set == ("mini" if base == "mini" else "standard")
     assert (options.synonym_share, options.antonym_share, options.hard_negative) == (0.4, 0.2, True)
     if base in LARGE:
         train = spec.train

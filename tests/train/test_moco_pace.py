@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import binom
 from torch import Tensor
 
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec
 from rbench.train import moco, objectives
+from rbench.train.learned import p_of_chance
 from rbench.train.loop import Trainer, pretrain
 from rbench.train.moco import MoCoObjective, Queue
 from rbench.train.options import Momentum
@@ -137,7 +139,7 @@ def test_a_head_at_chance_stops_the_training_with_what_to_do(
     monkeypatch.setattr("rbench.train.moco.MoCo.top_1", at_chance)
     told = (
         r"Encoder tiny: after 10 of 30 steps its head finds the key of a held-out text among 20 for 3 of 20 texts.*"
-        r"train\.options\.head_learning_rate.*train\.options\.momentum.*stop_at_chance: false"
+        r"cannot be told from chance.*train\.options\.head_learning_rate.*stop_at_chance: false"
     )
     for _ in range(2):  # the second run goes on from the last checkpoint
         with pytest.raises(JobError, match=told):
@@ -160,8 +162,28 @@ def test_one_hit_more_goes_on(base: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert trainer.state.global_step == 30
 
 
+def test_the_gate_tells_p_and_advises_only_what_is_not_set_already(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rbench.train.moco.MoCo.top_1", at_chance)
+    automatic = {**STOPS, "head_learning_rate": "auto", "momentum": "auto"}
+    with pytest.raises(JobError) as caught:
+        trained(base, tmp_path / "out", steps=30, options=automatic)
+    told = str(caught.value)
+    assert f"(p {binom.sf(2, 20, 1 / 20):.2f})" in told and "cannot be told from chance" in told
+    assert "auto" not in told and "momentum" not in told
+    assert "Take more steps or a train.options.head_learning_rate above " in told
+    with pytest.raises(JobError, match=r"head_learning_rate: auto \(here .* or train\.options\.momentum: auto;"):
+        trained(base, tmp_path / "low", steps=30, options={**STOPS, "head_learning_rate": 1e-9, "momentum": 0.5})
+
+
+@pytest.mark.parametrize(("hits", "texts"), [(0, 60), (1, 60), (3, 60), (4, 60), (4, 1000)])
+def test_p_of_chance_is_the_upper_tail_of_a_binomial(hits: int, texts: int) -> None:
+    assert p_of_chance(hits, texts, 1 / texts) == pytest.approx(binom.sf(hits - 1, texts, 1 / texts), abs=1e-12)
+
+
 def test_a_head_that_does_not_move_is_at_chance(base: Path, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="no more than chance"):
+    with pytest.raises(JobError, match="cannot be told from chance"):
         trained(base, tmp_path / "out", steps=30, options={**STOPS, "head_learning_rate": 1e-9})
 
 

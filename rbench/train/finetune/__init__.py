@@ -44,7 +44,7 @@ class FinetuneContext:
     progress: Progress
     """Told how far the fine-tuning has come."""
     resources: Resources | None = None
-    """The resources that the module `NEEDS`, from the suite's profile; None where it needs none."""
+    """The resources that the module `NEEDS`, from the suite's resource set; None where it needs none."""
     generated: Sequence[Outcome] | None = None
     """For a strategy whose options have an `attack`: the outcomes of that attack on a cleanly fine-tuned victim, one
     for each training example. None for other strategies."""

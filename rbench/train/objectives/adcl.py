@@ -68,8 +68,8 @@ class Options(CandidateOptions, Momentum, Variants):
     positives: Literal["hard", "random", "same"] = "hard"
     """What X' is. `hard`: what the attack finds. Two controls of ours: `random` replaces random words by random
     candidates, within the same budget; `same` is X itself, under another dropout mask."""
-    resources: ResourceChoice = ResourceChoice(profile="standard")
-    """The resource profile of the masked LM, the word vectors and the stop words."""
+    resources: ResourceChoice = ResourceChoice(set="standard")
+    """The resource set of the masked LM, the word vectors and the stop words."""
     max_words: Positive = 10
     """K: at most min(K, share * L) words are replaced in a sentence of L words. The paper takes 15 for IMDB."""
     share: Share = 0.2

@@ -63,8 +63,8 @@ class Options(Variants, EditOptions):
         ),
     }
 
-    resources: ResourceChoice = ResourceChoice(profile="standard")
-    """The resource profile of the thesaurus and the tagger."""
+    resources: ResourceChoice = ResourceChoice(set="standard")
+    """The resource set of the thesaurus and the tagger."""
     mask: Portion = 0.15
     """Share of tokens that are masked, as in BERT."""
     detection: Literal["mean", "sum", "none"] = "mean"
@@ -137,7 +137,7 @@ class Cline(MaskedEncoding):
         if counts.without_negative == counts.texts or counts.without_synonym == counts.texts:
             raise JobError(
                 f"Encoder {self._spec.name}: no sentence of its corpus has a word that can be replaced (a verb, noun, "
-                f"adjective or adverb that the thesaurus of resources {self._options.resources.profile} has). Is the "
+                f"adjective or adverb that the thesaurus of resources {self._options.resources.set} has). Is the "
                 f"corpus in English? {counts}"
             )
         # Texts with many names, numbers and function words have too few replaceable words. If all of them are replaced,

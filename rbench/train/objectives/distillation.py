@@ -28,8 +28,8 @@ COUNTED = dict.fromkeys(("edited", "edited_unchanged", "words_replaced"), "edite
 class Options(CandidateOptions):
     """Where words come from is said as in ADCL; all values are ours."""
 
-    resources: ResourceChoice = ResourceChoice(profile="standard")
-    """The resource profile of the word vectors, the stop words and, if `source` says so, the masked LM."""
+    resources: ResourceChoice = ResourceChoice(set="standard")
+    """The resource set of the word vectors, the stop words and, if `source` says so, the masked LM."""
     substitutions: Literal["random", "hard", "none"] = "random"
     """`random`: random words by random candidates. `hard`: those that move the student's vector away from the
     teacher's (the Geometry attack). `none`: a control, the sentence as it is under another dropout mask."""

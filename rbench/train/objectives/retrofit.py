@@ -52,8 +52,8 @@ class Options(Strict):
     DRAWS: ClassVar[bool] = False
     """Nothing is drawn at random, so that a suite's `train_seeds` reach the base instead."""
 
-    resources: ResourceChoice = ResourceChoice(profile="standard")
-    """The resource profile of the word vectors, the synonyms and the stop words."""
+    resources: ResourceChoice = ResourceChoice(set="standard")
+    """The resource set of the word vectors, the synonyms and the stop words."""
     strength: Annotated[float, Field(ge=0, le=100)] = 1.0
     """The weight of the mean of a word's neighbours, where its own embedding has the weight 1. The paper has 1: alpha_i
     is 1 and beta_ij the inverse of the number of neighbours. 0: nothing moves."""

@@ -504,7 +504,7 @@ def _small(compared: Comparison, plan: Plan) -> bool:
     training = plan.suite.training
     parts = (training, *(part for part in training.values() if isinstance(part, Mapping)))
     cut = any("max_train" in part for part in parts)
-    return bool(compared.stand_ins) or cut or not plan.suite.resources.profile.startswith("standard")
+    return bool(compared.stand_ins) or cut or not plan.suite.resources.set.startswith("standard")
 
 
 def _count(compared: Comparison) -> str:

@@ -1,8 +1,8 @@
 """The resources of attacks: word vectors, synonyms, a masked LM, a sentence encoder, a POS tagger and stop words.
 
-A profile (`standard.yaml`, `standard-use.yaml`, `local.yaml`, `mini.yaml` beside this file) gives a `Source` for each
-resource: a `kind`, which is a loader of the table, and a `name`, which says what to load. A folder is looked for by
-name on the model search path (--models, RBENCH_MODELS); a name with a separator may also be a path.
+A resource set (`standard.yaml`, `standard-use.yaml`, `local.yaml`, `mini.yaml` beside this file) gives a `Source` for
+each resource: a `kind`, which is a loader of the table, and a `name`, which says what to load. A folder is looked for
+by name on the model search path (--models, RBENCH_MODELS); a name with a separator may also be a path.
 
 | resource         | kind                       | name |
 |------------------|----------------------------|------|

@@ -1,4 +1,4 @@
-"""Find the resources of a profile, and say how to get those that are missing. Imports no torch and loads nothing."""
+"""Find the resources of a set, and say how to get those that are missing. Imports no torch and loads nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rbench.encoders.locate import places, searched
 from rbench.encoders.vectors import COUNTERFITTED, vector_files
 from rbench.errors import ResourceError, SuiteError
 from rbench.mini import lexical as mini
-from rbench.schema import EncoderSpec, ResourceKind, ResourceProfile, Source
+from rbench.schema import EncoderSpec, ResourceKind, ResourceSet, Source
 from rbench.system import digests
 from rbench.system.digests import Located
 from rbench.words.resources.lexical import nltk_package
@@ -50,14 +50,14 @@ class _Files:
 
 
 def locate(
-    profile: ResourceProfile,
+    resource_set: ResourceSet,
     needs: Collection[ResourceKind] | Mapping[ResourceKind, Collection[str]],
     models_path: Sequence[Path] = (),
 ) -> dict[ResourceKind, Located]:
     """Find all resources in `needs`. A mapping gives for each resource the attacks that need it, for the message.
 
     Raises:
-        SuiteError: the profile names a kind of source that does not exist.
+        SuiteError: the resource set names a kind of source that does not exist.
         ResourceError: resources are missing; one message names all of them, who needs them, and how to get them.
     """
     found: dict[ResourceKind, Located] = {}
@@ -65,45 +65,45 @@ def locate(
     for kind in sorted(needs):
         users = needs[kind] if isinstance(needs, Mapping) else ()
         try:
-            found[kind] = _locate(kind, profile, models_path)
+            found[kind] = _locate(kind, resource_set, models_path)
         except ResourceError as error:
             why = f" (needed by {', '.join(users)})" if users else ""
-            problems.append(f"{kind} of resource profile {profile.name}{why}: {error}")
+            problems.append(f"{kind} of resource set {resource_set.name}{why}: {error}")
     if problems:
         raise ResourceError("\n".join(problems))
     return found
 
 
 def checks(
-    profile: ResourceProfile, models_path: Sequence[Path] = ()
+    resource_set: ResourceSet, models_path: Sequence[Path] = ()
 ) -> list[tuple[ResourceKind, str, bool, str, str]]:
-    """Return (kind, name, ok, where, remedy) for each resource of the profile, for `rbench doctor`. Raises nothing."""
+    """Return (kind, name, ok, where, remedy) for each resource of the set, for `rbench doctor`. Raises nothing."""
     lines: list[tuple[ResourceKind, str, bool, str, str]] = []
     kinds: tuple[ResourceKind, ...] = get_args(ResourceKind)
     for kind in kinds:
-        source: Source | None = getattr(profile, kind)
+        source: Source | None = getattr(resource_set, kind)
         if source is None:
             continue
         name = source.name or source.kind
         try:
-            lines.append((kind, name, True, _locate(kind, profile, models_path).where, ""))
+            lines.append((kind, name, True, _locate(kind, resource_set, models_path).where, ""))
         except (ResourceError, SuiteError) as error:
             lines.append((kind, name, False, "", str(error)))
     return lines
 
 
-def _locate(kind: ResourceKind, profile: ResourceProfile, models_path: Sequence[Path]) -> Located:
-    source: Source | None = getattr(profile, kind)
+def _locate(kind: ResourceKind, resource_set: ResourceSet, models_path: Sequence[Path]) -> Located:
+    source: Source | None = getattr(resource_set, kind)
     if source is None:
         raise ResourceError(
-            f"the profile has none; choose another profile, or name one under `resources: {{{kind}: ...}}`"
+            f"the resource set has none; choose another resource set, or name one under `resources: {{{kind}: ...}}`"
         )
     finders = _FINDERS[kind]
     if source.kind not in finders:
-        raise SuiteError(f"resource profile {profile.name}: " + unknown(f"kind of {kind}", source.kind, finders))
+        raise SuiteError(f"resource set {resource_set.name}: " + unknown(f"kind of {kind}", source.kind, finders))
     how = loader(kind, source)
     if not source.name and how in ("folder", "hub", "encoder", "sentence-transformers"):
-        raise ResourceError(f"the profile names no folder; add `{kind}: FOLDER` under `resources`")
+        raise ResourceError(f"the resource set names no folder; add `{kind}: FOLDER` under `resources`")
     return finders[how](source, models_path)
 
 
@@ -143,7 +143,7 @@ def _counterfitted(source: Source, models_path: Sequence[Path]) -> Located:
         raise ResourceError(
             f"TextAttack's counter-fitted word vectors are not in {folder}; run `python -c 'from textattack.shared "
             "import WordEmbedding; WordEmbedding.counterfitted_GLOVE_embedding()'` with a network connection (481 MB), "
-            "or choose the profile `local` with word vectors of your own"
+            "or choose the resource set `local` with word vectors of your own"
         )
     return _found(str(folder), _Files("textattack-counterfitted"))
 
@@ -218,7 +218,7 @@ def _use(source: Source, models_path: Sequence[Path]) -> Located:
     if not _installed("tensorflow_hub") or not _installed("tensorflow"):
         raise ResourceError(
             "the Universal Sentence Encoder needs TensorFlow; run `pip install 'rbench[use]'`, "
-            "or choose the profile `standard`, which uses sentence-transformers instead"
+            "or choose the resource set `standard`, which uses sentence-transformers instead"
         )
     place = _on_path(source.name or "universal-sentence-encoder", models_path)
     if place is None:

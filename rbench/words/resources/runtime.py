@@ -1,4 +1,4 @@
-"""Load the resources of a profile, each on first use, and keep them."""
+"""Load the sources of a resource set, each on first use, and keep them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rbench.encoders.inference import Memo
 from rbench.encoders.vectors import WordVectors, read_counterfitted, read_vectors
 from rbench.errors import ResourceError
 from rbench.mini import lexical as mini
-from rbench.schema import ResourceKind, ResourceProfile, Source
+from rbench.schema import ResourceKind, ResourceSet, Source
 from rbench.system.digests import Located, Watch, located
 from rbench.words.resources import lexical
 from rbench.words.resources.locate import loader, locate
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class Resources:
-    """The resources of one profile.
+    """The resources of one set.
 
     Args:
-        profile: the source of each resource.
+        resource_set: the source of each resource.
         models_path: folders that are searched if `places` is None.
         places: where planning found the resources; others are refused. None: each is looked for on first use.
         device: where the models run.
@@ -41,7 +41,7 @@ class Resources:
 
     def __init__(
         self,
-        profile: ResourceProfile,
+        resource_set: ResourceSet,
         models_path: Sequence[Path] = (),
         *,
         places: Mapping[ResourceKind, Located] | None = None,
@@ -49,10 +49,10 @@ class Resources:
         trained: Mapping[str, Path] | None = None,
         backend: str = "auto",
     ) -> None:
-        self.profile, self.models_path = profile, tuple(models_path)
+        self.resource_set, self.models_path = resource_set, tuple(models_path)
         self.device, self.backend = device, backend
         self._planned, self._places = places is not None, dict(places or {})
-        lm = profile.masked_lm
+        lm = resource_set.masked_lm
         if lm is not None and lm.kind == "encoder" and lm.name is not None and lm.name in (trained := trained or {}):
             self._places["masked_lm"] = located(trained[lm.name])
         self._watch = Watch()
@@ -78,7 +78,7 @@ class Resources:
 
     def located(self, kind: ResourceKind) -> Located:
         """Return the place of a resource. Raises ResourceError if it is missing, or was not part of the plan."""
-        source: Source | None = getattr(self.profile, kind)
+        source: Source | None = getattr(self.resource_set, kind)
         if kind not in self._places:
             if source is not None and source.kind == "encoder":
                 raise ResourceError(
@@ -87,17 +87,17 @@ class Resources:
                 )
             if self._planned:
                 raise ResourceError(
-                    f"{kind} of resource profile {self.profile.name} was not looked for, because nothing declared that "
-                    "it is needed; the attack, strategy or objective that uses it must list it in its NEEDS"
+                    f"{kind} of resource set {self.resource_set.name} was not looked for, because nothing declared "
+                    "that it is needed; the attack, strategy or objective that uses it must list it in its NEEDS"
                 )
-            self._places[kind] = locate(self.profile, {kind}, self.models_path)[kind]
+            self._places[kind] = locate(self.resource_set, {kind}, self.models_path)[kind]
         return self._places[kind]
 
     @contextmanager
     def _open(self, kind: ResourceKind) -> Iterator[tuple[Source, str]]:
         """Yield the source of a resource, with its loader as kind, and its place, to be read inside the block."""
         found = self.located(kind)
-        source: Source | None = getattr(self.profile, kind)
+        source: Source | None = getattr(self.resource_set, kind)
         assert source is not None  # `located` refuses that
         with self._watch.reading(found) as where:
             yield source.model_copy(update={"kind": loader(kind, source)}), where

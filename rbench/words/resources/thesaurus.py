@@ -79,8 +79,8 @@ def check(kind: str) -> None:
     """Raise ResourceError if a source of synonyms of this kind has synonyms only."""
     if kind not in ("wordnet", "mini"):
         raise ResourceError(
-            "synonyms: antonyms are asked for, and a list of synonyms has none; choose a profile whose synonyms are "
-            "WordNet's (`synonyms: {kind: wordnet}`), or the embedded world's for its own corpora"
+            "synonyms: antonyms are asked for, and a list of synonyms has none; choose a resource set whose "
+            "synonyms are WordNet's (`synonyms: {kind: wordnet}`), or the embedded world's for its own corpora"
         )
 
 

@@ -297,7 +297,7 @@ class Geometry:
 
     @classmethod
     def of(cls, resources: Resources, **options: Any) -> Geometry:
-        """Make it from a resource profile. `options` are those of `CandidateOptions`, and further ones of `Geometry`.
+        """Make it from a resource set. `options` are those of `CandidateOptions`, and further ones of `Geometry`.
 
         Only what the source needs is opened: with `neighbours` no masked LM need exist.
 

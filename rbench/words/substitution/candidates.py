@@ -34,7 +34,7 @@ Candidates = Callable[[Sequence[Place]], list[list[str]]]
 
 
 def open_source(resources: Any, *, step: int | None = None, **options: Any) -> Candidates:
-    """Open a source with those resources of a profile that it needs (`CandidateOptions.needed`), and no others.
+    """Open a source with those resources of a set that it needs (`CandidateOptions.needed`), and no others.
 
     Args:
         resources: a `rbench.words.resources.Resources`.

@@ -21,7 +21,7 @@ from rbench.schema import (
     Outcome,
     Provenance,
     Record,
-    ResourceProfile,
+    ResourceSet,
     Source,
     TaskSpec,
     Training,
@@ -66,7 +66,7 @@ def made(outcomes: list[Outcome], task: TaskSpec = NLI, **more: Any) -> Made:
         task=task,
         data_fingerprint="rows",
         attack=AttackSpec(name="swap", recipe="Swap", needs=("masked_lm",), max_words=5),
-        resources=ResourceProfile(name="here", masked_lm=Source(kind="hub", name="/home/me/models/lm")),
+        resources=ResourceSet(name="here", masked_lm=Source(kind="hub", name="/home/me/models/lm")),
         resource_fingerprints={"masked_lm": "f" * 64},
         num_examples=len(outcomes),
     )

@@ -24,7 +24,7 @@ from rbench.schema import (
     Plan,
     Provenance,
     Record,
-    ResourceProfile,
+    ResourceSet,
     Score,
     Suite,
     TaskSpec,
@@ -40,7 +40,7 @@ def make_job(attack: str = "pwws", seed: int = 0, encoder: str = "minilm", task:
         task=TaskSpec(name=task, kind="single", columns=("text",), labels=("neg", "pos")),
         data_fingerprint="d",
         attack=AttackSpec(name=attack),
-        resources=ResourceProfile(name="mini"),
+        resources=ResourceSet(name="mini"),
         resource_fingerprints={},
         num_examples=3,
     )

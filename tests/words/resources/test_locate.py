@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from rbench.errors import ResourceError, SuiteError
-from rbench.schema import ResourceKind, ResourceProfile, Source
+from rbench.schema import ResourceKind, ResourceSet, Source
 from rbench.words import resources
 from rbench.words.resources import lexical
 from rbench.words.resources.locate import _FINDERS
@@ -21,12 +21,12 @@ FOLDER = Path(resources.__file__).parent
 PROFILES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def profile(name: str) -> ResourceProfile:
-    return ResourceProfile.model_validate(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()))
+def profile(name: str) -> ResourceSet:
+    return ResourceSet.model_validate(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()))
 
 
-def one(what: ResourceKind, **source: Any) -> ResourceProfile:
-    return ResourceProfile.model_validate({"name": "it", what: source})
+def one(what: ResourceKind, **source: Any) -> ResourceSet:
+    return ResourceSet.model_validate({"name": "it", what: source})
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_everything_missing_is_named_at_once_with_its_users_and_remedy(nothing: 
     lines = str(caught.value).splitlines()
     assert len(lines) == 6
     for kind, labels in users.items():
-        (line,) = (line for line in lines if line.startswith(f"{kind} of resource profile standard"))
+        (line,) = (line for line in lines if line.startswith(f"{kind} of resource set standard"))
         assert f"(needed by {', '.join(labels)})" in line
     for remedy in (
         "WordEmbedding.counterfitted_GLOVE_embedding()",
@@ -88,7 +88,7 @@ def test_everything_missing_is_named_at_once_with_its_users_and_remedy(nothing: 
 
 def test_only_what_is_needed_is_looked_for(nothing: Path) -> None:
     assert resources.locate(profile("standard"), set(), []) == {}
-    with pytest.raises(ResourceError, match=r"^synonyms of resource profile standard: NLTK's wordnet data is missing"):
+    with pytest.raises(ResourceError, match=r"^synonyms of resource set standard: NLTK's wordnet data is missing"):
         resources.locate(profile("standard"), {"synonyms"}, [])
 
 
@@ -128,12 +128,12 @@ def test_doctor_sees_what_is_and_what_is_not_and_raises_nothing(nothing: Path) -
     assert len(lines) == 6 and all(ok and where and not remedy for _, _, ok, where, remedy in lines)
     lines = resources.checks(profile("standard"), [nothing])
     assert len(lines) == 6 and not any(ok for _, _, ok, _, _ in lines) and all(line[4] for line in lines)
-    odd = ResourceProfile(name="it", synonyms=Source(kind="wordnett"))
+    odd = ResourceSet(name="it", synonyms=Source(kind="wordnett"))
     assert resources.checks(odd, [])[0][2:4] == (False, "")
 
 
 def test_an_unknown_kind_of_source_is_named_with_the_nearest() -> None:
-    with pytest.raises(SuiteError, match='resource profile it: unknown kind of synonyms "wordnett"; did you mean word'):
+    with pytest.raises(SuiteError, match='resource set it: unknown kind of synonyms "wordnett"; did you mean word'):
         resources.locate(one("synonyms", kind="wordnett"), {"synonyms"}, [])
     with pytest.raises(ResourceError, match="the profile has none"):
         resources.locate(one("synonyms", kind="mini"), {"stopwords"}, [])
@@ -227,8 +227,8 @@ def test_data_that_nltk_refuses_comes_with_the_command_that_helps(nothing: Path)
 
 def test_importing_and_locating_does_not_import_torch() -> None:
     script = (
-        "import sys; from rbench.words import resources; from rbench.schema import ResourceProfile, Source; "
-        "resources.checks(ResourceProfile(name='it', synonyms=Source(kind='mini'), masked_lm=Source(kind='encoder', "
+        "import sys; from rbench.words import resources; from rbench.schema import ResourceSet, Source; "
+        "resources.checks(ResourceSet(name='it', synonyms=Source(kind='mini'), masked_lm=Source(kind='encoder', "
         "name='mini-bert')), []); assert 'torch' not in sys.modules and 'nltk' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

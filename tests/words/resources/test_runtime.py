@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rbench.errors import RbenchError, ResourceError
-from rbench.schema import ResourceProfile, Source
+from rbench.schema import ResourceSet, Source
 from rbench.train.translation import Translator
 from rbench.words.resources import Resources
 from rbench.words.resources.masked_lm import MaskedLM
@@ -57,7 +57,7 @@ def test_python_code_of_a_model_is_not_run_and_nobody_is_asked(
 
 
 def test_a_masked_lm_of_ours_comes_from_the_run_that_trained_it(lm: Path) -> None:
-    profile = ResourceProfile(name="it", masked_lm=Source(kind="encoder", name="mini-bert"))
+    profile = ResourceSet(name="it", masked_lm=Source(kind="encoder", name="mini-bert"))
     assert Resources(profile, trained={"mini-bert": lm}).masked_lm.model.config.model_type == "bert"
     with pytest.raises(ResourceError, match=r"made the encoder mini-bert; .* must list masked_lm in its NEEDS"):
         _ = Resources(profile).masked_lm
@@ -79,7 +79,7 @@ def test_vectors_are_asked_for_once_a_text() -> None:
 
 def test_a_plain_transformers_folder_is_a_sentence_encoder_by_the_mean(tmp_path: Path) -> None:
     folder = world.write_bert(tmp_path / "plain", 0, head=False)
-    profile = ResourceProfile(name="it", sentence_encoder=Source(kind="sentence-transformers", name="plain"))
+    profile = ResourceSet(name="it", sentence_encoder=Source(kind="sentence-transformers", name="plain"))
     encoder = Resources(profile, [tmp_path]).sentence_encoder
     texts = ["the story was dull", "the film"]
     with torch.no_grad():
@@ -92,7 +92,7 @@ def test_a_plain_transformers_folder_is_a_sentence_encoder_by_the_mean(tmp_path:
 
 
 def test_tags_are_remembered_and_mini_words_known() -> None:
-    profile = ResourceProfile(
+    profile = ResourceSet(
         name="it", **{k: Source(kind="mini") for k in ("word_vectors", "synonyms", "pos_tagger", "stopwords")}
     )
     bound = Resources(profile)

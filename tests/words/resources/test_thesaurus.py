@@ -10,7 +10,7 @@ import pytest
 from rbench.errors import ResourceError
 from rbench.mini.lexical import pos_tags
 from rbench.mini.lexicon import load
-from rbench.schema import ResourceProfile, Source
+from rbench.schema import ResourceSet, Source
 from rbench.words.resources import Resources
 from rbench.words.resources.thesaurus import Related, mini_thesaurus, related, wordnet_thesaurus
 
@@ -182,12 +182,12 @@ def test_every_word_of_the_embedded_world_has_words_of_its_own_kind() -> None:
 
 
 def test_the_thesaurus_stands_behind_the_resource_synonyms(tmp_path: Path) -> None:
-    profile = ResourceProfile(name="it", synonyms=Source(kind="mini"))
+    profile = ResourceSet(name="it", synonyms=Source(kind="mini"))
     assert Resources(profile).thesaurus("good", "ADJ").antonyms[0] == "bad"
     (tmp_path / "ppdb").mkdir()
     (tmp_path / "ppdb" / "synonyms.txt").write_text("good fine\n")
     for source in (Source(kind="folder", name="ppdb"), Source(kind="wordnet", name="ppdb")):
-        listed = Resources(ResourceProfile(name="it", synonyms=source), [tmp_path])
+        listed = Resources(ResourceSet(name="it", synonyms=source), [tmp_path])
         assert listed.synonyms("good") == ["fine"]
         with pytest.raises(ResourceError, match="a list of synonyms has none"):
             _ = listed.thesaurus
