@@ -135,6 +135,14 @@ def test_limit_cuts_every_task_and_never_raises_a_number(write) -> None:  # type
     assert examples(Options(limit=3), num_examples="{mini-sentiment: 4}") == {3}
 
 
+def test_a_limited_run_scores_no_test_rows_unless_the_suite_names_them(write) -> None:  # type: ignore[no-untyped-def]
+    def scored(**changes: str) -> bool:
+        return any("test_accuracy" in job.parts for job in api.plan(write(**changes), Options(limit=2)).jobs)
+
+    assert not scored()
+    assert scored(evaluate="[test_accuracy]")
+
+
 def test_more_examples_than_there_are_is_refused_with_the_size(write) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(PlanError, match=r"mini-sentiment: num_examples is 100000, but its test split has \d+ examples"):
         api.run(write(num_examples="100000"))

@@ -108,7 +108,7 @@ def test_p_inverts_the_interval_and_intervals_are_nested(spread: Spread) -> None
 @pytest.mark.parametrize("freedom", [1, 2, 4])
 @pytest.mark.parametrize("shared", [0.0, 2.0])
 def test_false_positives_of_normal_means_are_as_frequent_as_the_level_says(freedom: int, shared: float) -> None:
-    """Integrated over what draws show, for draws that differ by nothing but their texts, and by up to 200 times that."""
+    """Integrated over what draws show; draws differ by nothing but their texts, and by up to 200 times that."""
     quantiles = np.concatenate([np.geomspace(1e-7, 0.01, 1500), np.linspace(0.01, 1, 1500)[1:-1]])
     weights = np.gradient(quantiles)
     shown = stats.chi2.ppf(quantiles, freedom) / freedom
