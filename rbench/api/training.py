@@ -433,15 +433,17 @@ def _folder(base: str, registry: Registry, problems: Problems) -> str:
 
 
 def _pooling(base: str, registry: Registry, models: Sequence[Path]) -> str:
-    """Return the pooling of a base: as its encoder's file or sentence-transformers' files say; else `cls`."""
+    """Return the pooling of a base: as its encoder's file or its model's own files say; else `cls`."""
+    spec = EncoderSpec(name=base, base=base)
     if base in registry.names("encoders"):
-        pooling: str = loading.load_encoder(base, registry, place="--base").pooling
-        return "cls" if pooling == "cls+mlp" else pooling
+        spec = loading.load_encoder(base, registry, place="--base")
+        if "pooling" in spec.model_fields_set or spec.base is None or spec.train is not None:
+            return "cls" if spec.pooling == "cls+mlp" else spec.pooling
     try:
-        said = stated(locate(EncoderSpec(name=base, base=base), models).where)
+        said = stated(locate(spec, models).where, revision=spec.revision)
     except ResourceError:
         return "cls"  # planning says what is missing or wrong
-    return str(said.fields["pooling"]) if said.by_sentence_transformers else "cls"
+    return str(said.fields["pooling"]) if said.complete else "cls"
 
 
 def _corpus(data: str, registry: Registry, problems: Problems) -> str:

@@ -124,7 +124,10 @@ def run(options: EvaluationOptions, context: EncoderContext) -> Measured:
     total = len(pairs.texts)
     encoded = counting(context.progress, total)
     # The scores are those of the numbers that are stored: of untrained encoders, cosines differ in later digits alone.
-    found = np.asarray(pairs.cosines(lambda texts: vectors.encode(texts, "fastest", encoded)), dtype=np.float32)
+    likeness = pairs.similarities(
+        lambda texts: vectors.encode(texts, "fastest", encoded), vectors.encoder.settings.similarity
+    )
+    found = np.asarray(likeness, dtype=np.float32)
     gold = np.asarray(pairs.gold, dtype=np.float32)
     subset = data.subsets.get(options.split, {})
     of = [subset[example.id] for example in examples] if subset else []
