@@ -208,15 +208,16 @@ def load_encoder(
 def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned | None) -> tuple[str, Prepared]:
     """Plan the encoder `wanted` as a suite would, with only the jobs that make its weights.
 
-    A suite needs a task, so it takes one of the embedded world, which is always there. A `seed` in a label is that of
-    `train_seeds`, so each draw in a table is found under its label. Returns the encoder's label too.
+    A suite needs work, so it evaluates on a task of the embedded world, which is always there and for which any encoder
+    will do. A `seed` in a label is that of `train_seeds`, so each draw in a table is found under its label. Returns the
+    encoder's label too.
     """
     choice = loading.of_label(wanted)
     others = {name: value for name, value in choice.options.items() if name != "seed"}
     suite = {
         "name": "train",
         "encoders": [{choice.name: others} if others else choice.name],
-        "tasks": ["mini-sentiment"],
+        "evaluate": ["mini-sts"],
         "resources": "mini",
         "train_seeds": [choice.options["seed"]] if "seed" in choice.options else [],
     }
