@@ -20,8 +20,8 @@ SUITE = """
 name: exchanged
 victims: [{{name: shipped, version: "1", endpoint: {{url: "{url}", body: {{inputs: ["{{text}}"]}}, batch_size: {size}}}}}]
 tasks: [mini-sentiment]
-attacks: [random: {{}}]
-num_examples: 6
+attacks: [random]
+num_examples: 3
 resources: mini
 """
 
@@ -65,7 +65,7 @@ def test_outcomes_of_an_attack_during_which_the_model_was_exchanged_are_not_kept
     answer.other = False
     api.run(tmp_path / "suite.yaml", options)
     record = store.look(attack).record
-    assert record is not None and record.status == "complete" and len([*store.outcomes(attack)]) == 6
+    assert record is not None and record.status == "complete" and len([*store.outcomes(attack)]) == 3
 
 
 def test_what_has_no_files_is_asked_again_at_the_end_of_a_job() -> None:

@@ -51,7 +51,7 @@ from rbench.tables.cells import Measured as Cell
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.nested_means import Values, limits
-from rbench.tables.notes import missing, selected_steps, variants
+from rbench.tables.notes import as_read, missing, selected_steps, variants
 from rbench.tables.results import Run
 from rbench.tables.table import MARK, Entry, Meaning, Number, average, groups_of, mark_best
 
@@ -470,6 +470,7 @@ def _notes(found: Evaluated) -> tuple[str, ...]:
         *(f"{name}: {note}" for name, task in tasks.items() for note in task.notes),
         *variants(found.plan, found.flags.behind(found.jobs)),
         *selected_steps(found.plan),
+        *as_read(found.plan),
         *found.flags.notes(found.jobs),
         *missing("evaluations", found.jobs, found.standing),
     )

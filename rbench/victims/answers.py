@@ -88,11 +88,11 @@ class Answers:
         self._lock = threading.Lock()
         self._known: list[tuple[Text, Row]] = []
         self._probed: list[Row] = []
+        self._first: Row | None = None
+        """The first answer to the probe's first text, where the probe was not asked."""
         self._since, self._last = 0, time.monotonic()
         endpoint = spec.endpoint if spec.tolerance < 1 else None
         self._canaries = Canaries(len(_SENTENCES), endpoint.batch_size if endpoint is not None else 1)
-        self._told: dict[Text, Row] = {}
-        """The first answer to each canary."""
         self._random = random.Random(0)  # one of its own: the global one belongs to attacks
 
     def __call__(self, texts: Sequence[Text]) -> NDArray[np.float64]:
@@ -140,14 +140,17 @@ class Answers:
             return self._named(texts)
         probe, room = probe_texts(self.columns), self._canaries.room
         parts = [list(texts[start : start + room]) for start in range(0, len(texts), room)]
-        with_one = [[*part, probe[self._canaries.next()]] for part in parts]
-        rows, found = iter(self._named([text for part in with_one for text in part])), []
-        for part in with_one:
-            found += [next(rows) for _ in part[:-1]]
+        # Before the whole probe was asked, no answer but that to its first text becomes known.
+        turns = [self._canaries.next() if self._probed else 0 for _ in parts]
+        sent = [text for part, turn in zip(parts, turns, strict=True) for text in (*part, probe[turn])]
+        rows, found = iter(self._named(sent)), []
+        for part, turn in zip(parts, turns, strict=True):
+            found += [next(rows) for _ in part]
             if not isinstance(now := next(rows), AnswerError):
                 with self._lock:
-                    before = self._told.setdefault(part[-1], now)
-                self._compare(part[-1], before, now)
+                    self._first = now if self._first is None else self._first
+                    before = self._probed[turn] if self._probed else self._first
+                self._compare(probe[turn], before, now)
         return found
 
     def check(self) -> NDArray[np.float64]:
