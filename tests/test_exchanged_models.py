@@ -18,7 +18,10 @@ from tests.victims.server import serve as serve
 
 SUITE = """
 name: exchanged
-victims: [{{name: shipped, version: "1", endpoint: {{url: "{url}", body: {{inputs: ["{{text}}"]}}, batch_size: {size}}}}}]
+victims:
+  - name: shipped
+    version: "1"
+    endpoint: {{url: "{url}", body: {{inputs: ["{{text}}"]}}, batch_size: {size}}}
 tasks: [mini-sentiment]
 attacks: [random]
 num_examples: 3
@@ -43,7 +46,7 @@ class Changing:
 def test_outcomes_of_an_attack_during_which_the_model_was_exchanged_are_not_kept(
     serve: Serve, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other model answers from the first outcome that is stored on; a later run, with the first one, attacks all."""
+    """The other model answers from the first stored outcome on; a later run, with the first model, attacks all."""
     answer = Changing()
     (tmp_path / "suite.yaml").write_text(SUITE.format(url=serve(answer).url, size=size))
     append, stored = Parts.append, []

@@ -4,8 +4,8 @@
 
 Vectors lie beside it (`rbench.encoders.cached_vectors`). The digits are a hash of the URL and of what decides vectors.
 A provider may put other weights behind the same name, also between two requests. The probe shows that: fixed texts,
-whose vectors are asked for again when a job opens the encoder and when it ends, and one of which goes with every request
-(`rbench.system.asking.Canaries`). Vectors of a request are kept only where that of the probe is as before.
+whose vectors are asked for again when a job opens the encoder and when it ends, and one of which goes with every
+request (`rbench.system.asking.Canaries`). Vectors of a request are kept only where that of the probe is as before.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ class VectorServer:
                 f"encoder `{self.name}`: {bare(self.endpoint.url)} gives other vectors for {self.endpoint.model} than "
                 f"before: of fixed texts, a cosine or a ratio of lengths is {worst:.2g} from 1. The provider seems to "
                 "have put other weights behind the name. Give the encoder's endpoint another `version` to measure "
-                "them; results of the old ones stay. Or several servers stand behind the address, and differ. If its rounding is this coarse, write a larger `tolerance` (now "
-                f"{self.endpoint.tolerance:g})."
+                "them; results of the old ones stay. Or several servers stand behind the address, and differ. If its "
+                f"rounding is this coarse, write a larger `tolerance` (now {self.endpoint.tolerance:g})."
             )
 
     def vectors(self, texts: Sequence[str], progress: Callable[[int], object] | None = None) -> Vectors:

@@ -388,9 +388,9 @@ _OF_KIND = {
 
 
 NOT_READ = (
-    "which rbench does not know, so that its vectors might be others than those of sentence-transformers. To measure such "
-    "a model, give its answers as a callable or an endpoint; or remove the key from a copy of the folder, if it changes "
-    "no vector"
+    "which rbench does not know, so that its vectors might be others than those of sentence-transformers. To measure "
+    "such a model, give its answers as a callable or an endpoint; or remove the key from a copy of the folder, if it "
+    "changes no vector"
 )
 """Ends an error about a key that nobody reads."""
 

@@ -7,7 +7,8 @@ memory, and written piece by piece, so that a corpus need not fit into memory. N
 compared with every document.
 
 A score is the encoder's `similarity`, computed in float64 of vectors of float32 and rounded to 32 bits, which are
-trec_eval's scores. That is a product of vectors, of length 1 for the cosine, or a distance with a minus. Of equal scores the document that stands first in the corpus is ranked first (`rbench.tasks.ranking` says in which order).
+trec_eval's scores. That is a product of vectors, of length 1 for the cosine, or a distance with a minus. Of equal
+scores the document that stands first in the corpus is ranked first (`rbench.tasks.ranking` says in which order).
 """
 
 from __future__ import annotations

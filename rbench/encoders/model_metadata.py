@@ -61,7 +61,7 @@ _LOADING = {
     ("config_kwargs", "config_args"): frozenset({"trust_remote_code"}),
 }
 """What settings of a Transformer module may pass on to transformers, by its present and its earlier name: what rbench
-honours, and what changes no vector. (Padding is always masked; code of a model runs only where a user's file says so.)"""
+honours, and what changes no vector. Padding is always masked; code of a model runs only where a user's file says so."""
 TASK = "feature-extraction"
 """What a Transformer module does that gives hidden states."""
 SETTINGS = tuple(
@@ -84,7 +84,7 @@ class Stated(NamedTuple):
     """Fields of an EncoderSpec by name; see `described`."""
     complete: bool
     """Whether they say how texts become vectors: files of sentence-transformers, or of a victim that rbench saved. A
-    folder of transformers alone says nothing of pooling, so that in `fields` is what sentence-transformers would take."""
+    folder of transformers alone says nothing of pooling; that in `fields` is what sentence-transformers would take."""
 
 
 def stated(
@@ -132,10 +132,10 @@ def described(folder: Path, given: Collection[str] = ()) -> dict[str, Any]:
     left out, and what the files say of them need not be something that rbench does.
 
     Of a SentenceTransformer these are `pooling`, and `normalize`, `max_length`, `prompt`, `include_prompt`,
-    `lowercase`, `truncate_dim`, `similarity`, `dtype` and `attention` where they are not the defaults. `prompt` is the default
-    prompt: sentence-transformers uses others only when asked to (`prompts` lists them all). Where there is none, those
-    of queries and documents are read before texts of rankings. Of a transformers folder it
-    is only `pooling`: `last` for a causal language model, else `mean`, as in sentence-transformers. Of a victim that
+    `lowercase`, `truncate_dim`, `similarity`, `dtype` and `attention` where they are not the defaults. `prompt` is the
+    default prompt: sentence-transformers uses others only when asked to (`prompts` lists them all). Where there is
+    none, those of queries and documents are read before texts of rankings. Of a transformers folder it is only
+    `pooling`: `last` for a causal language model, else `mean`, as in sentence-transformers. Of a victim that
     rbench saved it is all that the victim's encoder has.
 
     Raises:
@@ -273,8 +273,8 @@ def _of_vectors(folder: Path, given: bool) -> dict[str, Any]:
     listed, default = prompts(folder), config.get("default_prompt_name")
     if default is not None and default not in (config.get("prompts") or {}):
         raise ResourceError(
-            f"{path}: its `default_prompt_name` is {default!r}, and `prompts` has no such prompt; sentence-transformers "
-            "refuses the model, too. Add the prompt, or write null"
+            f"{path}: its `default_prompt_name` is {default!r}, and `prompts` has no such prompt, which "
+            "sentence-transformers refuses, too. Add the prompt, or write null"
         )
     if prompt := listed.get(str(default)):
         found |= {"prompt": prompt}

@@ -1,7 +1,7 @@
 """Asks a function or an endpoint: texts in, probabilities out; and asks some texts twice, to see that it is steady.
 
 One text in EVERY is asked again, one of the probe goes with each request of several texts
-(`rbench.system.asking.Canaries`), and the whole probe is asked after a pause, and at the beginning and the end of a job.
+(`rbench.system.asking.Canaries`), and the whole probe is asked after a pause, and when a job begins and ends.
 
 rbench sees no weights behind it. In a job's key stands what the user says of it, and a fingerprint: the answers to the
 probe, fixed texts of ours that tell one classifier from another. Many of them are mixed or odd, because classifiers
@@ -221,8 +221,8 @@ class Answers:
                 f"victim {self.name} answered {shown(text)} twice and not alike: the probability of "
                 f"{self.labels[worst]} was {before[worst]:.6g} and then {now[worst]:.6g}. If something in it is drawn "
                 "at random, switch that off (`model.eval()`). If another model was put behind it, give it another "
-                "`version` and run again; if several servers stand behind it, make them alike. If its rounding depends on what it computes at once, write a larger "
-                f"`tolerance` (now {self.spec.tolerance:g})."
+                "`version` and run again; if several servers stand behind it, make them alike. If its rounding depends "
+                f"on what it computes at once, write a larger `tolerance` (now {self.spec.tolerance:g})."
             )
 
 

@@ -32,7 +32,7 @@ from tests.tiny import WORDS
 
 
 def real(kind: str, pooling: str, *after: Any, positions: int, longest: int | None, **words: Any) -> Layout:
-    """A layout whose network and tokenizer read as much as the published ones, with the `max_seq_length` of its files."""
+    """A layout whose network and tokenizer read as much as the published ones, with the files' `max_seq_length`."""
     options = {} if longest is None else {"max_seq_length": longest}
     return made_of(kind, pooling, *after, more={"tokenizer": {"positions": positions, **words}}, **options)
 
@@ -127,7 +127,7 @@ def test_the_page_lists_every_entry_with_what_its_file_says() -> None:
         if len(cells) == 6 and cells[0].startswith("`"):
             rows[cells[0].strip("`")] = cells
     assert sorted(rows) == sorted([*LAYOUTS, *OWN_CODE])
-    for name, (_, base, size, pooling, length, licence) in rows.items():
+    for name, (_, base, size, pooling, _length, licence) in rows.items():
         spec = spec_of(name)
         assert base == spec.base and pooling in ("cls", "mean", "last")
         assert licence.partition(" (")[0] == spec.licence.partition(" (")[0]

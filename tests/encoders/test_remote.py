@@ -79,7 +79,8 @@ def test_no_text_is_asked_for_twice_by_later_processes_either(serve: Serve) -> N
     again = opened(server.url, batch_size=7)  # another way to ask: the same vectors
     assert np.array_equal(again.encode(TEXTS), letters(TEXTS))
     assert sorted(others(server, before)) == sorted(TEXTS[10:])
-    told, asked = usage(Embeddings(url=server.url, model="letters")), [t for body in server.bodies for t in body["input"]]
+    told = usage(Embeddings(url=server.url, model="letters"))
+    asked = [text for body in server.bodies for text in body["input"]]
     assert told["requests"] == len(server.bodies) and told["texts"] == len(asked)
     assert told["tokens"] == sum(len(text.split()) for text in asked)
 
@@ -393,7 +394,7 @@ class Exchanged:
 def test_no_vector_of_a_model_that_was_exchanged_between_two_requests_is_kept(
     serve: Serve, batch_size: int, after: int
 ) -> None:
-    """The first request is the probe's. A later process, which the first model answers again, finds its vectors alone."""
+    """The first request is the probe's. A later process, answered by the first model again, finds its vectors alone."""
     answer = Exchanged(lambda number: number >= after)
     server = serve(answer)
     encoder = opened(server.url, batch_size=batch_size)
