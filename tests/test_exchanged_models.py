@@ -23,7 +23,8 @@ victims:
     version: "1"
     endpoint: {{url: "{url}", body: {{inputs: ["{{text}}"]}}, batch_size: {size}}}
 tasks: [mini-sentiment]
-attacks: [random]
+attacks: [pwws]
+training: {{max_validation: 20}}
 num_examples: 3
 resources: mini
 """

@@ -102,7 +102,12 @@ def stated(
         from rbench.system import hub
 
         repo, _, commit = where.rpartition("@")
-        folder = hub.configs(repo, commit, revision)
+        try:
+            folder = hub.configs(repo, commit, revision)
+        except ResourceError:
+            if "pooling" in given:  # without a network, a cache may lack the files that only sentence-transformers has
+                return Stated({}, complete=False)
+            raise
     check_code(folder, trusted=trust_remote_code)
     return Stated(described(folder, given), any((folder / name).is_file() for name in ("modules.json", ABOUT)))
 

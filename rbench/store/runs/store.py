@@ -283,7 +283,7 @@ class Parts:
         self.close()
         self._store.below(self._job).remove(self._appender.path)
         for example_id in self._own:
-            del self.outcomes[example_id]
+            self.outcomes.pop(example_id, None)
         self._own.clear()
 
     def close(self) -> None:
