@@ -95,6 +95,17 @@ def test_an_encoder_by_name_gives_the_vectors_of_sentence_transformers(
         np.testing.assert_allclose(encoder.encode(texts), wanted, atol=1e-5, rtol=1e-4)
 
 
+def test_the_form_before_is_an_option_that_a_suite_can_state(networks: Make, tmp_path: Path) -> None:
+    LAYOUTS["minilm"](networks).save(str(tmp_path / "minilm"))
+    before = rbench.load_encoder("minilm[max_length=512,normalize=false]", models=tmp_path, device="cpu")
+    now = rbench.load_encoder("minilm", models=tmp_path, device="cpu")
+    assert (before.max_length, before.settings.normalize) == (512, False)
+    assert (now.max_length, now.settings.normalize) == (256, True)
+    lengths = np.linalg.norm(before.encode(LONG[:2]), axis=1, keepdims=True)
+    np.testing.assert_allclose(before.encode(LONG[:2]) / lengths, now.encode(LONG[:2]), atol=1e-5)
+    assert np.abs(lengths - 1).min() > 0.01
+
+
 def test_an_entry_leaves_to_the_models_files_what_they_state() -> None:
     for name in (*LAYOUTS, *OWN_CODE):
         assert not {"pooling", "normalize", "max_length", "truncate_dim"} & spec_of(name).model_fields_set
