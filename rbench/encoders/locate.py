@@ -161,11 +161,14 @@ def tokenizer_fingerprint(where: str) -> str:
     return digests.of_files(sorted(files))
 
 
-def check_tokenizer(root: Path) -> None:
-    """Raise ResourceError where a model's folder has no tokenizer: what transformers then says names no remedy."""
+def check_tokenizer(root: Path, who: str) -> None:
+    """Raise ResourceError where a model's folder has no tokenizer: what transformers then says names no remedy.
+
+    `who` begins the message: whose tokenizer it is.
+    """
     if not any((root / name).is_file() for name in TOKENIZER_FILES):
         raise ResourceError(
-            f"{root} has no tokenizer (tokenizer.json, vocab.txt or the like); write that of the model there with "
+            f"{who}: {root} has no tokenizer (tokenizer.json, vocab.txt or the like); write that of the model there with "
             "`tokenizer.save_pretrained(...)`"
         )
 

@@ -161,10 +161,7 @@ class SentenceEncoder(nn.Module):
                     "leave out `layers`, or fit a transform on a base with fewer layers"
                 )
             keep_layers(model, layers, name)
-        try:
-            check_tokenizer(root)
-        except ResourceError as error:
-            raise ResourceError(f"encoder `{name}`: {error}") from error
+        check_tokenizer(root, f"encoder `{name}`")
         with reading(f"encoder `{name}`: the tokenizer in {root} cannot be read"):
             tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
         return cls(model, tokenizer, pooling, max_length, name, after, settings).eval()

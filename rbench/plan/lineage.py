@@ -136,7 +136,7 @@ def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpe
     if last.random_weights:
         return _with_tokenizer(last, encoders)
     if last.train is None:
-        # Neither the label of an encoder without a file nor one with options is the name of a folder on the search path.
+        # Neither the label of an encoder without a file nor one with options names a folder on the search path.
         name = last.base if last.unlisted else last.name.partition("[")[0]
         return last.model_copy(update={"name": name})
     if last.base is None:

@@ -121,10 +121,7 @@ def open_model(spec: VictimSpec, where: str | Path, task: TaskSpec, device: str 
     order = check_config(spec, read_config(str(folder)), task)
     with reading(f"victim `{spec.name}`: {folder} cannot be read"):
         check_size(folder, AutoModelForSequenceClassification)
-    try:
-        check_tokenizer(folder)
-    except ResourceError as error:
-        raise ResourceError(f"victim `{spec.name}`: {error}") from error
+    check_tokenizer(folder, f"victim `{spec.name}`")
     with reading(
         f"victim `{spec.name}`: {folder} has no tokenizer that can be read; save it beside the model "
         "(`tokenizer.save_pretrained(...)`)"
