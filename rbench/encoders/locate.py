@@ -168,8 +168,8 @@ def check_tokenizer(root: Path, who: str) -> None:
     """
     if not any((root / name).is_file() for name in TOKENIZER_FILES):
         raise ResourceError(
-            f"{who}: {root} has no tokenizer (tokenizer.json, vocab.txt or the like); write that of the model there with "
-            "`tokenizer.save_pretrained(...)`"
+            f"{who}: {root} has no tokenizer (tokenizer.json, vocab.txt or the like); write that of the model there "
+            "with `tokenizer.save_pretrained(...)`"
         )
 
 
