@@ -48,6 +48,11 @@ class JobError(RbenchError):
     """A job failed while it ran. The run goes on with the jobs that do not need it and exits with status 1."""
 
 
+class ModelChangedError(JobError, ResourceError):
+    """A function or a server gives other answers than before, so another model answers. Nothing that was answered since
+    it was last seen to be the same is kept."""
+
+
 class StoreError(RbenchError):
     """A RUN folder is in use, damaged, or written by an incompatible version of rbench."""
 

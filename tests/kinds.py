@@ -14,8 +14,8 @@ SIZES = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2,
 CAUSAL = {**SIZES, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 64, "pad_token_id": 0}
 
 
-def network(kind: str, words: int) -> Any:
-    """A network of a kind with a vocabulary of `words`; token 0 is padding.
+def network(kind: str, words: int, positions: int | None = None) -> Any:
+    """A network of a kind with a vocabulary of `words`; token 0 is padding. `positions`: what it reads, else some 50.
 
     Its weights are so far from each other that no pooling or position looks like another.
     """
@@ -53,6 +53,8 @@ def network(kind: str, words: int) -> Any:
                 query_pre_attn_scalar=16,
                 use_bidirectional_attention=True,
             )
+    if positions is not None:
+        config.max_position_embeddings = positions
     made = transformers.T5EncoderModel if kind == "t5-encoder" else transformers.AutoModel.from_config
     model = made(config)
     with torch.no_grad():

@@ -249,7 +249,7 @@ def _ranked(retriever: Any, rows: RankingRows, k: int) -> tuple[list[list[int]],
 
     of, ids = rows.collection, [one.id for one in rows.queries]
     vectors = np.asarray(retriever([one.texts[0] for one in rows.queries]).numpy(), dtype=np.float32)
-    top = index.top(vectors, retriever.retriever.corpus, DEPTH, list(map(of.own, ids)))
+    top = index.top(vectors, retriever.retriever.corpus, DEPTH, list(map(of.own, ids)), retriever.retriever.similarity)
     run = {
         query: {of.ids[i]: float(score) for i, score in zip(places, scores, strict=True) if np.isfinite(score)}
         for query, places, scores in zip(ids, top.places.tolist(), top.scores, strict=True)

@@ -215,15 +215,16 @@ def load_encoder(
 def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned | None) -> tuple[str, Prepared]:
     """Plan the encoder `wanted` as a suite would, with only the jobs that make its weights.
 
-    A suite needs a task, so it takes one of the embedded world, which is always there. A `seed` in a label is that of
-    `train_seeds`, so each draw in a table is found under its label. Returns the encoder's label too.
+    A suite needs work, so it evaluates on a task of the embedded world, which is always there and for which any encoder
+    will do. A `seed` in a label is that of `train_seeds`, so each draw in a table is found under its label. Returns the
+    encoder's label too.
     """
     choice = loading.of_label(wanted)
     others = {name: value for name, value in choice.options.items() if name != "seed"}
     suite = {
         "name": "train",
         "encoders": [{choice.name: others} if others else choice.name],
-        "tasks": ["mini-sentiment"],
+        "evaluate": ["mini-sts"],
         "resources": "mini",
         "train_seeds": [choice.options["seed"]] if "seed" in choice.options else [],
     }
@@ -440,15 +441,17 @@ def _folder(base: str, registry: Registry, problems: Problems) -> str:
 
 
 def _pooling(base: str, registry: Registry, models: Sequence[Path]) -> str:
-    """Return the pooling of a base: as its encoder's file or sentence-transformers' files say; else `cls`."""
+    """Return the pooling of a base: as its encoder's file or its model's own files say; else `cls`."""
+    spec = EncoderSpec(name=base, base=base)
     if base in registry.names("encoders"):
-        pooling: str = loading.load_encoder(base, registry, place="--base").pooling
-        return "cls" if pooling == "cls+mlp" else pooling
+        spec = loading.load_encoder(base, registry, place="--base")
+        if "pooling" in spec.model_fields_set or spec.base is None or spec.train is not None:
+            return "cls" if spec.pooling == "cls+mlp" else spec.pooling
     try:
-        said = stated(locate(EncoderSpec(name=base, base=base), models).where)
+        said = stated(locate(spec, models).where, revision=spec.revision)
     except ResourceError:
         return "cls"  # planning says what is missing or wrong
-    return str(said.fields["pooling"]) if said.by_sentence_transformers else "cls"
+    return str(said.fields["pooling"]) if said.complete else "cls"
 
 
 def _corpus(data: str, registry: Registry, problems: Problems) -> str:

@@ -36,15 +36,13 @@ from rbench.schema import (
 from rbench.schema.common import Embeddings
 from rbench.schema.unlisted import HUB_ID, is_path, labels
 
-_CHANGEABLE = ("pooling", "layers", "max_length", "head")
-"""The fields that a suite may change of an encoder without `train`."""
 _FIXED = frozenset(
     {
         *("name", "base", "architecture", "tokenizer", "word_vectors", "endpoint", "train"),
         *("trust_remote_code", "unlisted"),
     }
 )
-"""The fields of an encoder without a file that a suite may not set, besides those that change nothing."""
+"""The fields of an encoder without `train` that a suite may not set, besides those that change nothing."""
 _OTHERWISE = "A folder is written ./NAME or with its path, a model of the hub OWNER/NAME."
 _NOT_BY_TASK = frozenset({"data", "by_task", "select_by", "select_split", "resources", "seed"})
 """What a training cannot have by task: what is loaded for all tasks, and what names the training."""
@@ -149,10 +147,9 @@ class Encoders:
     def variant(self, name: str, options: Positioned, label: str, place: str) -> None:
         """Load the encoder `name` under `label`, with a suite's options in place of its own.
 
-        For an encoder with `train`, options are those of its objective and the other keys of `train`. For any other
-        encoder, they are `pooling`, `layers`, `max_length` and `head`; for one behind an endpoint, how it is asked and
-        its `dimensions` and `version`; for one without a file, whatever its file could
-        say.
+        For an encoder with `train`, options are those of its objective and the other keys of `train`; for one behind an
+        endpoint, how it is asked and its `dimensions` and `version`; for any other encoder, whatever its file could say
+        of how texts become vectors.
         """
         own = self.found.get(name)
         located = self._content(name) if own is not None else None
@@ -237,12 +234,10 @@ class Encoders:
 
     def _ways(self, spec: EncoderSpec) -> dict[str, Where] | None:
         """Map each option of a variant to its place in an encoder's file; None where its objective cannot be opened."""
-        if spec.unlisted:
-            return {key: (key,) for key in EncoderSpec.model_fields if key not in _FIXED | EncoderSpec.COSMETIC}
         if spec.endpoint is not None:
             return {key: ("endpoint", key) for key in Embeddings.model_fields if key not in ("url", "headers", "key")}
         if spec.train is None:
-            return {key: (key,) for key in _CHANGEABLE}
+            return {key: (key,) for key in EncoderSpec.model_fields if key not in _FIXED | EncoderSpec.COSMETIC}
         known = self.modules.options_of("objectives", spec.train.objective)
         if known is None:
             return None

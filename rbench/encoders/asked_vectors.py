@@ -3,8 +3,9 @@
     CACHE/endpoints/<digits>/about.json    what was asked, how long vectors are, and the vectors of the probe
 
 Vectors lie beside it (`rbench.encoders.cached_vectors`). The digits are a hash of the URL and of what decides vectors.
-A provider may put other weights behind the same name. The probe shows that: fixed texts, whose vectors are asked for
-again whenever a job opens the encoder.
+A provider may put other weights behind the same name, also between two requests. The probe shows that: fixed texts,
+whose vectors are asked for again when a job opens the encoder and when it ends, and one of which goes with every
+request (`rbench.system.asking.Canaries`). Vectors of a request are kept only where that of the probe is as before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import binascii
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -23,11 +24,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from rbench.encoders.cached_vectors import CachedVectors, Vectors, key_of
-from rbench.errors import AnswerError, JobError, ResourceError
+from rbench.errors import AnswerError, JobError, ModelChangedError, ResourceError
 from rbench.masking import bare
 from rbench.schema import EncoderSpec, content_key
 from rbench.schema.common import Embeddings
-from rbench.system.asking import Parallel, connected
+from rbench.system.asking import Canaries, Parallel, connected
 from rbench.system.below import Below
 from rbench.system.digests import Located
 from rbench.system.scratch import default_cache, writing
@@ -79,6 +80,8 @@ def _marked(where: str, *, name: str, endpoint: Embeddings) -> str:
     try:
         server = server_of(name, endpoint)
         server.check()
+    except ModelChangedError:
+        raise
     except (JobError, AnswerError) as error:
         raise ResourceError(str(error)) from None
     return server.digits
@@ -130,6 +133,7 @@ class VectorServer:
         most = max(1 << 24, endpoint.batch_size * BYTES_EACH)
         self._poster = connected(endpoint, f"encoder `{name}`", key, most)
         self._parallel = Parallel(endpoint.concurrency)
+        self._canaries = Canaries(len(PROBE), endpoint.batch_size)
         self._count = threading.Lock()
         self.dim: int | None = None
         root = default_cache()
@@ -140,19 +144,19 @@ class VectorServer:
             self._cached = CachedVectors(self._below, self._folder, self.dim)
 
     def check(self) -> None:
-        """Ask for the probe again.
+        """Ask for the probe again. Raises ModelChangedError where a vector is no longer the one that is kept."""
+        self._compare(range(len(PROBE)), self._asked(PROBE, threading.Event(), alone=True))
 
-        Raises JobError where a vector is no longer the one that is kept.
-        """
-        now = self._asked(PROBE, threading.Event())
-        worst = max(_gaps(self.probed, np.stack(now)))
+    def _compare(self, places: Iterable[int], now: Sequence[Vectors]) -> None:
+        """Raise ModelChangedError where vectors of the probe's texts at some places are not those that are kept."""
+        worst = max(_gaps(self.probed[list(places)], np.stack(now)))
         if worst > self.endpoint.tolerance:
-            raise JobError(
+            raise ModelChangedError(
                 f"encoder `{self.name}`: {bare(self.endpoint.url)} gives other vectors for {self.endpoint.model} than "
                 f"before: of fixed texts, a cosine or a ratio of lengths is {worst:.2g} from 1. The provider seems to "
                 "have put other weights behind the name. Give the encoder's endpoint another `version` to measure "
-                "them; results of the old ones stay. If its rounding is this coarse, write a larger `tolerance` (now "
-                f"{self.endpoint.tolerance:g})."
+                "them; results of the old ones stay. Or several servers stand behind the address, and differ. If its "
+                f"rounding is this coarse, write a larger `tolerance` (now {self.endpoint.tolerance:g})."
             )
 
     def vectors(self, texts: Sequence[str], progress: Callable[[int], object] | None = None) -> Vectors:
@@ -160,6 +164,7 @@ class VectorServer:
 
         Raises:
             JobError: it is not available, or its answers cannot be used; what was answered so far is kept.
+            ModelChangedError: another model answers. Of the requests that it answered nothing is kept.
             AnswerError: it refuses a text.
         """
         assert self.dim is not None
@@ -168,13 +173,16 @@ class VectorServer:
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if progress is not None and len(new) < len(texts):
             progress(len(texts) - len(new))
-        left, size = [*new], self.endpoint.batch_size
+        left, size = [*new], self._canaries.room
         step = size * self.endpoint.concurrency * ROUNDS
         for start in range(0, len(left), step):
             part = left[start : start + step]
             asked = [[new[key] for key in part[i : i + size]] for i in range(0, len(part), size)]
             with writing(self._below.root):
                 made = dict(zip(part, self._parallel(asked, self._ask_and_keep), strict=True))
+                if not self._canaries.fit:
+                    self._asked((), threading.Event())
+                    self._cached.put(made)
             found |= made
             if progress is not None:
                 progress(len(part))
@@ -182,29 +190,38 @@ class VectorServer:
 
     def _ask_and_keep(self, texts: Sequence[str], stop: threading.Event) -> list[Vectors]:
         made = self._asked(texts, stop)
-        self._cached.put(dict(zip(map(key_of, texts), made, strict=True)))
+        if self._canaries.fit:
+            self._cached.put(dict(zip(map(key_of, texts), made, strict=True)))
         return made
 
-    def _asked(self, texts: Sequence[str], stop: threading.Event) -> list[Vectors]:
-        """Return the vectors of the texts of one request. Where it is refused, ask for each half, to find the text."""
+    def _asked(self, texts: Sequence[str], stop: threading.Event, alone: bool = False) -> list[Vectors]:
+        """Return the vectors of the texts of one request. Where it is refused, ask for each half, to find the text.
+
+        One of the probe's texts goes with them, unless they are `alone`, or the only one that fits.
+        """
+        place = None if alone or (texts and not self._canaries.fit) else self._canaries.next()
+        sent = texts if place is None else [*texts, PROBE[place]]
         where, harmless = f"encoder `{self.name}`: {bare(self.endpoint.url)}", self._body(PROBE[:1])
         kept = "Vectors that were answered are kept"
         try:
-            answer = self._poster.ask(self._body(texts), harmless, stop, who=where, kept=kept)
+            answer = self._poster.ask(self._body(sent), harmless, stop, who=where, kept=kept)
         except AnswerError as error:
             failed = AnswerError(f"{where}: {error}")
             if not self._poster.answers(harmless):  # then it refuses any text
                 raise JobError(str(failed)) from None
         else:
-            self._tally(answer, len(texts))
+            self._tally(answer, len(sent))
             try:
-                return self._read(answer, len(texts))
+                rows = self._read(answer, len(sent))
             except AnswerError as error:
                 raise JobError(f"{where}: {error}. Is this the address of embeddings (`/v1/embeddings`)?") from None
-        if len(texts) == 1:
-            raise AnswerError(f"{failed}; asked for {texts[0][:200]!r}")
+            if place is not None:
+                self._compare([place], [rows.pop()])
+            return rows
+        if len(texts) < 2:
+            raise AnswerError(f"{failed}; asked for {(texts or sent)[0][:200]!r}")
         half = len(texts) // 2
-        return [*self._asked(texts[:half], stop), *self._asked(texts[half:], stop)]
+        return [*self._asked(texts[:half], stop, alone), *self._asked(texts[half:], stop, alone)]
 
     def _body(self, texts: Sequence[str]) -> dict[str, Any]:
         endpoint = self.endpoint
@@ -242,7 +259,7 @@ class VectorServer:
         """Return the probe's vectors as they were when the endpoint was first asked, here or by another process."""
         about = self._folder / "about.json"
         if (known := _probe_in(self._below.read_json(about))) is None:
-            made = np.stack(self._asked(PROBE, threading.Event()))
+            made = np.stack(self._asked(PROBE, threading.Event(), alone=True))
             said = {**json.loads(self.endpoint.model_dump_json(include={"model", "dimensions", "version"}))}
             said |= {"url": bare(self.endpoint.url), "dim": made.shape[1]}
             said["probe"] = base64.b64encode(made.astype("<f4").tobytes()).decode()

@@ -13,7 +13,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -373,6 +373,31 @@ ACTIVATIONS = {
 as in sentence-transformers, which would import other names too."""
 DEFAULT_ACTIVATION = "torch.nn.modules.activation.Tanh"
 """What a Dense module has whose config.json names no activation."""
+_MODULE = frozenset({"idx", "name", "path", "type"})
+"""The keys of a module in modules.json."""
+_OF_KIND = {
+    "Pooling": frozenset({"word_embedding_dimension", "embedding_dimension", "pooling_mode", "include_prompt"}),
+    "Dense": frozenset(
+        {*("in_features", "out_features", "bias", "activation_function"), "module_input_name", "module_output_name"}
+    ),
+    "LayerNorm": frozenset({"dimension"}),
+    "Dropout": frozenset({"dropout"}),
+    "Normalize": frozenset({"module_input_name", "module_output_name"}),
+}
+"""The keys of a module's config.json that rbench honours, by kind."""
+
+
+NOT_READ = (
+    "which rbench does not know, so that its vectors might be others than those of sentence-transformers. To measure "
+    "such a model, give its answers as a callable or an endpoint; or remove the key from a copy of the folder, if it "
+    "changes no vector"
+)
+"""Ends an error about a key that nobody reads."""
+
+
+def unread(stated: Mapping[str, Any], known: Collection[str]) -> list[str]:
+    """Return the keys that state something and are not `known`; null, false and empty values state nothing."""
+    return [str(key) for key, value in stated.items() if key not in known and value not in (None, False, "", [], {})]
 
 
 def modules(folder: Path) -> list[tuple[str, str]]:
@@ -383,7 +408,8 @@ def modules(folder: Path) -> list[tuple[str, str]]:
     folder.
 
     Raises:
-        ResourceError: modules.json is damaged, names a path outside the folder, or lists any other module.
+        ResourceError: modules.json is damaged, names a path outside the folder, or lists any other module, or a module
+            states something that rbench does not do.
     """
     path = folder / "modules.json"
     if not path.is_file():
@@ -400,7 +426,7 @@ def modules(folder: Path) -> list[tuple[str, str]]:
         foreign |= {"a StaticEmbedding after others"} if kinds[0] != "StaticEmbedding" else set()
     early = kinds[: kinds.index("Pooling")] if "Pooling" in kinds else []
     foreign |= {f"a {kind} before the pooling" for kind in early if kind not in ("", "Transformer")}
-    foreign |= {wrong for kind, part in listed if KINDS.get(kind) == "Dense" and (wrong := _wrong_dense(folder / part))}
+    foreign |= {wrong for kind, part in listed for wrong in _wrong_module(KINDS.get(kind, ""), folder / part)}
     if foreign:
         raise ResourceError(
             f"{folder}: its modules.json asks for {', '.join(sorted(foreign))}; rbench reads sentence-transformers "
@@ -425,11 +451,14 @@ def after_pooling(folder: Path) -> list[tuple[str, Path]]:
 
 def _listed(path: Path) -> list[tuple[str, str]]:
     try:
-        listed = [(entry["type"], entry.get("path", "")) for entry in json.loads(path.read_text(encoding="utf-8"))]
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        listed = [(entry["type"], entry.get("path", "")) for entry in entries]
         if strange := [value for entry in listed for value in entry if not isinstance(value, str)]:
             raise TypeError(f"{strange[0]!r} is not a string")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ResourceError(f"{path}: not a list of sentence-transformers modules ({error})") from error
+    if more := sorted({key for entry in entries for key in unread(entry, _MODULE)}):
+        raise ResourceError(f"{path}: a module states {', '.join(f'`{key}`' for key in more)}, {NOT_READ}")
     return listed
 
 
@@ -439,12 +468,18 @@ def activation_of(dense: Path) -> str | None:
     return ACTIVATIONS.get(named) if isinstance(named, str) else None
 
 
-def _wrong_dense(dense: Path) -> str:
-    """Say why rbench cannot do a Dense module; empty if it can."""
-    config = object_of(dense / "config.json")
-    if not config:
-        return "a Dense without a config.json"
-    if activation_of(dense) is None:
-        return f"a Dense with an activation that rbench does not know ({config['activation_function']})"
+def _wrong_module(kind: str, folder: Path) -> Iterator[str]:
+    """Yield what a module after the transformer asks for that rbench cannot do."""
+    if kind not in _OF_KIND:
+        return
+    config = object_of(folder / "config.json")
+    modes = [key for key in config if key.startswith("pooling_mode_")] if kind == "Pooling" else []
+    for key in unread(config, {*_OF_KIND[kind], *modes}):
+        yield f"a {kind} with `{key}: {config[key]}`"
     places = {config.get(key) for key in ("module_input_name", "module_output_name")} - {None, "sentence_embedding"}
-    return f"a Dense on {', '.join(sorted(map(str, places)))}" if places else ""
+    if places:
+        yield f"a {kind} on {', '.join(sorted(map(str, places)))}"
+    if kind == "Dense" and not config:
+        yield "a Dense without a config.json"
+    elif kind == "Dense" and activation_of(folder) is None:
+        yield f"a Dense with an activation that rbench does not know ({config['activation_function']})"

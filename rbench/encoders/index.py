@@ -1,13 +1,14 @@
 """The vectors of a corpus, encoded once and kept on disk, and exact rankings of its documents.
 
-    CACHE/prepared/vectors-<digits>.npy    (documents, dim), float32, each of length 1
+    CACHE/prepared/vectors-<digits>.npy    (documents, dim), float32, as `compared` gives them
 
 The digits are a hash of the encoder's weights, of how it reads, and of the documents' texts. The file is mapped into
 memory, and written piece by piece, so that a corpus need not fit into memory. Nothing is approximate: a query is
 compared with every document.
 
-A score is a cosine: a product in float64 of vectors of float32, rounded to 32 bits, which are trec_eval's scores. Of
-equal scores the document that stands first in the corpus is ranked first (`rbench.tasks.ranking` says in which order).
+A score is the encoder's `similarity`, computed in float64 of vectors of float32 and rounded to 32 bits, which are
+trec_eval's scores. That is a product of vectors, of length 1 for the cosine, or a distance with a minus. Of equal
+scores the document that stands first in the corpus is ranked first (`rbench.tasks.ranking` says in which order).
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from rbench.errors import JobError
+from rbench.schema import Similarity
 from rbench.system.below import Below
 from rbench.system.scratch import default_cache, writing
 
@@ -35,6 +38,8 @@ USES = ("encoders.sentence",)
 Vectors = NDArray[np.float32]
 PIECE = 2048
 """Number of documents that are encoded, or compared with queries, at once."""
+METRICS: dict[str, Any] = {"euclidean": "euclidean", "manhattan": "cityblock"}
+"""The names in scipy of the similarities that are distances."""
 SCORES = 1 << 24
 """Number of scores that are in memory at once."""
 
@@ -52,6 +57,11 @@ def unit(vectors: NDArray[Any]) -> Vectors:
     """Return vectors (n, dim) of length 1, float32. A vector of zeros stays as it is."""
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
+
+
+def compared(vectors: NDArray[Any], similarity: Similarity) -> Vectors:
+    """Return vectors (n, dim), float32, as `scores` takes them: of length 1 for the cosine, otherwise as they are."""
+    return unit(vectors) if similarity == "cosine" else np.asarray(vectors, dtype=np.float32)
 
 
 def vectors_of(encoder: SentenceEncoder, texts: Sequence[str], progress: Callable[[int], object]) -> Vectors:
@@ -86,12 +96,12 @@ def _whole(path: Path, documents: int, dim: int) -> bool:
 
 
 def _write(path: Path, encoder: SentenceEncoder, texts: Sequence[str], progress: Callable[[int], object]) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid():08d}.tmp")
+    part, similarity = path.with_name(f"{path.name}.{os.getpid():08d}.tmp"), encoder.settings.similarity
     made = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=(len(texts), encoder.dim))
     try:
         for start in range(0, len(texts), PIECE):
             piece = list(texts[start : start + PIECE])
-            made[start : start + len(piece)] = unit(encoder.encode(piece, "fastest", progress))
+            made[start : start + len(piece)] = compared(encoder.encode(piece, "fastest", progress), similarity)
         made.flush()
         part.replace(path)
     finally:
@@ -124,11 +134,14 @@ def _digest(encoder: SentenceEncoder, texts: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def scores(queries: Vectors, corpus: Vectors, left_out: Sequence[int | None]) -> Vectors:
-    """Return the scores (queries, documents) of queries whose vectors have length 1.
+def scores(
+    queries: Vectors, corpus: Vectors, left_out: Sequence[int | None], similarity: Similarity = "cosine"
+) -> Vectors:
+    """Return the scores (queries, documents) of queries and documents whose vectors `compared` gave.
 
     Args:
         left_out: for each query the place of a document that has the score -inf; None: there is none.
+        similarity: what a score is; more is more alike, so distances have a minus.
 
     Raises JobError where the vectors of queries and documents have different lengths.
     """
@@ -139,19 +152,28 @@ def scores(queries: Vectors, corpus: Vectors, left_out: Sequence[int | None]) ->
         )
     found, wide = np.empty((len(queries), len(corpus)), dtype=np.float32), queries.astype(np.float64)
     for start in range(0, len(corpus), PIECE):
-        found[:, start : start + PIECE] = wide @ corpus[start : start + PIECE].astype(np.float64).T
+        piece = corpus[start : start + PIECE].astype(np.float64)
+        found[:, start : start + PIECE] = (
+            wide @ piece.T if similarity in ("cosine", "dot") else -cdist(wide, piece, METRICS[similarity])
+        )
     for i, place in enumerate(left_out):
         if place is not None:
             found[i, place] = -np.inf
     return found
 
 
-def top(queries: Vectors, corpus: Vectors, depth: int, left_out: Sequence[int | None]) -> Top:
+def top(
+    queries: Vectors,
+    corpus: Vectors,
+    depth: int,
+    left_out: Sequence[int | None],
+    similarity: Similarity = "cosine",
+) -> Top:
     """Return the first `depth` documents of each query. Arguments are those of `scores`."""
     depth, step = min(depth, len(corpus)), max(1, SCORES // len(corpus))
     places, best = np.empty((len(queries), depth), dtype=np.int64), np.empty((len(queries), depth), dtype=np.float32)
     for start in range(0, len(queries), step):
-        found = scores(queries[start : start + step], corpus, left_out[start : start + step])
+        found = scores(queries[start : start + step], corpus, left_out[start : start + step], similarity)
         for i, own in enumerate(found, start):
             least = np.partition(own, len(own) - depth)[len(own) - depth]
             # Ties at the last place are all kept here, because their order in the corpus decides which of them are in.

@@ -161,6 +161,18 @@ def tokenizer_fingerprint(where: str) -> str:
     return digests.of_files(sorted(files))
 
 
+def check_tokenizer(root: Path, who: str) -> None:
+    """Raise ResourceError where a model's folder has no tokenizer: what transformers then says names no remedy.
+
+    `who` begins the message: whose tokenizer it is.
+    """
+    if not any((root / name).is_file() for name in TOKENIZER_FILES):
+        raise ResourceError(
+            f"{who}: {root} has no tokenizer (tokenizer.json, vocab.txt or the like); write that of the model there "
+            "with `tokenizer.save_pretrained(...)`"
+        )
+
+
 def on_hub(repo: str, revision: str | None) -> Located:
     """Return the place of a model on the hub. Raises ResourceError where it is not there, or cannot be asked for."""
     from rbench.system import hub

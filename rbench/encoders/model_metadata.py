@@ -6,16 +6,17 @@ the headers of weights, downloads no weights, and imports no torch.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 
-from rbench.encoders.foreign import modules, object_of, tensors_of
+from rbench.encoders.foreign import NOT_READ, modules, object_of, tensors_of, unread
 from rbench.encoders.locate import ENCODER_HALVES, transformer_folder
 from rbench.encoders.reading import Settings
 from rbench.errors import ResourceError
-from rbench.schema import Attention, Dtype, Pooling
+from rbench.schema import Attention, Dtype, Pooling, Similarity
 
 MODES: dict[str, Pooling] = {
     "cls": "cls",
@@ -40,6 +41,27 @@ ABOUT = "rbench.json"
 RANKED = {"corpus": "document", "passage": "document", "document": "document", "query": "ranking"}
 """Names of prompts in a model's files, the better ones last, and the kinds of texts before which they are read."""
 OVERALL = "config_sentence_transformers.json"
+MODEL_TYPE = "SentenceTransformer"
+"""The `model_type` of OVERALL of models that give one dense vector for each text."""
+_OVERALL_KEYS = frozenset(
+    {*("__version__", "model_type", "prompts", "default_prompt_name"), *("similarity_fn_name", "truncate_dim")}
+)
+_TRANSFORMER_KEYS = frozenset(
+    {
+        *("max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"),
+        *("processing_kwargs", "model_kwargs", "model_args", "processor_kwargs", "tokenizer_args"),
+        *("config_kwargs", "config_args", "unpad_inputs"),
+    }
+)
+_LOADING = {
+    ("model_kwargs", "model_args"): frozenset(
+        {*("dtype", "torch_dtype", "attn_implementation"), "trust_remote_code", "add_pooling_layer"}
+    ),
+    ("processor_kwargs", "tokenizer_args"): frozenset({"model_max_length", "trust_remote_code", "padding_side"}),
+    ("config_kwargs", "config_args"): frozenset({"trust_remote_code"}),
+}
+"""What settings of a Transformer module may pass on to transformers, by its present and its earlier name: what rbench
+honours, and what changes no vector. Padding is always masked; code of a model runs only where a user's file says so."""
 TASK = "feature-extraction"
 """What a Transformer module does that gives hidden states."""
 SETTINGS = tuple(
@@ -60,15 +82,17 @@ class Stated(NamedTuple):
 
     fields: dict[str, Any]
     """Fields of an EncoderSpec by name; see `described`."""
-    by_sentence_transformers: bool
-    """Whether these are the files of sentence-transformers. A folder of transformers alone says nothing of pooling, so
-    that in `fields` is what sentence-transformers would take."""
+    complete: bool
+    """Whether they say how texts become vectors: files of sentence-transformers, or of a victim that rbench saved. A
+    folder of transformers alone says nothing of pooling; that in `fields` is what sentence-transformers would take."""
 
 
-def stated(where: str, *, revision: str | None = None, trust_remote_code: bool = False) -> Stated:
+def stated(
+    where: str, *, revision: str | None = None, trust_remote_code: bool = False, given: Collection[str] = ()
+) -> Stated:
     """Return what the files of a model say; `where` is a folder, or `id@commit` on the hub.
 
-    `revision` is what stood for the commit; None: main.
+    `revision` is what stood for the commit; None: main. `given` is as for `described`.
 
     Raises:
         ResourceError: the files are damaged or ask for something that rbench does not do, the model needs Python code
@@ -78,9 +102,14 @@ def stated(where: str, *, revision: str | None = None, trust_remote_code: bool =
         from rbench.system import hub
 
         repo, _, commit = where.rpartition("@")
-        folder = hub.configs(repo, commit, revision)
+        try:
+            folder = hub.configs(repo, commit, revision)
+        except ResourceError:
+            if "pooling" in given:  # without a network, a cache may lack the files that only sentence-transformers has
+                return Stated({}, complete=False)
+            raise
     check_code(folder, trusted=trust_remote_code)
-    return Stated(described(folder), (folder / "modules.json").is_file())
+    return Stated(described(folder, given), any((folder / name).is_file() for name in ("modules.json", ABOUT)))
 
 
 def check_code(folder: Path, *, trusted: bool = False) -> None:
@@ -103,14 +132,15 @@ def check_code(folder: Path, *, trusted: bool = False) -> None:
         )
 
 
-def described(folder: Path) -> dict[str, Any]:
-    """Return the fields of an EncoderSpec that the folder's own files state.
+def described(folder: Path, given: Collection[str] = ()) -> dict[str, Any]:
+    """Return the fields of an EncoderSpec that the folder's own files state. Fields that are `given` elsewhere may be
+    left out, and what the files say of them need not be something that rbench does.
 
     Of a SentenceTransformer these are `pooling`, and `normalize`, `max_length`, `prompt`, `include_prompt`,
-    `lowercase`, `truncate_dim`, `dtype` and `attention` where they are not the defaults. `prompt` is the default
-    prompt: sentence-transformers uses others only when asked to (`prompts` lists them all). Where there is none, those
-    of queries and documents are read before texts of rankings. Of a transformers folder it
-    is only `pooling`: `last` for a causal language model, else `mean`, as in sentence-transformers. Of a victim that
+    `lowercase`, `truncate_dim`, `similarity`, `dtype` and `attention` where they are not the defaults. `prompt` is the
+    default prompt: sentence-transformers uses others only when asked to (`prompts` lists them all). Where there is
+    none, those of queries and documents are read before texts of rankings. Of a transformers folder it is only
+    `pooling`: `last` for a causal language model, else `mean`, as in sentence-transformers. Of a victim that
     rbench saved it is all that the victim's encoder has.
 
     Raises:
@@ -135,9 +165,9 @@ def described(folder: Path) -> dict[str, Any]:
     if not parts:
         return found | _of_victim(folder, config)
     pooling = object_of(parts["Pooling"] / "config.json") if "Pooling" in parts else {}
-    found |= {"pooling": _pooling(pooling, folder)} if "Pooling" in parts else {}
-    found |= _of_transformer(root) | _of_vectors(folder)
-    if "prompt" in found and pooling.get("include_prompt") is False:
+    found |= {"pooling": _pooling(pooling, folder, "pooling" in given)} if "Pooling" in parts else {}
+    found |= _of_transformer(root) | _of_vectors(folder, "similarity" in given)
+    if pooling.get("include_prompt") is False:
         found["include_prompt"] = False
     return found
 
@@ -151,11 +181,13 @@ def prompts(folder: Path) -> dict[str, str]:
     return {str(k): v for k, v in listed.items() if isinstance(v, str) and v} if isinstance(listed, dict) else {}
 
 
-def _pooling(config: dict[str, Any], folder: Path) -> Pooling:
+def _pooling(config: dict[str, Any], folder: Path, given: bool) -> Pooling:
     flagged = [mode for flag, mode in FLAGS.items() if config.get(flag)]
     stated = config.get("pooling_mode", flagged or "mean")
     modes = stated if isinstance(stated, list) else [stated]
     if len(modes) != 1 or modes[0] not in MODES:
+        if given:
+            return "mean"
         raise ResourceError(
             f"{folder}: its vectors are made by {' and '.join(map(str, modes))} together, and rbench does one of "
             f"{', '.join(MODES)}. Name one of these as the encoder's `pooling` in an encoder file with this folder as "
@@ -165,28 +197,57 @@ def _pooling(config: dict[str, Any], folder: Path) -> Pooling:
 
 
 def _of_transformer(root: Path) -> dict[str, Any]:
-    config = next((stated for name in SETTINGS if (stated := object_of(root / name))), {})
-    modalities = config.get("modality_config", {"text": {}})
+    path = next((root / name for name in SETTINGS if (root / name).is_file()), root / SETTINGS[0])
+    config = object_of(path)
+    modalities = config.get("modality_config") or {"text": {}}
+    text = modalities.get("text") if isinstance(modalities, dict) else None
     beyond = [
         *([] if config.get("transformer_task", TASK) == TASK else [f"the task {config['transformer_task']}"]),
         *(["a chat template"] if "message" in modalities else []),
-        *([] if "text" in modalities else ["something other than text"]),
+        *([] if isinstance(text, dict) else ["something other than text"]),
         *(["settings for its tokenizer (processing_kwargs)"] if config.get("processing_kwargs") else []),
+        *_unlike_plain(config, text if isinstance(text, dict) else {}),
     ]
     if beyond:
         raise ResourceError(
             f"{root}: its Transformer module asks for {', '.join(beyond)}; rbench encodes plain texts with a network's "
             "last hidden states. To measure such a model, give its answers as a callable or an endpoint"
         )
-    options = (config.get(key) for key in ("model_kwargs", "model_args"))
-    loading = next((found for found in options if isinstance(found, dict) and found), {})
+    loading, reading, _ = (_passed_on(config, names) for names in _LOADING)
+    more = [
+        f"`{name}.{key}`" for names, known in _LOADING.items() for name, key in _passed_beyond(config, names, known)
+    ]
+    if more := [*(f"`{key}`" for key in unread(config, _TRANSFORMER_KEYS)), *more]:
+        raise ResourceError(f"{path} states {', '.join(more)}, {NOT_READ}")
     dtype = str(loading.get("dtype", loading.get("torch_dtype", ""))).removeprefix("torch.")
     attention = loading.get("attn_implementation")
-    longest = config.get("max_seq_length")
+    longest = reading.get("model_max_length", config.get("max_seq_length"))
     found: dict[str, Any] = {"max_length": longest} if _counts(longest) else {}
     found |= {"lowercase": True} if config.get("do_lower_case") is True else {}
     found |= {"dtype": dtype} if dtype in get_args(Dtype) and dtype != "float32" else {}
     return found | ({"attention": attention} if attention in get_args(Attention) else {})
+
+
+def _unlike_plain(config: dict[str, Any], text: dict[str, Any]) -> Iterator[str]:
+    """Yield what a Transformer module does with texts, where that is something else than its last hidden states."""
+    expected = {"method": "forward", "method_output_name": "last_hidden_state"}
+    for key, wanted in expected.items():
+        if text.get(key, wanted) != wanted:
+            yield f"`{key}: {text[key]}`"
+    if (output := config.get("module_output_name") or "token_embeddings") != "token_embeddings":
+        yield f"`module_output_name: {output}`"
+
+
+def _passed_on(config: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the settings that are passed on to transformers under one of some names."""
+    found = (config.get(name) for name in names)
+    return next((one for one in found if isinstance(one, dict) and one), {})
+
+
+def _passed_beyond(config: dict[str, Any], names: tuple[str, ...], known: frozenset[str]) -> Iterator[tuple[str, str]]:
+    for name in names:
+        stated = config.get(name)
+        yield from ((name, key) for key in unread(stated if isinstance(stated, dict) else {}, known))
 
 
 def _of_victim(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
@@ -204,17 +265,36 @@ def _of_victim(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     return found | ({"max_length": longest} if shorter else {})
 
 
-def _of_vectors(folder: Path) -> dict[str, Any]:
-    """Return what is done before the transformer and after pooling."""
-    config = object_of(folder / OVERALL)
+def _of_vectors(folder: Path, given: bool) -> dict[str, Any]:
+    """Return what is done before the transformer and after pooling, and how vectors are compared."""
+    path = folder / OVERALL
+    config = object_of(path)
+    if (kind := config.get("model_type") or MODEL_TYPE) != MODEL_TYPE:
+        raise ResourceError(f"{path}: a {kind} gives no dense vector for each text; name a {MODEL_TYPE}")
+    if more := unread(config, _OVERALL_KEYS):
+        raise ResourceError(f"{path} states {', '.join(f'`{key}`' for key in more)}, {NOT_READ}")
     kinds = [kind for kind, _ in modules(folder) if kind != "Dropout"]
     found: dict[str, Any] = {"normalize": True} if kinds[-1:] == ["Normalize"] else {}
-    listed = prompts(folder)
-    if prompt := listed.get(str(config.get("default_prompt_name"))):
+    listed, default = prompts(folder), config.get("default_prompt_name")
+    if default is not None and default not in (config.get("prompts") or {}):
+        raise ResourceError(
+            f"{path}: its `default_prompt_name` is {default!r}, and `prompts` has no such prompt, which "
+            "sentence-transformers refuses, too. Add the prompt, or write null"
+        )
+    if prompt := listed.get(str(default)):
         found |= {"prompt": prompt}
     elif of_rankings := {RANKED[name]: listed[name] for name in RANKED if name in listed}:
         found |= {"prompt": of_rankings}
-    return found | ({"truncate_dim": config["truncate_dim"]} if _counts(config.get("truncate_dim")) else {})
+    found |= {"truncate_dim": config["truncate_dim"]} if _counts(config.get("truncate_dim")) else {}
+    similarity = config.get("similarity_fn_name") or "cosine"
+    if similarity not in get_args(Similarity):
+        if given:
+            return found
+        raise ResourceError(
+            f"{path}: its `similarity_fn_name` is {similarity!r}, and rbench compares vectors by one of "
+            f"{', '.join(get_args(Similarity))}; say which, as the encoder's `similarity`"
+        )
+    return found | ({"similarity": similarity} if similarity != "cosine" else {})
 
 
 def _counts(value: Any) -> bool:

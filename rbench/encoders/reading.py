@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from rbench.schema import Attention, Dtype, EncoderSpec, Positive, Strict, TaskKind
+from rbench.schema import Attention, Dtype, EncoderSpec, Positive, Similarity, Strict, TaskKind
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,6 +38,7 @@ class Settings(Strict):
     """The prompt before documents that are ranked, where it is another one than that before queries."""
     include_prompt: bool = True
     lowercase: bool = False
+    similarity: Similarity = "cosine"
     dtype: Dtype = "float32"
     attention: Attention | None = None
 

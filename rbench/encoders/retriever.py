@@ -1,6 +1,6 @@
 """A retriever: an encoder with the vectors of a corpus. It is the victim of attacks on rankings.
 
-FOLDER/corpus.npy      (documents, dim), float32, each of length 1
+FOLDER/corpus.npy      (documents, dim), float32, as `rbench.encoders.index.compared` gives them
 FOLDER/ranking.json    ids of documents, relevance, and whether a query's own document is left out
 """
 
@@ -17,6 +17,7 @@ from rbench.encoders.classifier import OnEncoder
 from rbench.encoders.index import Vectors
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
+from rbench.schema import Similarity
 
 VERSION = 1
 
@@ -28,7 +29,7 @@ class Retriever(OnEncoder):
 
     Args:
         encoder: reads queries; shared, not copied.
-        corpus: the vectors of all documents (documents, dim), of length 1.
+        corpus: the vectors of all documents (documents, dim), as `rbench.encoders.index.compared` gives them.
         ids: the documents, in the order of `corpus`.
         relevance: by query, the grades of the documents that are relevant to it.
         without_own: whether the document with a query's own id is left out.
@@ -51,8 +52,14 @@ class Retriever(OnEncoder):
         self._places = {name: i for i, name in enumerate(ids)}
 
     def forward(self, **inputs: Tensor) -> Tensor:
-        """Return the vectors (n, dim), float32, of length 1, of a tokenizer's output (n, length)."""
-        return nn.functional.normalize(self.encoder(**inputs).float(), dim=1)
+        """Return the vectors (n, dim), float32, of a tokenizer's output (n, length): of length 1 for the cosine."""
+        vectors: Tensor = self.encoder(**inputs).float()
+        return nn.functional.normalize(vectors, dim=1) if self.similarity == "cosine" else vectors
+
+    @property
+    def similarity(self) -> Similarity:
+        """How queries and documents are compared."""
+        return self.encoder.settings.similarity
 
     def relevant(self, query: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return the places (m,) of the documents that are relevant to a query, and their grades (m,)."""

@@ -3,7 +3,8 @@
 Both sentences are encoded alone. One of two heads turns their vectors u and v into a number, the *raw* score, and maps
 that to the task's gold scale, always increasing:
 
-- `CosineHead`: the cosine of u and v, mapped by a piecewise linear function that is fitted to gold scores.
+- `CosineHead`: the cosine of u and v, or what else the encoder is compared by (`EncoderSpec.similarity`), mapped by a
+  piecewise linear function that is fitted to gold scores.
 - `RegressionHead`: a linear layer on (u, v, |u - v|, u * v), mapped by a sigmoid (ours; SBERT's features of a pair,
   Reimers and Gurevych 2019, section 3, and the product).
 
@@ -26,6 +27,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rbench.encoders.classifier import OnEncoder
 from rbench.encoders.sentence import SentenceEncoder
+from rbench.schema import Similarity
 
 VERSION = 1
 USES = ("encoders.classifier", "encoders.sentence")
@@ -35,11 +37,12 @@ Scale = tuple[float, float]
 
 
 class CosineHead(nn.Module):
-    """The cosine of two vectors, mapped to the scale by straight lines between knots.
+    """The similarity of two vectors, mapped to the scale by straight lines between knots.
 
     Args:
-        cosines: the knots' cosines in -1..1, strictly increasing, at least two, float64.
+        cosines: the knots' similarities, of cosines in -1..1, strictly increasing, at least two, float64.
         scores: the knots' scores on the scale, not decreasing. Beyond the outer knots the score is constant.
+        similarity: how vectors are compared.
 
     Raises:
         ValueError: the knots are none of this.
@@ -49,8 +52,11 @@ class CosineHead(nn.Module):
     cosines: Tensor
     scores: Tensor
 
-    def __init__(self, cosines: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+    def __init__(
+        self, cosines: NDArray[np.float64], scores: NDArray[np.float64], similarity: Similarity = "cosine"
+    ) -> None:
         super().__init__()
+        self.similarity = similarity
         if len(cosines) < 2 or len(cosines) != len(scores) or not np.isfinite([*cosines, *scores]).all():
             raise ValueError("a scorer needs at least two knots, each a cosine and a score")
         if (np.diff(cosines) <= 0).any() or (np.diff(scores) < 0).any():
@@ -59,8 +65,12 @@ class CosineHead(nn.Module):
         self.register_buffer("scores", torch.tensor(scores, dtype=torch.float64))
 
     def raw(self, u: Tensor, v: Tensor) -> Tensor:
-        """Return the cosines (n,), float64, of vectors (n, dim)."""
+        """Return the similarities (n,), float64, of vectors (n, dim): cosines, or what the encoder is compared by."""
         u, v = u.double(), v.double()
+        if self.similarity == "dot":
+            return (u * v).sum(dim=1)
+        if self.similarity != "cosine":
+            return -torch.linalg.vector_norm(u - v, ord=1 if self.similarity == "manhattan" else 2, dim=1)
         lengths = u.norm(dim=1) * v.norm(dim=1)
         cosines: Tensor = (u * v).sum(dim=1) / lengths.clamp(min=1e-12)
         return cosines
@@ -188,14 +198,14 @@ class EncoderScorer(OnEncoder):
     @classmethod
     def restored(cls, encoder: SentenceEncoder, about: dict[str, Any], head: dict[str, Tensor]) -> Self:
         low, high = about["scale"]
-        return cls(encoder, _head(about["head"], head, encoder.dim), (low, high), about["max_length"])
+        return cls(encoder, _head(about["head"], head, encoder), (low, high), about["max_length"])
 
 
-def _head(kind: str, state: dict[str, Tensor], dim: int) -> CosineHead | RegressionHead:
+def _head(kind: str, state: dict[str, Tensor], encoder: SentenceEncoder) -> CosineHead | RegressionHead:
     if kind == CosineHead.kind:
-        return CosineHead(state["cosines"].numpy(), state["scores"].numpy())
+        return CosineHead(state["cosines"].numpy(), state["scores"].numpy(), encoder.settings.similarity)
     if kind != RegressionHead.kind:
         raise ValueError(f"there is no head {kind}")
-    head = RegressionHead(dim)
+    head = RegressionHead(encoder.dim)
     head.load_state_dict(state)
     return head

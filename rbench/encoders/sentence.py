@@ -21,7 +21,14 @@ from transformers.utils import logging as transformers_logging
 from rbench.encoders.foreign import after_pooling, check_finite, check_model, check_size, modules, object_of, reading
 from rbench.encoders.inference import Memo, Network, rows_of
 from rbench.encoders.lengths import in_groups, linear_weights
-from rbench.encoders.locate import ENCODER_HALVES, STATIC, TRANSFORM, TRANSFORM_ABOUT, transformer_folder
+from rbench.encoders.locate import (
+    ENCODER_HALVES,
+    STATIC,
+    TRANSFORM,
+    TRANSFORM_ABOUT,
+    check_tokenizer,
+    transformer_folder,
+)
 from rbench.encoders.reading import Settings, fitted, longest_input, plain, prepared, prompt_tokens, takes
 from rbench.errors import ResourceError
 from rbench.schema import Pooling
@@ -154,6 +161,7 @@ class SentenceEncoder(nn.Module):
                     "leave out `layers`, or fit a transform on a base with fewer layers"
                 )
             keep_layers(model, layers, name)
+        check_tokenizer(root, f"encoder `{name}`")
         with reading(f"encoder `{name}`: the tokenizer in {root} cannot be read"):
             tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
         return cls(model, tokenizer, pooling, max_length, name, after, settings).eval()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rbench import score
-from rbench.errors import JobError
+from rbench.errors import JobError, ModelChangedError
 from rbench.execution.cluster.membership import Lease
 from rbench.execution.cluster.scheduler import CHUNK, chunks
 from rbench.execution.inputs import Context, Inputs, Source, endpoint_of, victim_hash
@@ -61,9 +61,13 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
     with closing(cell):
         left = len(chosen) - len(cell.outcomes)
         apart = context.team.died(job) >= SUSPECT
-        for outcome in context.workers.run(attack_task, cell.examples(), left, apart=apart):
-            cell.append(outcome)
-            context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
+        try:
+            for outcome in context.workers.run(attack_task, cell.examples(), left, apart=apart):
+                cell.append(outcome)
+                context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
+        except ModelChangedError:
+            cell.discard()  # nobody knows which of them are of the other model
+            raise
     kept = cell.complete
     if kept is None or context.team.take(job) is None:
         return None
@@ -227,6 +231,11 @@ class Cell:
     def close(self) -> None:
         """Sync what this process has stored."""
         self._parts.close()
+
+    def discard(self) -> None:
+        """Remove what this process has stored."""
+        self._team.check(self._job)
+        self._parts.discard()
 
     def merge(self, outcomes: Sequence[Outcome]) -> Digest:
         """Write all outcomes into one file; return the digest for the job's record."""

@@ -142,9 +142,9 @@ class Inputs:
         self._watch = Watch()
         self._resources: list[Any] = []
 
-    def check(self) -> None:
-        """Check again everything that was opened."""
-        self._watch.check()
+    def check(self, ask: bool = False) -> None:
+        """Check again everything that was opened. `ask`: also what has no files, as at the end of a job."""
+        self._watch.check(ask)
         for resources in self._resources:
             resources.check()
 

@@ -148,7 +148,7 @@ def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -
     told = counting(context.progress.update, len(rows), f"{split}: {len(rows)} texts")
     found = classify(victim, [row.texts for row in rows], progress=told)
     parted = by_part(victim, data, context.progress.update) if spec.task.parts else ()
-    inputs.check()
+    inputs.check(ask=True)
     answered = [(int(one), row.label) for one, row in zip(found.labels, rows, strict=True) if one >= 0]
     right = sum(one == label for one, label in answered)
     accuracy = Score(name=f"{split}_accuracy", value=right / len(answered), n=len(answered))

@@ -49,7 +49,7 @@ def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Rec
     if not isinstance(found, Measured):
         found = Measured(list(found), counts={"rows": len(found)})
     _check_finite(found, context.modules["measures", spec.what.name].path)
-    inputs.check()
+    inputs.check(ask=True)
     context.store.read(job).check_owner()
     write: Any = getattr(context.store, f"write_{spec.stores}")
     return Record(

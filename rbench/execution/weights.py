@@ -74,7 +74,7 @@ def _kept(job: Job, context: Context) -> Path:
 def _check_again(inputs: Inputs, kept: Path) -> None:
     """Raise JobError where an input of a training has changed, and remove the checkpoints, which may be of it."""
     try:
-        inputs.check()
+        inputs.check(ask=True)
     except JobError:
         checkpoints.discard(kept)
         raise

@@ -94,7 +94,7 @@ def _ranked(context: VictimContext, texts: Sequence[tuple[str, ...]], examples: 
         values = []
         for start in range(0, len(ids), step):
             part = slice(start, start + step)
-            scores = index.scores(vectors[list(at[part])], retriever.corpus, own[part])
+            scores = index.scores(vectors[list(at[part])], retriever.corpus, own[part], retriever.similarity)
             for i, query in enumerate(ids[part]):
                 places, grades = retriever.relevant(query)
                 values.append(index.ndcg(index.ranks(scores[i : i + 1], places), grades, K)[0])

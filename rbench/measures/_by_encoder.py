@@ -16,7 +16,7 @@ from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, mea
 from rbench.tables.draws import COVERED
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.nested_means import Values
-from rbench.tables.notes import missing, selected_steps, variants
+from rbench.tables.notes import as_read, missing, selected_steps, variants
 from rbench.tables.results import Run
 from rbench.tables.table import Number
 
@@ -75,6 +75,7 @@ class ByEncoder(Grid[Measured]):
             *draw_notes(self.plan, self.asked),
             *variants(self.plan, self.flags.behind(self.asked)),
             *selected_steps(self.plan),
+            *as_read(self.plan),
             *self.flags.notes(self.asked),
             *missing("jobs", self.asked, self.standing),
         )

@@ -20,7 +20,7 @@ from rbench.score.contrast import SET_SCORES, adversarial_scores, adversarial_va
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured as Cell
 from rbench.tables.draws import notes as draw_notes
-from rbench.tables.notes import missing, seeds, selected_steps, spanned
+from rbench.tables.notes import as_read, missing, seeds, selected_steps, spanned
 from rbench.tables.table import Entry, Meaning, groups_of, mark_best
 
 if TYPE_CHECKING:
@@ -182,6 +182,7 @@ def _notes(found: OnSets) -> tuple[str, ...]:
         *(note for of in found.sets for note in _set_notes(found, of)),
         *(draw_notes(found.plan, found.jobs) or [seeds(found.jobs)]),
         *selected_steps(found.plan),
+        *as_read(found.plan),
         *found.flags.notes(found.jobs),
         *missing("evaluations on adversarial sets", found.jobs, found.standing),
     )

@@ -38,7 +38,7 @@ from rbench.tables.cells import Measured as Cell
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.nested_means import Values
-from rbench.tables.notes import missing, named, seeds, selected_steps, spanned, variants
+from rbench.tables.notes import as_read, missing, named, seeds, selected_steps, spanned, variants
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Meaning, Number, groups_of, mark_best
 
@@ -337,6 +337,7 @@ def _notes(found: OnSets) -> tuple[str, ...]:
         *(draw_notes(found.plan, jobs) or [seeds(jobs)]),
         *variants(found.plan, found.flags.behind(found.jobs)),
         *selected_steps(found.plan),
+        *as_read(found.plan),
         *found.flags.notes(found.jobs),
         *missing("evaluations on contrast sets", jobs, found.standing),
     )

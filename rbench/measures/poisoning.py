@@ -138,6 +138,11 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
     from rbench.encoders.hotflip import HotFlip
 
     assert context.data is not None and context.data.collection is not None and context.resources is not None
+    if (similarity := context.encoder.settings.similarity) != "cosine":
+        raise JobError(
+            f"poisoning writes passages that raise a cosine, and {context.name} compares vectors by {similarity}; "
+            "leave it out, or set `similarity: cosine` for it"
+        )
     of, sizes = context.data.collection, sorted({*options.passages})
     trained, held = _halves(sizes[-1], context, np.random.default_rng(options.seed))
     corpus = index.vectors_of(context.encoder, of.texts, lambda count: None)

@@ -95,14 +95,15 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
     texts, total = [one.texts[0] for one in queries], len(of.ids) + len(queries)
     encoded = counting(context.progress, total, f"{context.task.name}, documents and queries encoded")
     corpus = index.vectors_of(context.encoder, of.texts, encoded)
-    vectors = index.unit(context.encoder.encode(texts, "fastest", encoded))
+    similarity = context.encoder.settings.similarity
+    vectors = index.compared(context.encoder.encode(texts, "fastest", encoded), similarity)
     if not (np.isfinite(vectors).all() and np.isfinite(corpus).all()):
         raise JobError(
             f"vectors of {context.name} on {context.task.name} have numbers that are not finite (NaN or infinity); its "
             "weights are damaged, or its training diverged"
         )
     ids = [one.id for one in queries]
-    found = index.top(vectors, corpus, DEPTH, list(map(of.own, ids)))
+    found = index.top(vectors, corpus, DEPTH, list(map(of.own, ids)), similarity)
     return [_row(system, top, of, ids, options.k) for system, top in ((ENCODER, found), (BM25, _bm25(texts, of, ids)))]
 
 

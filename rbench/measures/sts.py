@@ -51,7 +51,7 @@ from rbench.tables.cells import Measured as Cell
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.nested_means import Values, limits
-from rbench.tables.notes import missing, selected_steps, variants
+from rbench.tables.notes import as_read, missing, selected_steps, variants
 from rbench.tables.results import Run
 from rbench.tables.table import MARK, Entry, Meaning, Number, average, groups_of, mark_best
 
@@ -124,7 +124,10 @@ def run(options: EvaluationOptions, context: EncoderContext) -> Measured:
     total = len(pairs.texts)
     encoded = counting(context.progress, total)
     # The scores are those of the numbers that are stored: of untrained encoders, cosines differ in later digits alone.
-    found = np.asarray(pairs.cosines(lambda texts: vectors.encode(texts, "fastest", encoded)), dtype=np.float32)
+    likeness = pairs.similarities(
+        lambda texts: vectors.encode(texts, "fastest", encoded), vectors.encoder.settings.similarity
+    )
+    found = np.asarray(likeness, dtype=np.float32)
     gold = np.asarray(pairs.gold, dtype=np.float32)
     subset = data.subsets.get(options.split, {})
     of = [subset[example.id] for example in examples] if subset else []
@@ -467,6 +470,7 @@ def _notes(found: Evaluated) -> tuple[str, ...]:
         *(f"{name}: {note}" for name, task in tasks.items() for note in task.notes),
         *variants(found.plan, found.flags.behind(found.jobs)),
         *selected_steps(found.plan),
+        *as_read(found.plan),
         *found.flags.notes(found.jobs),
         *missing("evaluations", found.jobs, found.standing),
     )

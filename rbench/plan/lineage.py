@@ -136,8 +136,9 @@ def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpe
     if last.random_weights:
         return _with_tokenizer(last, encoders)
     if last.train is None:
-        # The label of an encoder without a file is not the name of a folder on the search path.
-        return last.model_copy(update={"name": last.base}) if last.unlisted else last
+        # Neither the label of an encoder without a file nor one with options names a folder on the search path.
+        name = last.base if last.unlisted else last.name.partition("[")[0]
+        return last.model_copy(update={"name": name})
     if last.base is None:
         return None
     if (base := registered_base(last, encoders)) is not None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from rbench.encoders.index import Vectors, unit
 from rbench.encoders.inference import Batched, Memo, Remote
 from rbench.errors import AnswerError, JobError
-from rbench.schema import TaskSpec
+from rbench.schema import Similarity, TaskSpec
 from rbench.schema.victims import VictimSpec
 from rbench.tasks.ranking import Collection
 from rbench.victims.answers import Answers
@@ -121,6 +121,7 @@ class FunctionRetriever(ModelWrapper):  # type: ignore[misc]
 
     def __init__(self, name: str, queries: Encode, documents: Encode, of: Collection) -> None:
         self.name, self._queries, self._of = name, queries, of
+        self.similarity: Similarity = "cosine"
         self.retriever = self
         self.ids = of.ids
         self.corpus = self._vectors(documents, list(of.texts))
@@ -141,7 +142,8 @@ class FunctionRetriever(ModelWrapper):  # type: ignore[misc]
         with _generators_kept():
             given = encode(texts)
         try:
-            found = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given, dtype=np.float64)
+            # numpy has no bfloat16, so tensors are widened by torch
+            found = np.asarray(given.detach().cpu().double() if isinstance(given, Tensor) else given, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise JobError(
                 f"{self.name} gave no vectors for {len(texts)} texts ({error}); return rows of numbers"

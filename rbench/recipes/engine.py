@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rbench.encoders import load_victim
 from rbench.encoders.inference import backends
+from rbench.errors import ModelChangedError
 from rbench.recipes.build import build
 from rbench.recipes.run import Oracle, run
 from rbench.recipes.victim import RetrieverVictim, ScorerVictim, Victim
@@ -109,7 +110,8 @@ class Engine:
         Raises:
             JobError: the victim or a resource changed after planning. The outcomes yielded before are of the planned
                 ones.
-            ResourceError: a function or an endpoint answers fixed texts otherwise at the end than when it was opened.
+            ModelChangedError: a function or an endpoint answers fixed texts otherwise than before. Any outcome that was
+                yielded may be of the other model.
         """
         (victim, watch), resources = self._victim(attack_task), self._resources(attack_task)
         if attack_task != self._last:
@@ -132,11 +134,15 @@ class Engine:
             max_seconds=self.config.max_seconds,
         )
         # Inputs are checked before an outcome leaves, so that none was computed with weights that changed meanwhile.
-        for outcome in outcomes:
-            watch.check()
-            resources.check()
-            yield outcome
-        victim.check()
+        try:
+            for outcome in outcomes:
+                watch.check()
+                resources.check()
+                yield outcome
+            victim.check()
+        except ModelChangedError:
+            self._opened.clear()  # it remembers answers of both
+            raise
 
     def backend(self, attack_task: AttackTask) -> str:
         """Return the name of the back-end that computes the victim of a cell."""

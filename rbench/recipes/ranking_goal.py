@@ -52,13 +52,17 @@ class RankingResult(GoalFunctionResult):  # type: ignore[misc]
         return f"rank {self.output.rank}"
 
 
+LOWEST = -1e6, -2.0
+"""A score below any other: of vectors of any length, and of cosines."""
+
+
 class RankingGoal(GoalFunction):  # type: ignore[misc]
     """Succeeds when no relevant document of the query is among the first k, or when the target is.
 
     The truth about an example is the query's id, by which the victim knows what is relevant.
 
     Args:
-        victim: a `rbench.recipes.victim.RetrieverVictim`, or whatever gives vectors of length 1 and has a `retriever`.
+        victim: a `rbench.recipes.victim.RetrieverVictim`, or whatever gives vectors and has a `retriever`.
         options: k, and the target.
     """
 
@@ -88,13 +92,14 @@ class RankingGoal(GoalFunction):  # type: ignore[misc]
         watched = self.places if self.target is None else np.array([self.target])
         for start in range(0, len(vectors), step):
             part = vectors[start : start + step]
-            found = index.scores(part, corpus, [self.own] * len(part))
+            found = index.scores(part, corpus, [self.own] * len(part), self.model.retriever.similarity)
             ndcg = index.ndcg(index.ranks(found, self.places), self.grades, self.k)
             ranked, best = index.ranks(found, watched).min(axis=1), found[:, watched].max(axis=1)
             # The wanted documents are taken out, so that the k-th largest score is that of the other documents.
             found[:, watched] = -np.inf
             last = np.partition(found, found.shape[1] - self.k, axis=1)[:, found.shape[1] - self.k]
-            margin = np.maximum(last, -2.0).astype(np.float64) - best  # fewer than k others: no rank below k
+            lowest = LOWEST[self.model.retriever.similarity == "cosine"]
+            margin = np.maximum(last, lowest).astype(np.float64) - best  # fewer than k others: no rank below k
             parts.append(np.stack([ranked, ndcg, margin if self.target is None else -margin], axis=1))
         return torch.from_numpy(np.concatenate(parts))
 

@@ -215,7 +215,7 @@ class RetrieverVictim(NetworkVictim):
         return Network(self.retriever, _vectors, tokenizer=self.tokenizer, **options)
 
     def __call__(self, text_input_list: Sequence[str], **kwargs: Any) -> Tensor:
-        """Return the vectors (n, dim) of queries, float32, of length 1, on the CPU.
+        """Return the vectors (n, dim) of queries, float32, on the CPU: of length 1 where cosines are compared.
 
         Raises:
             JobError: the encoder gave NaN or infinity; names the victim and the query.

@@ -36,6 +36,7 @@ from rbench.schema.common import (
     ResourceKind,
     Serves,
     Share,
+    Similarity,
     Split,
     Stage,
     Status,

@@ -27,6 +27,9 @@ Dtype = Literal["float32", "bfloat16", "float16", "auto"]
 """The type of a network's weights; auto: as its folder has them."""
 Attention = Literal["sdpa", "eager", "flash_attention_2"]
 """Transformers' implementations of attention."""
+Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
+"""How two vectors are compared, by the names of sentence-transformers. Distances are taken with a minus, so that more
+is always more alike."""
 Status = Literal["succeeded", "failed", "skipped", "errored"]
 ResourceKind = Literal["word_vectors", "synonyms", "masked_lm", "sentence_encoder", "pos_tagger", "stopwords"]
 RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)

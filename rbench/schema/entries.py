@@ -24,6 +24,7 @@ from rbench.schema.common import (
     Rate,
     ResourceKind,
     Share,
+    Similarity,
     Split,
     Strict,
     TaskKind,
@@ -349,6 +350,9 @@ class ContrastSpec(Named, Checked):
 class EncoderSpec(Named, Checked):
     """An encoder, which turns a text into a vector. It has exactly one of four origins.
 
+    What the file of an encoder with a `base` does not set is taken, when a run is planned, from the own files of the
+    model at the end of its bases (`rbench.plan.model_metadata`), unless a job trains it.
+
     `base` is the name of another encoder, the name of a folder on the model search path, or a hub id. `architecture`
     (keys of a transformers BertConfig) describes an encoder with random weights. With `train` it is trained from them.
     Without `train` it keeps them: a control, whose weights are drawn anew for each seed of a suite. `word_vectors`
@@ -359,7 +363,7 @@ class EncoderSpec(Named, Checked):
     OPTIONAL = frozenset(
         {
             *("word_vectors", "endpoint", "tokenizer", "normalize", "truncate_dim"),
-            *("prompt", "include_prompt", "lowercase", "dtype", "attention"),
+            *("prompt", "include_prompt", "lowercase", "similarity", "dtype", "attention"),
         }
     )
 
@@ -388,6 +392,8 @@ class EncoderSpec(Named, Checked):
     """Whether the tokens of the prompt are pooled."""
     lowercase: bool = False
     """Whether texts are lowercased before they are tokenised, though the tokenizer itself does not."""
+    similarity: Similarity = "cosine"
+    """How vectors are compared where texts are ranked or scored by their similarity."""
     dtype: Dtype = "float32"
     """The type of the weights; vectors are float32. Half precision is for evaluations, and probes on frozen vectors."""
     attention: Attention | None = None

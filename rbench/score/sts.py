@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from rbench.errors import JobError
-from rbench.schema import Score
+from rbench.schema import Score, Similarity
 from rbench.score.statistics import CONFIDENCE
 
 VERSION = 1
@@ -88,20 +88,22 @@ class Pairs:
 
     def scores(self, encode: Callable[[list[str]], NDArray[Any]]) -> tuple[Score, Score]:
         """Score an encoder. `encode` is called once, with all `texts`, and returns their vectors (len(texts), dim)."""
-        return sts_scores(self.cosines(encode), self.gold)
+        return sts_scores(self.similarities(encode), self.gold)
 
-    def cosines(self, encode: Callable[[list[str]], NDArray[Any]]) -> NDArray[np.float64]:
-        """Return the cosine of each pair (n,). `encode` is called as by `scores`. Raises JobError as `cosines` does."""
+    def similarities(
+        self, encode: Callable[[list[str]], NDArray[Any]], similarity: Similarity = "cosine"
+    ) -> NDArray[np.float64]:
+        """Return how alike each pair is, (n,). `encode` is called as by `scores`. Raises JobError as `similarities`."""
         texts = self.texts
         row, vectors = {text: i for i, text in enumerate(texts)}, encode(texts)
         first, second = (vectors[[row[text] for text in side]] for side in (self.first, self.second))
-        return cosines(first, second)
+        return similarities(first, second, similarity)
 
 
-def cosines(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the cosine similarities (n,) of the rows of two arrays (n, dim), in -1..1, computed in float64.
+def similarities(first: NDArray[Any], second: NDArray[Any], similarity: Similarity = "cosine") -> NDArray[np.float64]:
+    """Return how alike the rows of two arrays (n, dim) are, (n,), computed in float64; more is more alike.
 
-    A vector of zeros has cosine 0 with any other, as in scikit-learn.
+    Cosines are in -1..1; a vector of zeros has cosine 0 with any other, as in scikit-learn. Distances have a minus.
 
     Raises:
         JobError: a vector has a number that is not finite.
@@ -109,6 +111,10 @@ def cosines(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise JobError("the encoder gave vectors with NaN or infinite numbers, so there are no cosines to score")
+    if similarity == "dot":
+        return np.asarray((a * b).sum(axis=1))
+    if similarity != "cosine":
+        return np.asarray(-np.linalg.norm(a - b, ord=1 if similarity == "manhattan" else 2, axis=1))
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     products: NDArray[np.float64] = (a * b).sum(axis=1)
     found: NDArray[np.float64] = np.zeros_like(products)

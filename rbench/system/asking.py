@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import email.utils
+import itertools
 import json
 import os
 import random
@@ -19,7 +20,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import httpx
 import tenacity
@@ -208,6 +209,31 @@ class Poster:
         longest = min(FIRST_WAIT * 2 ** (state.attempt_number - 1), LONGEST_WAIT)
         # The pause is random, so that threads that failed together do not retry together.
         return self._random.uniform(longest / 2, longest) if pause is None else pause
+
+
+class Canaries:
+    """Texts whose answers are known, and of which one goes with each request of several texts.
+
+    Its answer shows which model answered the request, also where a provider exchanges the model between two requests,
+    or where servers behind one address differ. Requests of fewer than LEAST texts have no room for one.
+
+    Args:
+        count: how many such texts there are.
+        batch_size: most texts of one request.
+    """
+
+    LEAST: ClassVar[int] = 4
+
+    def __init__(self, count: int, batch_size: int) -> None:
+        self._turn, self._count = itertools.count(), count
+        self.fit = batch_size >= self.LEAST
+        """Whether a request has room for one."""
+        self.room = batch_size - 1 if self.fit else batch_size
+        """Most other texts of one request."""
+
+    def next(self) -> int:
+        """Return the number of the one whose turn it is."""
+        return next(self._turn) % self._count
 
 
 class Parallel:

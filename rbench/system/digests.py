@@ -173,10 +173,13 @@ class Watch:
         self._files[place] = files
         return place.where
 
-    def check(self) -> None:
-        """Raise JobError if one of the watched places changed. This takes microseconds while no file was touched."""
+    def check(self, ask: bool = False) -> None:
+        """Raise JobError if one of the watched places changed. This takes microseconds while no file was touched.
+
+        `ask`: look also at places without files, such as functions and endpoints, which are asked their probe again.
+        """
         for place, files in self._files.items():
-            if touched(files):
+            if touched(files) or (ask and not files):
                 self.open(place)
 
 

@@ -32,6 +32,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
         *_attacks(grid),
         *variants(grid.plan, grid.flags.behind(shown)),
         *_precision(grid),
+        *as_read(grid.plan),
         *selected_steps(grid.plan),
         *grid.flags.notes(shown),
         *missing("attack jobs", [run.job for run in grid.runs], grid.standing),
@@ -174,6 +175,32 @@ def _precision(grid: Grid) -> list[str]:
         if run.record is not None and run.tally is not None and run.record.provenance.precision != "fp32":
             found.setdefault(run.record.provenance.precision, []).append(_name(run.job))
     return [f"Precision {precision}, not fp32: {listed(names)}." for precision, names in found.items()]
+
+
+OWN_FILES = {
+    "sentence-transformers/all-MiniLM-L6-v2": 256,
+    "sentence-transformers/all-MiniLM-L12-v2": 128,
+    "sentence-transformers/all-mpnet-base-v2": 384,
+}
+"""The longest text, in tokens, by the own files of models that normalise their vectors, and that rbench read otherwise
+until encoders were completed by their models' own files."""
+
+
+def as_read(plan: Plan) -> list[str]:
+    """Return a note on each of OWN_FILES that a RUN reads otherwise: an older one, or where a suite says so."""
+    notes = {}
+    for job in plan.jobs:
+        spec = getattr(job.spec, "encoder", None)
+        if not isinstance(spec, EncoderSpec) or spec.train is not None or spec.base not in OWN_FILES:
+            continue
+        longest, own = spec.max_length or 512, OWN_FILES[spec.base]
+        if longest != own or not spec.normalize:
+            how = "" if spec.normalize else " and vectors are not normalised"
+            notes[spec.name] = (
+                f"{spec.name}: texts are cut at {longest} tokens{how}; the model's own files say {own} tokens and "
+                "normalised vectors."
+            )
+    return [*notes.values()]
 
 
 def missing(what: str, jobs: Iterable[Job], found: Standing) -> list[str]:

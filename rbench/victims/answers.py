@@ -1,5 +1,8 @@
 """Asks a function or an endpoint: texts in, probabilities out; and asks some texts twice, to see that it is steady.
 
+One text in EVERY is asked again, one of the probe goes with each request of several texts
+(`rbench.system.asking.Canaries`), and the whole probe is asked after a pause, and when a job begins and ends.
+
 rbench sees no weights behind it. In a job's key stands what the user says of it, and a fingerprint: the answers to the
 probe, fixed texts of ours that tell one classifier from another. Many of them are mixed or odd, because classifiers
 agree on clear ones. To change them changes the keys of all such jobs.
@@ -11,14 +14,16 @@ import hashlib
 import json
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.errors import AnswerError, JobError, ResourceError
+from rbench.errors import AnswerError, JobError, ModelChangedError, ResourceError
 from rbench.masking import masked
 from rbench.schema.victims import Origin, VictimSpec
+from rbench.system.asking import Canaries
 from rbench.victims.scores import Row
 
 Text = tuple[str, ...]
@@ -27,6 +32,8 @@ Asks = Callable[[Sequence[Text]], list[Row | AnswerError]]
 
 EVERY = 50
 """One text in as many is asked again."""
+PAUSE = 60.0
+"""Seconds without a question after which the probe is asked again."""
 KEPT = 256
 """Texts whose answers are kept to be compared."""
 DIGITS = 2
@@ -81,7 +88,11 @@ class Answers:
         self._lock = threading.Lock()
         self._known: list[tuple[Text, Row]] = []
         self._probed: list[Row] = []
-        self._since = 0
+        self._first: Row | None = None
+        """The first answer to the probe's first text, where the probe was not asked."""
+        self._since, self._last = 0, time.monotonic()
+        endpoint = spec.endpoint if spec.tolerance < 1 else None
+        self._canaries = Canaries(len(_SENTENCES), endpoint.batch_size if endpoint is not None else 1)
         self._random = random.Random(0)  # one of its own: the global one belongs to attacks
 
     def __call__(self, texts: Sequence[Text]) -> NDArray[np.float64]:
@@ -99,21 +110,48 @@ class Answers:
         One text in EVERY, of those that were answered before, is asked again with them.
 
         Raises:
-            JobError: it failed as a whole, or it answered a text twice and not alike.
+            JobError: it failed as a whole.
+            ModelChangedError: it answered a text twice and not alike.
         """
         wanted = list(texts)
+        with self._lock:
+            paused, self._last = time.monotonic() - self._last > PAUSE, time.monotonic()
+        if paused and self.spec.tolerance < 1 and self._probed:
+            self.check()
         with self._lock:
             self._since += len(wanted)
             count = min(self._since // EVERY, len(self._known)) if self.spec.tolerance < 1 else 0
             self._since -= count * EVERY
             again = self._random.sample(self._known, count)
-        rows = self._named([*wanted, *(text for text, _ in again)])
+        rows = self._accompanied([*wanted, *(text for text, _ in again)])
         for (text, before), now in zip(again, rows[len(wanted) :], strict=True):
             self._compare(text, before, now)
         with self._lock:
             for text, row in zip(wanted, rows, strict=False):
                 self._keep(text, row)
         return rows[: len(wanted)]
+
+    def _accompanied(self, texts: Sequence[Text]) -> list[Row | AnswerError]:
+        """Ask, with one of the probe's texts in each request of several, whose answer must be that of the first time.
+
+        Nothing is returned of answers beside one that is not.
+        """
+        if not self._canaries.fit:
+            return self._named(texts)
+        probe, room = probe_texts(self.columns), self._canaries.room
+        parts = [list(texts[start : start + room]) for start in range(0, len(texts), room)]
+        # Before the whole probe was asked, no answer but that to its first text becomes known.
+        turns = [self._canaries.next() if self._probed else 0 for _ in parts]
+        sent = [text for part, turn in zip(parts, turns, strict=True) for text in (*part, probe[turn])]
+        rows, found = iter(self._named(sent)), []
+        for part, turn in zip(parts, turns, strict=True):
+            found += [next(rows) for _ in part]
+            if not isinstance(now := next(rows), AnswerError):
+                with self._lock:
+                    self._first = now if self._first is None else self._first
+                    before = self._probed[turn] if self._probed else self._first
+                self._compare(probe[turn], before, now)
+        return found
 
     def check(self) -> NDArray[np.float64]:
         """Ask the probe's texts one by one, and all again in the opposite order. Return the probabilities (n, labels).
@@ -122,7 +160,8 @@ class Answers:
         those of an earlier check: a model that was exchanged since is noticed, however few texts were asked.
 
         Raises:
-            ResourceError: it failed, an answer cannot be used, or the answers to a text differ.
+            ResourceError: it failed, or an answer cannot be used.
+            ModelChangedError: the answers to a text differ.
         """
         wanted = probe_texts(self.columns)
         try:
@@ -130,6 +169,8 @@ class Answers:
             for earlier in (self._probed or first, self._checked(self._named(wanted[::-1]))[::-1]):
                 for text, before, now in zip(wanted, earlier, first, strict=True):
                     self._compare(text, before, now)
+        except ModelChangedError:
+            raise
         except JobError as error:
             raise ResourceError(str(error)) from error.__cause__
         for text, row in zip(wanted, first, strict=True) if not self._probed else ():
@@ -176,12 +217,12 @@ class Answers:
         gaps = np.abs(now - before)
         worst = int(gaps.argmax())
         if gaps[worst] > self.spec.tolerance:
-            raise JobError(
+            raise ModelChangedError(
                 f"victim {self.name} answered {shown(text)} twice and not alike: the probability of "
                 f"{self.labels[worst]} was {before[worst]:.6g} and then {now[worst]:.6g}. If something in it is drawn "
                 "at random, switch that off (`model.eval()`). If another model was put behind it, give it another "
-                "`version` and run again. If its rounding depends on what it computes at once, write a larger "
-                f"`tolerance` (now {self.spec.tolerance:g})."
+                "`version` and run again; if several servers stand behind it, make them alike. If its rounding depends "
+                f"on what it computes at once, write a larger `tolerance` (now {self.spec.tolerance:g})."
             )
 
 

@@ -15,6 +15,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from rbench.encoders import fetch
 from rbench.encoders.classify import Batching, batching
 from rbench.encoders.foreign import check_finite, check_model, check_size, reading
+from rbench.encoders.locate import check_tokenizer
 from rbench.encoders.reading import fitted, longest_input, padding
 from rbench.errors import ResourceError
 from rbench.schema import TaskSpec, VictimSpec
@@ -120,6 +121,7 @@ def open_model(spec: VictimSpec, where: str | Path, task: TaskSpec, device: str 
     order = check_config(spec, read_config(str(folder)), task)
     with reading(f"victim `{spec.name}`: {folder} cannot be read"):
         check_size(folder, AutoModelForSequenceClassification)
+    check_tokenizer(folder, f"victim `{spec.name}`")
     with reading(
         f"victim `{spec.name}`: {folder} has no tokenizer that can be read; save it beside the model "
         "(`tokenizer.save_pretrained(...)`)"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from statsmodels.stats.proportion import proportion_confint
 
 import rbench
@@ -153,3 +154,16 @@ def test_mistakes_are_told_with_their_place(changed: dict[str, Any], said: str) 
 def test_a_function_without_vectors_is_told(answer: Any) -> None:
     with pytest.raises(JobError, match="gave n"):
         rbench.rank(answer, QUERIES, DOCUMENTS, RELEVANCE, k=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_tensors_of_any_type_are_vectors(dtype: torch.dtype) -> None:
+    def encode(texts: list[str]) -> torch.Tensor:
+        return torch.tensor(counts(texts)).to(dtype).requires_grad_()
+
+    def same(texts: list[str]) -> Any:
+        return encode(texts).detach().double().numpy()
+
+    one, other = (rbench.rank(of, QUERIES, DOCUMENTS, RELEVANCE, k=2, progress=False) for of in (encode, same))
+    assert one.found == other.found
+    assert {name: own.tolist() for name, own in one.scores.items()} == {n: o.tolist() for n, o in other.scores.items()}

@@ -57,11 +57,11 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Writes a transformers folder of a kind, once for each kind and tokenizer."""
     made: dict[str, Path] = {}
 
-    def write(kind: str, **more: Any) -> Path:
-        name = f"{kind}{json.dumps(more, sort_keys=True)}"
+    def write(kind: str, positions: int | None = None, **more: Any) -> Path:
+        name = f"{kind}{positions}{json.dumps(more, sort_keys=True)}"
         if name not in made:
             made[name] = tmp_path_factory.mktemp("networks")
-            network(kind, len(VOCABULARY)).save_pretrained(made[name])
+            network(kind, len(VOCABULARY), positions).save_pretrained(made[name])
             tokenizer(**more).save_pretrained(made[name])
         return made[name]
 

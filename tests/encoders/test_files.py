@@ -66,7 +66,7 @@ def test_a_base_comes_with_its_poolings(base: str) -> None:
 def test_a_base_has_a_control_of_its_architecture_that_nobody_trained(base: str) -> None:
     control, trained = SPECS[f"{base}-random"], SPECS[base]
     assert control.control and control.random_weights and control.notes and control.title and control.licence
-    assert control.pooling == trained.pooling and not trained.control
+    assert control.pooling == ("mean" if base == "minilm" else trained.pooling) and not trained.control
     if trained.architecture is not None:
         assert (control.architecture, control.tokenizer) == (trained.architecture, None)
         return

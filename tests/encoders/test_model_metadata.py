@@ -152,7 +152,7 @@ def test_all_prompts_are_listed_and_those_of_rankings_read_where_none_is_the_def
     change(tmp_path / "toy", "config_sentence_transformers.json", prompts={"passage": "p: ", "document": "d: "})
     assert described(tmp_path / "toy") == ranked | {"prompt": {"document": "d: "}}
     change(tmp_path / "toy", "config_sentence_transformers.json", prompts={"nli": "the plot "})
-    assert described(tmp_path / "toy") == {"pooling": "mean"}
+    assert described(tmp_path / "toy") == {"pooling": "mean", "include_prompt": False}
 
 
 def test_a_saved_victim_says_what_its_encoder_is(networks: Make, tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ import rbench
 from rbench import encoders
 from rbench.config import load_mapping
 from rbench.config.registry import Registry
-from rbench.encoders import asked_vectors
+from rbench.encoders import asked_vectors, index
 from rbench.encoders.asked_vectors import PROBE, digits, locate, signature, usage
 from rbench.encoders.cached_vectors import CachedVectors
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.errors import AnswerError, JobError, ResourceError, SuiteError
+from rbench.errors import AnswerError, JobError, ModelChangedError, ResourceError, SuiteError
 from rbench.plan.lineage import portable
 from rbench.schema import EncoderSpec, Provenance
 from rbench.schema.common import Embeddings
@@ -41,6 +41,11 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
+def others(server: Any, first: int = 0) -> list[str]:
+    """The texts of requests from a number on, without those of the probe."""
+    return [text for body in server.bodies[first:] for text in body["input"] if text not in PROBE]
+
+
 def spec(url: str, name: str = "served", prompt: str = "", **options: Any) -> EncoderSpec:
     endpoint = {"url": url, "model": "letters", "timeout": 5.0, **options}
     return EncoderSpec.model_validate({"name": name, "prompt": prompt, "endpoint": endpoint})
@@ -61,7 +66,8 @@ def test_each_text_gets_its_vector_whatever_the_batches(
     found = encoder.encode([*TEXTS, TEXTS[0]], progress=told.append)
     assert np.array_equal(found, letters([*TEXTS, TEXTS[0]])) and found.dtype == np.float32
     sizes = [len(body["input"]) for body in server.bodies[1:]]
-    assert sum(sizes) == len(TEXTS) and max(sizes) == min(batch_size, len(TEXTS))
+    assert max(sizes) <= batch_size and len(others(server)) == len(TEXTS)
+    assert sum(sizes) <= len(TEXTS) * 4 / 3 + 1 or batch_size == 1
     assert server.most <= concurrency and sum(told) == len(TEXTS) + 1
     assert {body["encoding_format"] for body in server.bodies} == {encoding}
 
@@ -72,11 +78,11 @@ def test_no_text_is_asked_for_twice_by_later_processes_either(serve: Serve) -> N
     before = len(server.bodies)
     again = opened(server.url, batch_size=7)  # another way to ask: the same vectors
     assert np.array_equal(again.encode(TEXTS), letters(TEXTS))
-    asked = [text for body in server.bodies[before:] for text in body["input"]]
-    assert sorted(asked) == sorted(TEXTS[10:])
+    assert sorted(others(server, before)) == sorted(TEXTS[10:])
     told = usage(Embeddings(url=server.url, model="letters"))
-    assert told["requests"] == len(server.bodies) and told["texts"] == len(TEXTS) + len(PROBE)
-    assert told["tokens"] == sum(len(text.split()) for text in (*TEXTS, *PROBE))
+    asked = [text for body in server.bodies for text in body["input"]]
+    assert told["requests"] == len(server.bodies) and told["texts"] == len(asked)
+    assert told["tokens"] == sum(len(text.split()) for text in asked)
 
 
 @given(st.dictionaries(st.binary(min_size=32, max_size=32), st.integers(0, 99), max_size=12), st.data())
@@ -362,3 +368,72 @@ def test_a_run_through_an_endpoint_has_the_numbers_of_the_encoder_behind_it(serv
     server.answer = embeddings(lambda texts: local.encode(texts)[:, ::-1] * 2)
     with pytest.raises(ResourceError, match="other weights behind the name"):
         rbench.run(asked, out=tmp_path / "run", progress=False)
+
+
+# ------------------------------------------------------------------------------------------------ other weights
+
+
+def another(texts: Any) -> Any:
+    """Vectors of other weights behind the same name."""
+    return letters([text[::-1] + "x" for text in texts])
+
+
+class Exchanged:
+    """Answers as one model, and, where `of` says so of the number of a request, as another one."""
+
+    def __init__(self, of: Any) -> None:
+        self.requests, self.of = 0, of
+
+    def __call__(self, body: Any) -> Any:
+        number, self.requests = self.requests, self.requests + 1
+        return embeddings(another if self.of(number) else letters)(body)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 4, 16])
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_no_vector_of_a_model_that_was_exchanged_between_two_requests_is_kept(
+    serve: Serve, batch_size: int, after: int
+) -> None:
+    """The first request is the probe's. A later process, answered by the first model again, finds its vectors alone."""
+    answer = Exchanged(lambda number: number >= after)
+    server = serve(answer)
+    encoder = opened(server.url, batch_size=batch_size)
+    with pytest.raises(ModelChangedError, match="gives other vectors for letters than before"):
+        encoder.encode(TEXTS)
+    del encoder
+    answer.of = lambda number: False
+    assert np.array_equal(opened(server.url, batch_size=batch_size).encode(TEXTS), letters(TEXTS))
+    assert len(others(server)) >= len(TEXTS)
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_servers_that_differ_behind_one_address_are_refused(serve: Serve, replicas: int) -> None:
+    server = serve(Exchanged(lambda number: number % replicas == replicas - 1))
+    with pytest.raises(ModelChangedError):
+        opened(server.url, batch_size=4).encode(TEXTS)
+
+
+def test_no_index_of_two_models_is_kept(serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("rbench.encoders.index.PIECE", 8)
+    answer = Exchanged(lambda number: number >= 3)
+    encoder = opened(serve(answer).url, batch_size=8)
+    with pytest.raises(ModelChangedError):
+        index.vectors_of(encoder, TEXTS, lambda count: None)
+    assert not [*(tmp_path / "cache").rglob("vectors-*.npy")]
+    answer.of = lambda number: False
+    found = index.vectors_of(encoder, TEXTS, lambda count: None)
+    np.testing.assert_array_equal(found, index.unit(letters(TEXTS)))
+
+
+def test_an_encoder_behind_an_endpoint_is_opened_and_ranked_with_by_the_path_of_its_file(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "emb.yaml"
+    file.write_text(f"endpoint: {{url: '{serve(embeddings(letters)).url}', model: letters}}\n")
+    for written in ("emb.yaml", "./emb.yaml", str(file)):
+        assert np.array_equal(rbench.load_encoder(written, device="cpu").encode(TEXTS), letters(TEXTS))
+    documents = {f"d{i}": text for i, text in enumerate(TEXTS)}
+    asked = {"q0": TEXTS[3], "q1": TEXTS[7]}
+    result = rbench.rank("emb.yaml", asked, documents, {"q0": ["d3"], "q1": ["d7"]}, k=1, progress=False)
+    assert result.found == (("d3",), ("d7",))

@@ -166,11 +166,11 @@ def test_a_file_that_contradicts_the_folder_is_told_once_and_wins(here: Path) ->
     file = here / "DIR/encoders/own.yaml"
     file.write_text("base: ./mine\npooling: cls\n")
     plan = planned(here, "[own, {own: {layers: 1}}]", include=(here / "DIR",))
-    assert encoder(plan, "own").pooling == "cls" and encoder(plan, "own").prompt == ""
+    assert encoder(plan, "own").pooling == "cls" and encoder(plan, "own").prompt == "query: "
     (note,) = [note for note in plan.notes if note.startswith("own")]
     assert note == (
-        'own: its file says pooling cls, no prompt, and the model\'s own files say pooling mean, prompt "query: " '
-        "(./DIR/encoders/mine). The file wins; to take what they say, write ./DIR/encoders/mine in place of own"
+        "own: its file says pooling cls, and the model's own files say pooling mean (./DIR/encoders/mine). The file "
+        "wins; to take what they say, write ./DIR/encoders/mine in place of own"
     )
     file.write_text('base: ./mine\npooling: mean\nprompt: "query: "\n')
     assert [n for n in planned(here, "[own]", include=(here / "DIR",)).notes if n.startswith("own")] == []
@@ -182,11 +182,13 @@ def test_a_note_says_all_that_differs_in_words(here: Path) -> None:
     overall = {**PROMPT, "truncate_dim": 32}
     model(here / "mine", modules=[*modules, normalize], config_sentence_transformers=overall)
     (here / "DIR/encoders").mkdir(parents=True)
-    (here / "DIR/encoders/own.yaml").write_text("base: ../../mine\npooling: cls\n")
+    stated = "normalize: false\ntruncate_dim: null\nprompt: ''\nmax_length: 64\nsimilarity: dot\n"
+    (here / "DIR/encoders/own.yaml").write_text(f"base: ../../mine\npooling: cls\n{stated}")
     plan = planned(here, "[./mine, own]", include=(here / "DIR",))
-    theirs = 'normalisation, truncate_dim 32, prompt "query: "'
-    assert notes(plan, "mine") == [f"mine: ./mine (pooling cls, {theirs}, max_length 128)"]
-    own = "no normalisation, no truncate_dim, no prompt"
+    theirs = 'normalisation, truncate_dim 32, prompt "query: ", max_length 128'
+    assert notes(plan, "mine") == [f"mine: ./mine (pooling cls, {theirs})"]
+    own = "no normalisation, no truncate_dim, no prompt, max_length 64, similarity dot"
+    theirs += ", similarity cosine"
     (note,) = notes(plan, "own")
     assert note.startswith(f"own: its file says {own}, and the model's own files say {theirs} (./mine). ")
 

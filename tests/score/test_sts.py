@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rbench.errors import JobError
-from rbench.score import Pairs, cosines, sts_scores
+from rbench.score import Pairs, similarities, sts_scores
 from rbench.tasks import Example
 
 
@@ -114,7 +114,7 @@ def test_bad_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="must both have the shape"):
         sts_scores([0.1, 0.2], [1, 2, 3])
     with pytest.raises(JobError, match="NaN or infinite"):
-        cosines(np.array([[1.0, np.nan]]), np.array([[1.0, 1.0]]))
+        similarities(np.array([[1.0, np.nan]]), np.array([[1.0, 1.0]]))
 
 
 def test_cosines_are_those_of_the_definition() -> None:
@@ -123,10 +123,10 @@ def test_cosines_are_those_of_the_definition() -> None:
         sum(float(a) * float(b) for a, b in zip(x, y, strict=True)) / (math.hypot(*x) * math.hypot(*y))
         for x, y in zip(first, second, strict=True)
     ]
-    np.testing.assert_allclose(cosines(first, second), expected, atol=1e-6)
+    np.testing.assert_allclose(similarities(first, second), expected, atol=1e-6)
     zero = np.zeros_like(first)
-    assert cosines(first, zero).tolist() == [0.0] * 7
-    assert np.abs(cosines(1e30 * first.astype(np.float64), first)).max() <= 1
+    assert similarities(first, zero).tolist() == [0.0] * 7
+    assert np.abs(similarities(1e30 * first.astype(np.float64), first)).max() <= 1
 
 
 def test_pairs_have_each_text_encoded_once() -> None:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rbench.errors import AnswerError, JobError, ResourceError, SuiteError
+from rbench.errors import AnswerError, JobError, ModelChangedError, ResourceError, SuiteError
 from rbench.plan.lineage import portable_victim
 from rbench.schema import TaskSpec
 from rbench.schema.victims import Endpoint, VictimSpec
@@ -65,7 +65,9 @@ def test_each_text_gets_its_answer_whatever_the_batches(serve: Serve, batch_size
     answers = opened(server.url, batch_size=batch_size, concurrency=concurrency)
     assert answers(TEXTS).tolist() == pytest.approx([pytest.approx(row) for row in EXPECTED])
     sizes = sorted(len(body["inputs"]) for body in server.bodies)
-    assert sum(sizes) == len(TEXTS) and max(sizes) == min(batch_size, len(TEXTS))
+    asked = [text for body in server.bodies for text in body["inputs"]]
+    assert sorted(text for text in asked if (text,) in TEXTS) == sorted(text for (text,) in TEXTS)
+    assert max(sizes) <= batch_size and len(asked) == len(TEXTS) + (len(sizes) if batch_size > 3 else 0)
     assert server.most <= concurrency
 
 
@@ -364,3 +366,22 @@ def test_an_absurd_answer_is_one_line(content: bytes, said: str, serve: Serve) -
         opened(server.url, retries=0).check()
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 1000
     str(caught.value).encode()
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_request_that_another_model_answers_is_noticed_by_the_text_that_goes_with_it(
+    serve: Serve, checked: bool
+) -> None:
+    """Servers that differ, or a model that is exchanged between two requests."""
+    other: list[bool] = []
+
+    def answer(body: Any) -> Any:
+        return [scored("a" * (100 - len(text)) if other else text) for text in body["inputs"]]
+
+    answers = opened(serve(answer).url, batch_size=len(TEXTS) + 1)
+    if checked:
+        answers.check()
+    assert answers(TEXTS).tolist() == pytest.approx([pytest.approx(row) for row in EXPECTED])
+    other.append(True)
+    with pytest.raises(ModelChangedError, match="twice and not alike"):
+        answers([("b" * 33,)])

@@ -243,6 +243,7 @@ class Parts:
         self._wanted = frozenset(wanted)
         self._appender = Appender(store.folder(job) / OUTCOMES.replace(".", f".{writer}."), store.below(job))
         self._sizes: dict[str, int] = {}
+        self._own: set[str] = set()
         self.outcomes: dict[str, Outcome] = {}
         """The outcomes that are there, by example."""
         self.notes: list[str] = []
@@ -275,6 +276,15 @@ class Parts:
         kept = outcome if self._store.texts else outcome.without_texts()
         self._appender.append(write_line(self._job, kept))
         self.outcomes[outcome.example_id] = kept
+        self._own.add(outcome.example_id)
+
+    def discard(self) -> None:
+        """Remove the file of this process, with all that it has appended."""
+        self.close()
+        self._store.below(self._job).remove(self._appender.path)
+        for example_id in self._own:
+            self.outcomes.pop(example_id, None)
+        self._own.clear()
 
     def close(self) -> None:
         """Sync and close the file of this process."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import JobError
-from rbench.schema import Strict
+from rbench.schema import Similarity, Strict
 from rbench.train.finetune import FinetuneContext, Finetuned
 from rbench.train.finetune._data import gold_scores, scale_of, validation_scores
 
@@ -47,12 +47,13 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     examples = context.sample("validation")
     gold = gold_scores(examples, task)
     encoder = context.encoder.to(context.device).eval()
-    start = CosineHead(np.array([-1.0, 1.0]), np.array(scale))
+    similarity = encoder.settings.similarity
+    start = CosineHead(np.array([-1.0, 1.0]), np.array(scale), similarity)
     scorer = EncoderScorer(encoder, start, scale, training.max_length)
     vectors = scorer.encode([text for example in examples for text in example.texts])
     context.progress(1, 2, f"validation: {len(examples)} pairs encoded")
     cosines = start.cpu().raw(vectors[::2], vectors[1::2]).numpy()
-    head = CosineHead(*knots(cosines, gold, scale))
+    head = CosineHead(*knots(cosines, gold, scale, similarity), similarity)
     scores = head.mapped(torch.from_numpy(cosines), scale).numpy()
     context.progress(2, 2, f"fitted with {len(head.cosines)} knots")
     fitted = EncoderScorer(encoder, head, scale, training.max_length)
@@ -60,9 +61,15 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
 
 
 def knots(
-    cosines: NDArray[np.float64], gold: NDArray[np.float64], scale: tuple[float, float]
+    cosines: NDArray[np.float64],
+    gold: NDArray[np.float64],
+    scale: tuple[float, float],
+    similarity: Similarity = "cosine",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The cosines and the scores between which the map runs straight: a centre for each step of the isotonic fit.
+
+    Where vectors are compared otherwise, similarities stand in the place of cosines, and the ends of the scale are
+    reached as far beyond the smallest and the largest one as these are apart.
 
     Raises JobError where the cosines are all equal: then there is nothing to fit.
     """
@@ -76,9 +83,14 @@ def knots(
     levels = isotonic_regression(means, sample_weight=counts, y_min=scale[0], y_max=scale[1])
     scores, step = np.unique(levels, return_inverse=True)
     centres = np.bincount(step, weights=counts * values) / np.bincount(step, weights=counts)
-    centres = np.clip(centres, -1.0, 1.0)  # rounding may put a cosine outside
-    if centres[0] > -1:
-        centres, scores = np.append(-1.0, centres), np.append(scale[0], scores)
-    if centres[-1] < 1:
-        centres, scores = np.append(centres, 1.0), np.append(scores, scale[1])
+    low, high = -1.0, 1.0
+    if similarity == "cosine":
+        centres = np.clip(centres, low, high)  # rounding may put a cosine outside
+    else:  # no value is the least or the largest that there is
+        width = values[-1] - values[0]
+        low, high = values[0] - width, values[-1] + width
+    if centres[0] > low:
+        centres, scores = np.append(low, centres), np.append(scale[0], scores)
+    if centres[-1] < high:
+        centres, scores = np.append(centres, high), np.append(scores, scale[1])
     return centres, scores

@@ -39,11 +39,12 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     corpus = index.vectors_of(encoder, of.texts, progress)
     relevance = {query: dict(grades) for query, grades in of.relevance.items()}
     retriever = Retriever(encoder, corpus, of.ids, relevance, of.without_own, context.training.max_length)
-    vectors = index.unit(encoder.encode([one.texts[0] for one in queries], "torch", progress))
+    similarity = retriever.similarity
+    vectors = index.compared(encoder.encode([one.texts[0] for one in queries], "torch", progress), similarity)
     step, found = max(1, index.SCORES // len(of.ids)), []
     for start in range(0, len(queries), step):
         ids = [one.id for one in queries[start : start + step]]
-        scores = index.scores(vectors[start : start + step], corpus, list(map(retriever.own, ids)))
+        scores = index.scores(vectors[start : start + step], corpus, list(map(retriever.own, ids)), similarity)
         for row, query in enumerate(ids):
             places, grades = retriever.relevant(query)
             found.append(index.ndcg(index.ranks(scores[row : row + 1], places), grades, K)[0])
