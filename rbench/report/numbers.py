@@ -267,7 +267,7 @@ def _test(d: Difference, *, paired: bool) -> str:
         return "unpaired, by counts"
     if (*d.trainings, d.seeds) == (1, 1, 1) or not (d.only_one or d.only_other):
         return "exact McNemar"
-    return "Student's t over seeds" if max(d.trainings) == 1 else "Welch's t over trainings"
+    return "seeds and texts" if max(d.trainings) == 1 else "trainings and texts"
 
 
 def _shown(value: float | None) -> str:

@@ -6,12 +6,12 @@ trainings count as three, not as three times n.
 
 | trainings, fine-tunings | draws                                       | interval of shares         | p              |
 |-------------------------|---------------------------------------------|----------------------------|----------------|
-| 1 and 1                 | none                                        | Newcombe (1998), method 10 | McNemar's, too |
+| 1 and 1                 | none                                        | Newcombe (1998), method 10 | exact McNemar  |
 | 1 and several           | fine-tuning seeds' differences              | wider by the draws         | inverts it     |
 | several and any         | trainings of each encoder, unpaired (Welch) | wider by the draws         | inverts it     |
 | several and 1, 2 seeds+ | trainings of the one, and fine-tuning seeds | wider by the draws         | inverts it     |
 
-p is below 0.05 exactly where the 95% interval excludes 0.
+p is below 0.05 exactly where the 95% interval excludes 0: what the exact test does not exclude belongs to it.
 
 Trainings of two methods have nothing in common, so their means are compared unpaired, as Welch (1947) does. All attack
 the same texts, and what a text adds in each of them does not vary between them: it is a level of its own. How levels
@@ -159,11 +159,11 @@ def _of_shares(
         return limits_of_difference(spread, shares, size, wanted)
 
     low, high = limits(CONFIDENCE)
-    p = inverted(limits, bound)
-    if not spread.draw_freedom and not bound:
-        # McNemar's test is exact where Newcombe's interval of few texts is too narrow. Both must exclude 0, and what
-        # the test does not exclude belongs to the interval.
-        p = max(p, mcnemar(*only))
+    if spread.draw_freedom or bound:
+        p = inverted(limits, bound)
+    else:
+        # Newcombe's interval of few texts may exclude 0 where the exact test does not. Then 0 belongs to the interval.
+        p = mcnemar(*only)
         if p >= 1 - CONFIDENCE:
             low, high = min(low, 0.0), max(high, 0.0)
     return Difference(

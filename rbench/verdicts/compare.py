@@ -29,7 +29,7 @@ from rbench.tables.nested_means import Observed
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Number, groups_of, p_value
 from rbench.verdicts.cells import OfCell, by_name
-from rbench.verdicts.pairing import ALPHA, by_tables, correction, matched, paired_sample, unmatched, way
+from rbench.verdicts.pairing import by_tables, correction, matched, paired_sample, unmatched, way
 
 
 class CellKey(NamedTuple):
@@ -173,18 +173,6 @@ class ComparedCell:
     def verdict(self) -> str:
         """`lower`, `higher`, or `undecided` where p is not below 0.05."""
         return way(self.difference, self.p)
-
-    @property
-    def contradicts(self) -> bool:
-        """Whether the interval excludes 0 and p is not below 0.05, or the other way round, where p is of an exact test.
-
-        Elsewhere p follows from the interval, but for the correction.
-        """
-        d = self.difference
-        if d.only_one is None or d.seeds > 1 or max(d.trainings) > 1 or d.low is None or d.high is None:
-            return False
-        excluded = not d.low <= 0 <= d.high
-        return any((p is not None and p < ALPHA) != excluded for p in (d.p, self.p))
 
     @property
     def told(self) -> str:
@@ -552,12 +540,6 @@ def _notes(found: Comparison, one: str, other: str) -> list[str]:
         "Where it is larger than a difference that matters, undecided means too few examples or seeds, and not that "
         "there is no difference.",
     ]
-    if unlike := sum(cell.contradicts for cell in found.cells):
-        where = "1 cell" if unlike == 1 else f"{unlike} cells"
-        said.append(
-            f"In {where} the interval (Newcombe's, not corrected) and p disagree on whether there is a difference: p, "
-            "which is of McNemar's exact test, decides."
-        )
     why = "; ".join(dict.fromkeys(cell.alone for cell in found.cells if cell.alone))
     said.append(
         f"Verdicts are about {WEIGHTS}, and not about methods: {why}."

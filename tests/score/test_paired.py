@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as peer_mcnemar
@@ -316,3 +316,18 @@ def test_a_text_that_several_seeds_attacked_is_one_draw_of_the_part_of_texts() -
     trained = [float(np.var(means, ddof=1)) / 3 + rounding(1 / 50, 2) for means in sides]
     assert shared.draw_freedom == pytest.approx(sum(trained) ** 2 / sum(part**2 / 2 for part in trained))
     assert shared.text_freedom == 24
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 30), st.integers(0, 12), st.integers(0, 12), st.integers(0, 30))
+def test_the_interval_of_one_victim_excludes_0_exactly_where_the_exact_test_does(
+    both: int, only_one: int, only_other: int, neither: int
+) -> None:
+    assume(both + only_one + only_other + neither > 0)
+    found = compare(table(both, only_one, only_other, neither), shares=True)
+    assert found.p == pytest.approx(mcnemar(only_one, only_other))
+    assert found.p is not None and found.low is not None and found.high is not None
+    assert (found.p < 0.05) == (found.low > 0 or found.high < 0)
+    low, high = newcombe(both, only_one, only_other, neither)
+    assert found.low == min(low, 0.0) or found.low == low
+    assert found.high == max(high, 0.0) or found.high == high

@@ -78,29 +78,6 @@ def test_p_values_are_corrected_for_all_cells(make_run: MakeRun) -> None:
     assert [one.p for one in found.cells] == holm([one.difference.p for one in found.cells])
 
 
-@pytest.mark.parametrize(
-    ("d", "p", "said"),
-    [
-        (Difference(4 / 6, 6, *newcombe(0, 0, 4, 2), mcnemar(0, 4), 0, 4), None, True),
-        (Difference(0.1, 100, *newcombe(40, 5, 15, 40), mcnemar(5, 15), 5, 15), None, False),
-        (Difference(0.1, 100, *newcombe(40, 5, 15, 40), mcnemar(5, 15), 5, 15), 0.12, True),
-        (Difference(0.0, 100, *newcombe(40, 5, 5, 50), mcnemar(5, 5), 5, 5), None, False),
-        (Difference(4 / 6, 6, 0.1, 0.9, 0.125, 0, 4, seeds=2), None, False),
-        (Difference(4 / 6, 6, 0.1, 0.9, 0.125, 0, 4, trainings=(1, 3)), None, False),
-        (Difference(7.0, 6, 0.1, 9.0, 0.125), None, False),
-    ],
-)
-def test_where_the_interval_and_the_exact_test_disagree_the_test_decides(
-    make_run: MakeRun, d: Difference, p: float | None, said: bool
-) -> None:
-    found = compare(make_run(make_suite(**ONE_SEED), sealed=True).root, between=BETWEEN)
-    one = replace(found.cells[0], difference=d, p=d.p if p is None else p)
-    assert one.contradicts is said
-    notes = table(replace(found, cells=(one,))).notes
-    text = "In 1 cell the interval (Newcombe's, not corrected) and p disagree"
-    assert [text in note for note in notes].count(True) == said
-
-
 VALUES: dict[str, Callable[[Outcome], float | None]] = {
     "aua": lambda one: float(one.status == "failed"),
     "queries": lambda one: one.num_queries,
