@@ -23,6 +23,7 @@ By itself, `import textattack` (0.3.11)
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import logging
 import os
 import sys
@@ -33,10 +34,15 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from packaging.version import Version
+
 from rbench.errors import ResourceError
 from rbench.system import scratch
 
 CHECK_FILE = "post_install_check_3"
+OLDEST_FLAIR = Version("0.12")
+"""The oldest flair with what TextAttack uses of it. pip installs an older one (pyproject.toml says why)."""
+FLAIR = """flair 0.15 needs transformers 4: pip install flair==0.15.1 'transformers<5' 'sentence-transformers<6'"""
 
 
 @contextmanager
@@ -161,12 +167,11 @@ def _library(name: str) -> ModuleType:
     if sys.modules.get(name) is _made[name]:
         raise ImportError(f"{name} was asked for something while TextAttack was being imported", name=name)
     try:
+        if name.startswith("flair") and Version(importlib.metadata.version("flair")) < OLDEST_FLAIR:
+            raise ImportError(f"flair {importlib.metadata.version('flair')} is there for pip alone")
         library = importlib.import_module(name)
     except ImportError as error:
-        raise ResourceError(
-            f"TextAttack asks for {name}, which cannot be imported ({error}); flair 0.15 needs transformers 4: "
-            "pip install flair==0.15.1 'transformers<5'"
-        ) from error
+        raise ResourceError(f"TextAttack asks for {name}, which cannot be imported ({error}); {FLAIR}") from error
     if name.startswith("flair"):
         flair: Any = importlib.import_module("flair")
         if "device" in vars(_made["flair"]):
