@@ -62,23 +62,24 @@ def swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
 _MISSING = object()
 
 
+def _loggers() -> list[tuple[str, logging.Logger]]:
+    made = logging.Logger.manager.loggerDict.items()
+    return [(name, logger) for name, logger in made if isinstance(logger, logging.Logger)]
+
+
 @contextmanager
 def _loggers_and_environment_kept() -> Iterator[None]:
     parallel = os.environ.get("TOKENIZERS_PARALLELISM", "false")
     threshold = logging.root.manager.disable
-    before = {
-        name: logger.disabled
-        for name, logger in logging.Logger.manager.loggerDict.items()
-        if isinstance(logger, logging.Logger)
-    }
+    disabled = {name for name, logger in _loggers() if logger.disabled}
     logging.disable(logging.INFO)
     try:
         yield
     finally:
         os.environ["TOKENIZERS_PARALLELISM"] = parallel
         logging.disable(threshold)
-        for name, disabled in before.items():
-            logging.getLogger(name).disabled = disabled
+        for name, logger in _loggers():  # also those that were made during the import
+            logger.disabled = name in disabled
 
 
 @contextmanager
