@@ -91,8 +91,12 @@ class Masking(logging.Filter):
         return True
 
 
-LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy", "huggingface_hub")
-"""Loggers of libraries that log addresses and headers."""
+LOGGERS = (
+    "huggingface_hub",
+    *("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy", "httpcore.socks"),
+    *("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2", "httpcore2.proxy", "httpcore2.socks"),
+)
+"""Loggers of libraries that log addresses and headers. huggingface_hub asks by httpx, and from version 2 by httpx2."""
 
 
 @functools.cache

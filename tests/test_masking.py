@@ -5,9 +5,10 @@ import json
 import logging
 import traceback
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from urllib.parse import quote, quote_plus
 
-import httpx
 import pytest
 
 from rbench import cli, masking
@@ -125,9 +126,15 @@ def test_a_library_logs_an_exception_without_secrets(caplog: pytest.LogCaptureFi
     assert "s3cret" not in caplog.text
 
 
-def test_libraries_log_addresses_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+CLIENTS = [name for name in ("httpx", "httpx2") if find_spec(name)]
+"""Libraries that ask servers: rbench's own, and that of the hub's client, which was httpx before version 2."""
+
+
+@pytest.mark.parametrize("library", CLIENTS)
+def test_libraries_log_addresses_without_secrets(library: str, caplog: pytest.LogCaptureFixture) -> None:
+    client = import_module(library)
     learn("s3cret")
-    with caplog.at_level(logging.DEBUG, "httpx"):
-        transport = httpx.MockTransport(lambda request: httpx.Response(200))
-        httpx.Client(transport=transport).get("http://host/?q=s3cret")
+    with caplog.at_level(logging.DEBUG, library):
+        transport = client.MockTransport(lambda request: client.Response(200))
+        client.Client(transport=transport).get("http://host/?q=s3cret")
     assert "http://host/?q=***" in caplog.text and "s3cret" not in caplog.text

@@ -108,7 +108,9 @@ def option(shown: str, text: str, default: Any = None, *, panel: str | None = No
     flags = [word for word in words if word.startswith("-")]
     value, _, least = " ".join(words[len(flags) :]).partition(">=")
     more |= {"min": int(least)} if least else {}
-    return typer.Option(default, *flags, metavar=value or None, help=text, rich_help_panel=panel, **more)
+    # None lets typer name the type. From 0.29 it names that of a flag too, as if a flag took a value.
+    metavar = value or ("" if isinstance(default, bool) else None)
+    return typer.Option(default, *flags, metavar=metavar, help=text, rich_help_panel=panel, **more)
 
 
 def argument(shown: str, text: str, default: Any = None, **more: Any) -> Any:

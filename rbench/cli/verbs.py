@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import rbench
-from rbench.cli.arguments import arguments_of, signature_of
+from rbench.cli.arguments import arguments_of, option, signature_of
 from rbench.cli.console import log_to_stderr, say, tell
 from rbench.errors import JobError, RbenchError
 
@@ -53,9 +53,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback(help=unwrapped(HELP))
 def rbench_(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = (
-        False
-    ),
+    version: bool = option("--version", "Print the version.", False, callback=_version, is_eager=True),
 ) -> None:
     """Define the options of `rbench` without a verb. Its help text is HELP."""
 

@@ -23,6 +23,7 @@ By itself, `import textattack` (0.3.11)
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import logging
 import os
 import sys
@@ -33,10 +34,15 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from packaging.version import Version
+
 from rbench.errors import ResourceError
 from rbench.system import scratch
 
 CHECK_FILE = "post_install_check_3"
+OLDEST_FLAIR = Version("0.12")
+"""The oldest flair with what TextAttack uses of it. pip installs an older one (pyproject.toml says why)."""
+FLAIR = """flair 0.15 needs transformers 4: pip install flair==0.15.1 'transformers<5' 'sentence-transformers<6'"""
 
 
 @contextmanager
@@ -56,23 +62,24 @@ def swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
 _MISSING = object()
 
 
+def _loggers() -> list[tuple[str, logging.Logger]]:
+    made = logging.Logger.manager.loggerDict.items()
+    return [(name, logger) for name, logger in made if isinstance(logger, logging.Logger)]
+
+
 @contextmanager
 def _loggers_and_environment_kept() -> Iterator[None]:
     parallel = os.environ.get("TOKENIZERS_PARALLELISM", "false")
     threshold = logging.root.manager.disable
-    before = {
-        name: logger.disabled
-        for name, logger in logging.Logger.manager.loggerDict.items()
-        if isinstance(logger, logging.Logger)
-    }
+    disabled = {name for name, logger in _loggers() if logger.disabled}
     logging.disable(logging.INFO)
     try:
         yield
     finally:
         os.environ["TOKENIZERS_PARALLELISM"] = parallel
         logging.disable(threshold)
-        for name, disabled in before.items():
-            logging.getLogger(name).disabled = disabled
+        for name, logger in _loggers():  # also those that were made during the import
+            logger.disabled = name in disabled
 
 
 @contextmanager
@@ -161,12 +168,11 @@ def _library(name: str) -> ModuleType:
     if sys.modules.get(name) is _made[name]:
         raise ImportError(f"{name} was asked for something while TextAttack was being imported", name=name)
     try:
+        if name.startswith("flair") and Version(importlib.metadata.version("flair")) < OLDEST_FLAIR:
+            raise ImportError(f"flair {importlib.metadata.version('flair')} is there for pip alone")
         library = importlib.import_module(name)
     except ImportError as error:
-        raise ResourceError(
-            f"TextAttack asks for {name}, which cannot be imported ({error}); flair 0.15 needs transformers 4: "
-            "pip install flair==0.15.1 'transformers<5'"
-        ) from error
+        raise ResourceError(f"TextAttack asks for {name}, which cannot be imported ({error}); {FLAIR}") from error
     if name.startswith("flair"):
         flair: Any = importlib.import_module("flair")
         if "device" in vars(_made["flair"]):

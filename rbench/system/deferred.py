@@ -36,6 +36,7 @@ DEFERRED: dict[str, tuple[str, ...]] = {
     "sentence_transformers.cross_encoder.fit_mixin": ("datasets",),
     "sentence_transformers.cross_encoder.model_card": ("datasets",),
     "sentence_transformers.cross_encoder.trainer": ("datasets",),
+    "sentence_transformers.multi_vector_encoder.trainer": ("datasets",),
     "sentence_transformers.sentence_transformer.fit_mixin": ("datasets",),
     "sentence_transformers.sentence_transformer.trainer": ("datasets",),
     "sentence_transformers.sparse_encoder.trainer": ("datasets",),
