@@ -23,7 +23,7 @@ from rbench.schema import IntervalStyle, Notes
 from rbench.system.console import cell as escaped
 from rbench.system.console import harmless
 from rbench.tables.fitting import Cell, Grid
-from rbench.tables.table import Beside, Draws, Entry, Marked, Number, Side, Table
+from rbench.tables.table import FLAGGED, PARTIAL, Beside, Draws, Entry, Marked, Number, Side, Table
 
 if TYPE_CHECKING:
     from rbench.tables.latex import Look
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 Format = Literal["markdown", "latex", "csv", "json"]
 NAMED = 8
 """The most jobs or encoders that a note names. It counts the others."""
-_ABSENT, _PARTIAL, _UNDEFINED, _WITHHELD, _CITED = "–", "†", "n/a", "—", "‡"
+_ABSENT, _UNDEFINED, _WITHHELD, _CITED = "–", "n/a", "—", "‡"
+SIGNS = {
+    FLAGGED: f"{FLAGGED}: flagged, or an average with a flagged part.",
+    PARTIAL: f"{PARTIAL}: some seeds are missing, or some of what it is picked from.",
+}
+"""What the signs behind numbers say, for notes."""
 LOST = "no outcomes"
 """Stands where a number is computed from outcomes, and the RUN keeps none."""
 
@@ -73,8 +78,8 @@ def unknown(what: str, name: object, known: Sequence[str]) -> StoreError:
 
 
 def number(entry: Number, intervals: Intervals = False) -> str:
-    """Format an entry: `51.2`, with intervals `51.2 [45.0, 57.3]` or `51.2 ± 6.2`, `n/a` where it has no value, or a
-    dash and the flags for which it is withheld.
+    """Format an entry: `51.2`, flagged `51.2†`, with intervals `51.2 [45.0, 57.3]` or `51.2 ± 6.2`, `n/a` where it has
+    no value, or a dash and the flags for which it is withheld.
 
     With `train_seeds` and without intervals, spreads stand there: between training seeds, then between fine-tuning
     seeds where there are several: `51.2 ± 2.0/1.3`.
@@ -86,7 +91,7 @@ def number(entry: Number, intervals: Intervals = False) -> str:
     if entry.value is None:
         return _UNDEFINED
     more = sure(entry, intervals)
-    return entry.shown(entry.value) + (_PARTIAL if entry.partial else "") + (f" {more}" if more else "")
+    return entry.shown(entry.value) + entry.signs + (f" {more}" if more else "")
 
 
 def sure(entry: Number, intervals: Intervals) -> str:
@@ -253,6 +258,13 @@ def _numbers(table: Table) -> list[Number]:
     return [entry for row in table.rows for entry in row if isinstance(entry, Number)]
 
 
+def signs_said(table: Table) -> tuple[str, ...]:
+    """Return what each sign behind a number of the table says."""
+    beside = [entry.ours for row in table.rows for entry in row if isinstance(entry, Beside) and entry.ours is not None]
+    used = {sign for number in (*_numbers(table), *beside) for sign in number.signs}
+    return tuple(said for sign, said in SIGNS.items() if sign in used)
+
+
 def _footnotes(table: Table, intervals: Intervals, notes: Notes, *, basis: bool = True) -> list[str]:
     """Return what stands below the table: its notes, and the meaning of each sign that it uses.
 
@@ -263,9 +275,7 @@ def _footnotes(table: Table, intervals: Intervals, notes: Notes, *, basis: bool 
     numbers = _numbers(table)
     signs = {
         f"{_ABSENT}: not done.": any(entry is None for row in table.rows for entry in row),
-        f"{_PARTIAL}: some seeds are missing, or some of what it is picked from.": any(
-            number.partial for number in numbers
-        ),
+        **dict.fromkeys(signs_said(table), True),
         f"{_UNDEFINED}: {table.meaning.undefined}.": any(
             number.value is None and not number.withheld and not number.lost for number in numbers
         ),
@@ -359,10 +369,9 @@ def _cell(entry: Entry, intervals: Intervals) -> Cell:
         plain = number(entry)
         if entry.withheld or entry.lost or entry.value is None:
             return Cell(plain, bold=entry.best)
-        sign = _PARTIAL if entry.partial else ""
         more = sure(entry, intervals)
         small = intervals == "subscript" and more.startswith("[")
-        return Cell(entry.shown(entry.value), more, small, sign, entry.best)
+        return Cell(entry.shown(entry.value), more, small, entry.signs, entry.best)
     if isinstance(entry, Beside):
         return Cell(beside(entry, intervals))
     return Cell(_ABSENT if entry is None else str(entry))

@@ -54,7 +54,9 @@ def small(*rows: tuple[object, ...], header: tuple[str, ...] = ("Attack", "mr"),
         (Number(0.51249, True, 40, 0.45, 0.573, seed_sd=0.0131), "51.2", "51.2 [45.0, 57.3]"),
         (Number(123.456, False, 40, 100, 150.04), "123.5", "123.5 [100.0, 150.0]"),
         (Number(1.256, False, 40, 1.2, 1.304, digits=2), "1.26", "1.26 [1.20, 1.30]"),
-        (Number(0.25, True, 4, partial=True), "25.0†", "25.0†"),
+        (Number(0.25, True, 4, partial=True), "25.0§", "25.0§"),
+        (Number(0.25, True, 4, flagged=True, partial=True), "25.0†§", "25.0†§"),
+        (Number(0.25, True, 4, 0.2, 0.3, flagged=True), "25.0†", "25.0† [20.0, 30.0]"),
         (Number(None, True, 0), "n/a", "n/a"),
         (Number(0.0, True, 3, 0.0, 0.5615), "0.0", "0.0 [0.0, 56.1]"),
     ],
@@ -160,7 +162,7 @@ def test_markdown_is_the_papers_table(make_run: MakeRun) -> None:
 def test_signs_are_explained_only_where_they_stand(make_run: MakeRun) -> None:
     whole = render(attack_table(make_run()), "markdown")
     holes = render(attack_table(make_run(done=lambda job: job.seed == 1 and "pwws" in job.parts, name="b")), "markdown")
-    for sign in ("\n- –: not done.", "\n- †: some seeds are missing, or some of what it is picked from."):
+    for sign in ("\n- –: not done.", "\n- §: some seeds are missing, or some of what it is picked from."):
         assert sign not in whole
         assert sign in holes
     full = render(attack_table(make_run(name="c"), layout="full"), "markdown")
