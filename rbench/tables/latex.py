@@ -31,17 +31,25 @@ _NOTES, _CAPTION = 1, 1
 _SMALL = 0.81
 """The height of a line of notes, as a share of one of the table."""
 _TEXT = r"p{0.6\linewidth}"
-_BREAK = "\u200b"
-"""Placed between two hyphens so that LaTeX does not make them a dash."""
+_BREAK = "{}"
+"""Placed between two characters that LaTeX would make one: hyphens a dash, commas or apostrophes a quotation mark."""
+_QUOTE = r"\textquotesingle{}"
 _LATEX = {
-    _BREAK: "{}",
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-    ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "*": "{*}", '"': "''",
+    ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "*": "{*}",
+    # The usual encoding of text has no straight quotation mark, but its typewriter face has.
+    '"': r"{\ttfamily\char34}", "`": r"\textasciigrave{}",
     "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "±": r"$\pm$", "–": "--", "—": "---",
-    "↓": r"$\downarrow$", "↑": r"$\uparrow$", "×": r"$\times$", "≤": r"$\le$", "≥": r"$\ge$",
-    "“": "``", "”": "''", "‘": "`", "’": "'", "…": r"\ldots{}",
-    "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}", "ł": r"\l{}",
-    "Ł": r"\L{}", "ı": r"\i{}", **{char: "\\" + char for char in "{}$&#_%"},
+    "↓": r"$\downarrow$", "↑": r"$\uparrow$", "×": r"$\times$", "÷": r"$\div$", "≤": r"$\le$", "≥": r"$\ge$",
+    "≠": r"$\ne$", "≈": r"$\approx$", "¬": r"$\neg$", "«": r"$\ll$", "»": r"$\gg$", "·": r"$\cdot$",
+    "“": "``", "”": "''", "‘": "`", "’": "'", "„": ",{},", "…": r"\ldots{}", "\u2011": "-", "\u2010": "-",
+    "½": r"\textonehalf{}", "¼": r"\textonequarter{}", "¾": r"\textthreequarters{}", "€": r"\texteuro{}",
+    "£": r"\pounds{}", "¥": r"\textyen{}", "¢": r"\textcent{}", "№": r"\textnumero{}", "°": r"\textdegree{}",
+    "µ": r"\textmu{}", "©": r"\copyright{}", "®": r"\textregistered{}", "™": r"\texttrademark{}", "•": r"\textbullet{}",
+    "¹": "$^1$", "²": "$^2$", "³": "$^3$", "ª": r"\textordfeminine{}", "º": r"\textordmasculine{}",
+    "¶": r"\P{}", "§": r"\S{}", "¿": "?`", "¡": "!`",
+    "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}", "Œ": r"\OE{}", "å": r"\aa{}",
+    "Å": r"\AA{}", "ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}", **{char: "\\" + char for char in "{}$&#_%"},
 }  # fmt: skip
 _ACCENTS = {
     "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
@@ -52,7 +60,13 @@ _ACCENTS = {
 def latex_escape(text: str) -> str:
     """Escape text as ASCII LaTeX that compiles with any engine. Unsupported characters become, e.g., `[U+4E2D]`."""
     text = re.sub(r"\s+", " ", unicodedata.normalize("NFC", text))
-    return "".join(map(_latex_character, re.sub("-(?=-)", f"-{_BREAK}", text)))
+    characters = [_latex_character(char) for char in text]
+    # An apostrophe in a word is set as one. Anywhere else the sign is a quotation mark.
+    for found in re.finditer(r"(?<!\w)'|'(?!\w)", text):
+        characters[found.start()] = _QUOTE
+    for found in re.finditer(r"-(?=-)|,(?=,)", text):
+        characters[found.start()] += _BREAK
+    return "".join(characters)
 
 
 def _latex_character(char: str) -> str:

@@ -242,6 +242,11 @@ def test_latex_is_ascii_with_balanced_braces(text: str) -> None:
         ("Möbius, Erdős, Łódź", r"M\"{o}bius, Erd\H{o}s, \L{}\'{o}d\'{z}"),
         ("中", "{[}U+4E2D{]}"),
         ("25.0†", r"25.0$^{\dagger}$"),
+        ("``a?`b!`c", r"\textasciigrave{}\textasciigrave{}a?\textasciigrave{}b!\textasciigrave{}c"),
+        ('say "no"', r"say {\ttfamily\char34}no{\ttfamily\char34}"),
+        ("it's ''so''", r"it's \textquotesingle{}\textquotesingle{}so\textquotesingle{}\textquotesingle{}"),
+        ("a,,b", "a,{},b"),
+        ("½ € § №", r"\textonehalf{} \texteuro{} \S{} \textnumero{}"),
     ],
 )
 def test_latex_characters(text: str, latex: str) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rbench import api
 from rbench.errors import StoreError
 from rbench.tables.fitting import Cell, Grid
-from rbench.tables.latex import Body, Look, layout
+from rbench.tables.latex import Body, Look, latex_escape, layout
 from tests import reference
 
 
@@ -119,7 +119,7 @@ def compiled(documentclass: str, table: str, folder: Path) -> str:
     compiler = shutil.which("pdflatex")
     if compiler is None:
         pytest.skip("pdflatex is not installed, so the table is not compiled")
-    start = f"{documentclass}\\usepackage{{booktabs,siunitx,xcolor}}\\begin{{document}}"
+    start = f"{documentclass}\\usepackage{{array,booktabs,xcolor}}\\begin{{document}}"
     (folder / "a.tex").write_text(f"{start}\n{table}\n\\end{{document}}\n", encoding="utf-8")
     command = [compiler, "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120)
@@ -151,6 +151,35 @@ def test_the_tables_of_committed_runs_fit_an_article_of_two_columns(name: str, t
     log = compiled("\\documentclass[twocolumn,11pt]{article}", "\\clearpage\n".join(stored), tmp_path)
     assert "Overfull \\hbox" not in log
     assert not [text for text in stored if "resizebox" in text or "--notes" in text or "{-}notes" in text]
+
+
+AS_THEY_ARE = [
+    "``",
+    "?`",
+    "!`",
+    "`",
+    '"',
+    "''",
+    "'x'",
+    ",,",
+    "--",
+    "---",
+    "<<",
+    ">>",
+    *"½¼¾€£¥¢§¶№°©®™•¿¡†‡±×÷≤≥^~|[]*{}$&#_%<>",
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("encoding", ["OT1", "T1"])
+def test_characters_are_read_back_from_the_compiled_page(encoding: str, tmp_path: Path) -> None:
+    if shutil.which("pdftotext") is None:
+        pytest.skip("pdftotext is not installed, so the page is not read")
+    lines = "\n\n".join(f"x{latex_escape(text)}y" for text in AS_THEY_ARE)
+    compiled(f"\\documentclass{{article}}\\usepackage[{encoding}]{{fontenc}}\\pagestyle{{empty}}", lines, tmp_path)
+    read = subprocess.run(["pdftotext", "-layout", "a.pdf", "-"], cwd=tmp_path, capture_output=True, check=True)
+    found = [line.replace(" ", "") for line in read.stdout.decode().replace("\f", "").splitlines() if line.strip()]
+    assert found == [f"x{text}y" for text in AS_THEY_ARE]
 
 
 def test_an_interval_is_a_subscript_or_plus_minus_and_the_caption_says_of_what() -> None:
