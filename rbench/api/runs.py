@@ -217,7 +217,8 @@ def of_run(
 
 def made(results: Results, wanted: TableSpec) -> Table:
     """Make one table. Raises as `rbench.tables.build` does."""
-    build_it = partial(build, results, wanted.metric, wanted.layout, wanted.pick, wanted.aggregation, wanted.options)
+    how = (wanted.layout, wanted.pick, wanted.aggregation, wanted.options, wanted.beside)
+    build_it = partial(build, results, wanted.metric, *how)
     return _of_part(build_it, results)
 
 
@@ -257,7 +258,8 @@ def rendered(table: Table, results: Results, wanted: TableSpec, fmt: str, look: 
     if fmt not in ("markdown", "latex"):
         return render(table, fmt)
     shown = for_people(table, results, wanted.bold, names=look.names)
-    parts = (results.plan.suite.name, wanted.metric, *([wanted.layout] if wanted.layout != "paper" else []))
+    layout = [wanted.layout] if wanted.layout != "paper" else []
+    parts = (results.plan.suite.name, wanted.metric, *wanted.beside, *layout)
     how = None
     if fmt == "latex":
         from rbench.tables.latex import Look
@@ -308,6 +310,7 @@ def table(
     *,
     metric: str | None = None,
     layout: Layout = "paper",
+    beside: Sequence[str] = (),
     fmt: str = "markdown",
     intervals: bool = False,
     pick: Pick | None = None,
@@ -331,7 +334,10 @@ def table(
         run: the folder of a RUN, or those of several that are read as one.
         metric: a metric, such as asr (`rbench list metrics`); or a measure, such as quality (`rbench list measures`),
             sts or contrast. None: asr; with a paper all that the paper prints.
-        layout: `paper`: attacks and encoders in rows; `by-task`: tasks and encoders in rows; `full`: a row per cell.
+        layout: `paper`: a group of rows for each attack, tasks in columns; `by-attack`: a group for each task, attacks
+            in columns; `means`: attacks in columns, means over tasks; `by-task`: a group for each task, with accuracy,
+            ASR and words perturbed; `full`: a row per cell.
+        beside: more metrics, each with columns of its own: `--layout means --beside clean --beside aua`.
         fmt: `markdown`, `latex`, `csv` or `json`.
         intervals: show 95% intervals (CSV and JSON always have them).
         pick: of the metric contrast: of several learning rates, show the best by `validation`, or the set: `contrast`.
@@ -357,6 +363,7 @@ def table(
     """
     look = TableLook(intervals, notes, names, wide, size, width, interval_style)
     asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
+    asked |= {"beside": tuple(beside)}
     read = partial(results_of, run, include, only)
     if with_paper is not None:
         return _beside_paper(read, with_paper, asked, fmt, look)
@@ -368,7 +375,7 @@ def table(
 def _none_of(names: Sequence[str], asked: Mapping[str, Any], what: str) -> None:
     """Raise SuiteError where an option is set that does not go with another one."""
     for name in names:
-        if asked[name] not in (None, "all"):
+        if asked[name] not in (None, "all", ()):
             raise SuiteError(f"--{name} does not go with {what}")
 
 
@@ -379,7 +386,7 @@ def _with_best(
     from rbench.api.best_known import known_of
     from rbench.tables.known import with_known
 
-    refused = ("pick", "aggregation", *(["metric"] if asked["metric"] != "strength" else []))
+    refused = ("pick", "aggregation", "beside", *(["metric"] if asked["metric"] != "strength" else []))
     _none_of(refused, asked, "--best, which shows the metric strength")
     wanted = _spec({**asked, "metric": "strength"})
     check(wanted, registry)
@@ -420,7 +427,7 @@ def _beside_paper(read: Callable[[], Results], name: str, asked: dict[str, Any],
     """Put the numbers of a RUN beside those of a printed table, and render both."""
     from rbench.verdicts.papers import beside, tables  # printed tables are read for --with-paper alone
 
-    _none_of(("pick", "bold", "aggregation"), asked, "--with-paper, which compares with the paper alone")
+    _none_of(("pick", "bold", "aggregation", "beside"), asked, "--with-paper, which compares with the paper alone")
     metric, layout = asked["metric"], asked["layout"]
     look.check(fmt, TableSpec())
     if layout not in LAYOUTS:

@@ -18,7 +18,7 @@ from rbench.score import spread
 
 FLAGGED, PARTIAL = "†", "§"
 """Signs behind a number: a flag concerns it or a part of it; some of what it is computed from is missing."""
-Layout = Literal["paper", "by-task", "full"]
+Layout = Literal["paper", "by-task", "by-attack", "means", "full"]
 Side = Literal["left", "right", "text"]
 """How a column is set: flush left, flush right, or as texts of several lines."""
 
@@ -84,6 +84,13 @@ class Number:
     def shown(self, value: float) -> str:
         """Format a value with this entry's scale and digits."""
         return f"{100 * value if self.percent else value:.{self.digits}f}"
+
+    @property
+    def coarse(self) -> bool:
+        """Whether the interval is wider than a unit of the last digit but one, so that the last digit says little."""
+        if self.low is None or self.high is None or not self.digits:
+            return False
+        return (self.high - self.low) * (100 if self.percent else 1) > 10 ** (1 - self.digits)
 
     @property
     def span(self) -> str:
@@ -152,6 +159,8 @@ class Table:
     cells: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
     layout: Layout = "paper"
+    above: tuple[str, ...] = ()
+    """What stands above each entry of the header, such as the metric of a column; empty: nothing does."""
     groups: frozenset[int] = frozenset()
     """Indices of the rows that begin a new group, without the first row; see `groups_of`."""
     interval: str = ""

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.tables.fitting import Cell, Grid, Shown, arranged, wide
+from rbench.tables.fitting import arranged
+from rbench.tables.shapes import Cell, Grid, Shown, wide
 from tests.tables.test_latex import cells
 
 
