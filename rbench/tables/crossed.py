@@ -24,6 +24,7 @@ from rbench.tables.table import Contest, Entry, Meaning, Number, Table, average,
 
 LAYOUTS = ("by-attack", "means")
 AVERAGE = "Avg."
+JOINED = "Those of means over tasks are joined from the tasks' own, whose texts are independent (Zou and Donner 2008)."
 
 
 class Column(NamedTuple):
@@ -79,7 +80,7 @@ def table(grid: Grid, metrics: Sequence[str], layout: str, together: AnyAttack =
             tasks,
             (*over, *definitions(asked), sizes(grid, metrics[0], tasks), *together.notes(grid, tasks)),
         ),
-        interval=interval_note(grid, metrics[0]),
+        interval=" ".join([interval_note(grid, metrics[0]), *([JOINED] if layout == "means" else [])]),
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
         shows=_shown(asked, layout, len(tasks)),
         contests=tuple(contests),
@@ -156,7 +157,10 @@ def _number(grid: Grid, row: _Row, column: Column) -> Number | None:
         return cells[0].number(column.metric.name) if cells else None
     if len(cells) < len(places):
         return None
-    return average([cell.number(column.metric.name) for cell in cells], column.metric.about)
+    # Texts of different tasks are independent. Attacks have the same texts, and trainings the same encoder.
+    independent = len(column.attacks) < 2 and len(column.tasks) > 1 and not any(cell.drawn for cell in cells)
+    numbers = [cell.number(column.metric.name) for cell in cells]
+    return average(numbers, column.metric.about, intervals=independent)
 
 
 __all__ = ["LAYOUTS", "table"]

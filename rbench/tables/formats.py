@@ -381,7 +381,8 @@ def _cell(entry: Entry, intervals: Intervals) -> Cell:
             return Cell(number(entry), bold=entry.best)
         rounded = replace(entry, digits=entry.digits - 1)
         fewer = (rounded.shown(entry.value), sure(rounded, intervals)) if entry.coarse else None
-        return Cell(entry.shown(entry.value), sure(entry, intervals), entry.best, rounded=fewer, sign=entry.signs)
+        shown, more = entry.shown(entry.value), sure(entry, intervals)
+        return Cell(shown, more, rounded=fewer, sign=entry.signs, bold=entry.best)
     if isinstance(entry, Beside):
         return Cell(beside(entry, intervals))
     return Cell(_ABSENT if entry is None else str(entry))

@@ -91,7 +91,7 @@ class Look:
     and it does not fit a column."""
     size: FontSize | None = None
     """Of the table's body; None: that of the article, or the largest in which it fits: down to `footnotesize` in a
-    column, and to `scriptsize` on a page."""
+    column, and to `scriptsize` in what is wider."""
     width: float | None = None
     """Points that it may be wide; None: a column of an article of two, or its page."""
     label: str = ""
@@ -109,7 +109,12 @@ class Look:
         found = []
         for page in pages:
             width = self.width if self.width is not None else PAGE if page else COLUMN
-            sizes: Sequence[FontSize] = ("normalsize", "small", "footnotesize", *(["scriptsize"] if page else []))
+            sizes: Sequence[FontSize] = (
+                "normalsize",
+                "small",
+                "footnotesize",
+                *(["scriptsize"] if width > 1.3 * COLUMN else []),
+            )
             caption = max(0, math.ceil(wide(" ".join(body.caption)) * 1.095 / width) - _CAPTION)
             notes = [*body.legend.values(), *body.notes]
             lines = sum(math.ceil(wide(note) * 1.095 * SIZES["footnotesize"] / width) for note in notes)
@@ -332,9 +337,11 @@ def _more(cell: Cell, most: int = 0) -> str:
     """
     if cell.place == "small":
         return f"$_{{{_math(cell.more)}}}$"
+    if "±" not in cell.more:
+        return latex_escape(cell.more)
     sign, _, distance = cell.more.rpartition("±")
-    lacks = rf"\phantom{{{'0' * (most - len(cell.more))}}}" if distance and len(cell.more) < most else ""
-    return f"{latex_escape(sign)}$\\pm${lacks}{latex_escape(distance)}" if distance else latex_escape(cell.more)
+    lacks = rf"\phantom{{{'0' * (most - len(cell.more))}}}" if len(cell.more) < most else ""
+    return f"{latex_escape(sign)}$\\pm${lacks}{latex_escape(distance)}"
 
 
 def _small(text: str) -> str:

@@ -65,7 +65,9 @@ def draw(options: Options, results: Results) -> Figure:
     for axes, (encoder, finetune) in zip(panels, shown, strict=True):
         points = spaces[encoder, finetune][: options.pairs]
         _panel(axes, points)
-        sign = FLAGGED if results.flags.of([attacks[encoder, finetune]]) else ""
+        sign = (
+            FLAGGED if results.flags.of(job for victim, job in attacks.items() if victim == (encoder, finetune)) else ""
+        )
         style.panel_title(axes, f"{encoder}, {finetune} (n={len(points)}) {sign}".rstrip(), fontsize=7)
     style.note(figure, "")
     figure.suptitle(style.named(f"{one.spec.task.name}, {one.spec.attack}, seed {one.job.seed}"), fontsize=8)
