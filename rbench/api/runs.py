@@ -332,25 +332,21 @@ def table(
 
     Args:
         run: the folder of a RUN, or those of several that are read as one.
-        metric: a metric, such as asr (`rbench list metrics`); or a measure, such as quality (`rbench list measures`),
-            sts or contrast. None: asr; with a paper all that the paper prints.
-        layout: `paper`: a group of rows for each attack, tasks in columns; `by-attack`: a group for each task, attacks
-            in columns; `means`: attacks in columns, means over tasks; `by-task`: a group for each task, with accuracy,
-            ASR and words perturbed; `full`: a row per cell.
+        metric: one of `rbench list metrics`, or of `rbench list measures`. None: asr; with a paper all that it prints.
+        layout: `paper`: tasks in columns; `by-attack`: attacks in columns; `means`: the same, means over tasks;
+            `by-task`: accuracy, ASR and words perturbed; `full`: a row per cell.
         beside: more metrics, each with columns of its own: `--layout means --beside clean --beside aua`.
         fmt: `markdown`, `latex`, `csv` or `json`.
         intervals: show 95% intervals (CSV and JSON always have them).
         pick: of the metric contrast: of several learning rates, show the best by `validation`, or the set: `contrast`.
-        aggregation: of the metric sts: `all` correlates all pairs of a set together, as papers do; `mean` and `wmean`
-            are the mean of its subsets' correlations, plain or weighted by their pairs.
+        aggregation: of sts: `all` correlates all pairs of a set together; `mean` and `wmean` average its subsets.
         bold: `significant` (the default): the best and all that are not significantly worse; `best`: alone; `none`.
         notes: `short`: one paragraph with n, seeds, resources and flags (the default); `full`: all notes; `none`.
         names: show the names that commands take instead of titles (CSV and JSON do).
         wide: LaTeX: span both columns of an article (`table*`).
         size: LaTeX: size of the letters: normalsize, small, footnotesize, scriptsize, tiny.
-        width: LaTeX: points that the table may be wide. None: 219, a column of an article of two, with --wide 455.
-        interval_style: show intervals, and how: `brackets`; `subscript` (LaTeX, where --intervals has it); `pm`: ± the
-            larger distance to a limit; or in their place `spread`: ± the standard deviation between seeds.
+        width: LaTeX: points that the table may be wide. None: 219, a column of an article of two, or its page, 455.
+        interval_style: `brackets`; `subscript`; `pm`: ± the larger distance to a limit; or `spread`: ± sd of seeds.
         only: only jobs whose name contains this (* and ? match anything), and what they need. Bold and p are of these.
         with_paper: show our numbers beside a paper's: the printed table that the suite reproduces (`suite`), or TABLE.
         best: a file of `rbench best`: the metric is strength, with a column of how many texts the file knows to fall.
@@ -362,8 +358,7 @@ def table(
         StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
     """
     look = TableLook(intervals, notes, names, wide, size, width, interval_style)
-    asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
-    asked |= {"beside": tuple(beside)}
+    asked = dict(metric=metric, layout=layout, pick=pick, bold=bold, aggregation=aggregation, beside=tuple(beside))
     read = partial(results_of, run, include, only)
     if with_paper is not None:
         return _beside_paper(read, with_paper, asked, fmt, look)

@@ -56,10 +56,16 @@ def build(
         raise StoreError("; ".join(str(one["msg"]) for one in error.errors(include_url=False))) from None
     if metric in results.metrics:
         return attack_table(results, metric, layout, beside)
+    return _of_measure(results, wanted, options or {})
+
+
+def _of_measure(results: Results, wanted: TableSpec, options: Mapping[str, Any]) -> Table:
+    """Build the table of a measure. Raises as `build` does."""
+    metric, layout = wanted.metric, wanted.layout
     measure = results.metrics.measure(metric)
     module: Any = measure.open()
     try:
-        chosen = module.Options.model_validate(options or {})
+        chosen = module.Options.model_validate(options)
     except ValueError as error:  # those of an old plan may not fit the measure as it is now
         raise StoreError(f"the options of the measure do not fit it: {error}") from error
     layouts = getattr(module, "LAYOUTS", None)

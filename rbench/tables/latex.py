@@ -109,12 +109,8 @@ class Look:
         found = []
         for page in pages:
             width = self.width if self.width is not None else PAGE if page else COLUMN
-            sizes: Sequence[FontSize] = (
-                "normalsize",
-                "small",
-                "footnotesize",
-                *(["scriptsize"] if width > 1.3 * COLUMN else []),
-            )
+            sizes: list[FontSize] = ["normalsize", "small", "footnotesize"]
+            sizes += ["scriptsize"] if width > 1.3 * COLUMN else []
             caption = max(0, math.ceil(wide(" ".join(body.caption)) * 1.095 / width) - _CAPTION)
             notes = [*body.legend.values(), *body.notes]
             lines = sum(math.ceil(wide(note) * 1.095 * SIZES["footnotesize"] / width) for note in notes)

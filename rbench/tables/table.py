@@ -90,7 +90,8 @@ class Number:
         """Whether the interval is wider than a unit of the last digit but one, so that the last digit says little."""
         if self.low is None or self.high is None or not self.digits:
             return False
-        return (self.high - self.low) * (100 if self.percent else 1) > 10 ** (1 - self.digits)
+        unit: float = 10.0 ** (1 - self.digits)
+        return (self.high - self.low) * (100 if self.percent else 1) > unit
 
     @property
     def span(self) -> str:

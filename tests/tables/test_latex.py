@@ -192,10 +192,10 @@ def test_characters_are_read_back_from_the_compiled_page(encoding: str, tmp_path
 
 def test_an_interval_is_a_subscript_or_plus_minus_and_the_caption_says_of_what() -> None:
     run = reference.run("table1-local")
-    small = api.table(run, fmt="latex", interval_style="subscript", wide=True)
+    small = api.table(run, fmt="latex", interval_style="subscript", width=700)
     assert "$_{[" in small and "pm" not in small
     assert "Brackets hold intervals. Wilson 95\\% intervals. They cover the choice of examples" in small
-    plus = api.table(run, fmt="latex", interval_style="pm", wide=True)
+    plus = api.table(run, fmt="latex", interval_style="pm", width=700)
     assert "$_{" not in plus and "$\\pm$" in plus
     for text in (small, plus):
         assert "n of a cell: 8 to 92. Seed 0." in text and "Encoder: all-MiniLM-L6-v2." in text
