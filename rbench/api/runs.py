@@ -358,7 +358,8 @@ def table(
         StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
     """
     look = TableLook(intervals, notes, names, wide, size, width, interval_style)
-    asked = dict(metric=metric, layout=layout, pick=pick, bold=bold, aggregation=aggregation, beside=tuple(beside))
+    asked: dict[str, Any] = {"metric": metric, "layout": layout, "pick": pick, "bold": bold}
+    asked |= {"aggregation": aggregation, "beside": tuple(beside)}
     read = partial(results_of, run, include, only)
     if with_paper is not None:
         return _beside_paper(read, with_paper, asked, fmt, look)
