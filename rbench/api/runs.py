@@ -333,8 +333,7 @@ def table(
     Args:
         run: the folder of a RUN, or those of several that are read as one.
         metric: one of `rbench list metrics`, or of `rbench list measures`. None: asr; with a paper all that it prints.
-        layout: `paper`: tasks in columns; `by-attack`: attacks in columns; `means`: the same, means over tasks;
-            `by-task`: accuracy, ASR and words perturbed; `full`: a row per cell.
+        layout: `paper`: tasks in columns; `by-attack`, `means`, `by-task`, `full`: see docs/read-a-table.md.
         beside: more metrics, each with columns of its own: `--layout means --beside clean --beside aua`.
         fmt: `markdown`, `latex`, `csv` or `json`.
         intervals: show 95% intervals (CSV and JSON always have them).
