@@ -217,7 +217,8 @@ def of_run(
 
 def made(results: Results, wanted: TableSpec) -> Table:
     """Make one table. Raises as `rbench.tables.build` does."""
-    build_it = partial(build, results, wanted.metric, wanted.layout, wanted.pick, wanted.aggregation, wanted.options)
+    how = (wanted.layout, wanted.pick, wanted.aggregation, wanted.options, wanted.beside)
+    build_it = partial(build, results, wanted.metric, *how)
     return _of_part(build_it, results)
 
 
@@ -257,7 +258,8 @@ def rendered(table: Table, results: Results, wanted: TableSpec, fmt: str, look: 
     if fmt not in ("markdown", "latex"):
         return render(table, fmt)
     shown = for_people(table, results, wanted.bold, names=look.names)
-    parts = (results.plan.suite.name, wanted.metric, *([wanted.layout] if wanted.layout != "paper" else []))
+    layout = [wanted.layout] if wanted.layout != "paper" else []
+    parts = (results.plan.suite.name, wanted.metric, *wanted.beside, *layout)
     how = None
     if fmt == "latex":
         from rbench.tables.latex import Look
@@ -308,6 +310,7 @@ def table(
     *,
     metric: str | None = None,
     layout: Layout = "paper",
+    beside: Sequence[str] = (),
     fmt: str = "markdown",
     intervals: bool = False,
     pick: Pick | None = None,
@@ -329,22 +332,20 @@ def table(
 
     Args:
         run: the folder of a RUN, or those of several that are read as one.
-        metric: a metric, such as asr (`rbench list metrics`); or a measure, such as quality (`rbench list measures`),
-            sts or contrast. None: asr; with a paper all that the paper prints.
-        layout: `paper`: attacks and encoders in rows; `by-task`: tasks and encoders in rows; `full`: a row per cell.
+        metric: one of `rbench list metrics`, or of `rbench list measures`. None: asr; with a paper all that it prints.
+        layout: `paper`: tasks in columns; `by-attack`, `means`, `by-task`, `full`: see docs/read-a-table.md.
+        beside: more metrics, each with columns of its own: `--layout means --beside clean --beside aua`.
         fmt: `markdown`, `latex`, `csv` or `json`.
         intervals: show 95% intervals (CSV and JSON always have them).
         pick: of the metric contrast: of several learning rates, show the best by `validation`, or the set: `contrast`.
-        aggregation: of the metric sts: `all` correlates all pairs of a set together, as papers do; `mean` and `wmean`
-            are the mean of its subsets' correlations, plain or weighted by their pairs.
+        aggregation: of sts: `all` correlates all pairs of a set together; `mean` and `wmean` average its subsets.
         bold: `significant` (the default): the best and all that are not significantly worse; `best`: alone; `none`.
         notes: `short`: one paragraph with n, seeds, resources and flags (the default); `full`: all notes; `none`.
         names: show the names that commands take instead of titles (CSV and JSON do).
         wide: LaTeX: span both columns of an article (`table*`).
         size: LaTeX: size of the letters: normalsize, small, footnotesize, scriptsize, tiny.
-        width: LaTeX: points that the table may be wide. None: 219, a column of an article of two, with --wide 455.
-        interval_style: show intervals, and how: `brackets`; `subscript` (LaTeX, where --intervals has it); `pm`: ± the
-            larger distance to a limit; or in their place `spread`: ± the standard deviation between seeds.
+        width: LaTeX: points that the table may be wide. None: 219, a column of an article of two, or its page, 455.
+        interval_style: `brackets`; `subscript`; `pm`: ± the larger distance to a limit; or `spread`: ± sd of seeds.
         only: only jobs whose name contains this (* and ? match anything), and what they need. Bold and p are of these.
         with_paper: show our numbers beside a paper's: the printed table that the suite reproduces (`suite`), or TABLE.
         best: a file of `rbench best`: the metric is strength, with a column of how many texts the file knows to fall.
@@ -356,7 +357,8 @@ def table(
         StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
     """
     look = TableLook(intervals, notes, names, wide, size, width, interval_style)
-    asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
+    asked: dict[str, Any] = {"metric": metric, "layout": layout, "pick": pick, "bold": bold}
+    asked |= {"aggregation": aggregation, "beside": tuple(beside)}
     read = partial(results_of, run, include, only)
     if with_paper is not None:
         return _beside_paper(read, with_paper, asked, fmt, look)
@@ -368,7 +370,7 @@ def table(
 def _none_of(names: Sequence[str], asked: Mapping[str, Any], what: str) -> None:
     """Raise SuiteError where an option is set that does not go with another one."""
     for name in names:
-        if asked[name] not in (None, "all"):
+        if asked[name] not in (None, "all", ()):
             raise SuiteError(f"--{name} does not go with {what}")
 
 
@@ -379,7 +381,7 @@ def _with_best(
     from rbench.api.best_known import known_of
     from rbench.tables.known import with_known
 
-    refused = ("pick", "aggregation", *(["metric"] if asked["metric"] != "strength" else []))
+    refused = ("pick", "aggregation", "beside", *(["metric"] if asked["metric"] != "strength" else []))
     _none_of(refused, asked, "--best, which shows the metric strength")
     wanted = _spec({**asked, "metric": "strength"})
     check(wanted, registry)
@@ -420,7 +422,7 @@ def _beside_paper(read: Callable[[], Results], name: str, asked: dict[str, Any],
     """Put the numbers of a RUN beside those of a printed table, and render both."""
     from rbench.verdicts.papers import beside, tables  # printed tables are read for --with-paper alone
 
-    _none_of(("pick", "bold", "aggregation"), asked, "--with-paper, which compares with the paper alone")
+    _none_of(("pick", "bold", "aggregation", "beside"), asked, "--with-paper, which compares with the paper alone")
     metric, layout = asked["metric"], asked["layout"]
     look.check(fmt, TableSpec())
     if layout not in LAYOUTS:

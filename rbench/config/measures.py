@@ -63,6 +63,14 @@ def refused(wanted: TableSpec, metrics: Metrics) -> tuple[str, str] | None:
     if wanted.layout == "by-task" and name != HEADLINE:
         shown = "clean accuracy, ASR and words perturbed"
         return "metric", f"the layout by-task shows {shown} whatever the metric; leave {name} out, {paper}"
+    for other in wanted.beside:
+        if (beside := metrics.get(other)) is None:
+            return "beside", f"{other} is no metric of attacks, and only these stand beside each other"
+        if "all attacks" in (metric.of, beside.of):
+            of_all = name if metric.of == "all attacks" else other
+            return "beside", f"{of_all} is of all attacks together, and has a table of its own"
+    if wanted.layout in ("by-attack", "means") and metric.of == "all attacks":
+        return "layout", f"{name} is of all attacks together; leave the layout {wanted.layout} out"
     if wanted.bold is not None and wanted.layout == "full":
         return "bold", "this table has no bold entries; leave bold out"
     if wanted.bold == "significant" and not metric.about.repeatable:
@@ -72,6 +80,8 @@ def refused(wanted: TableSpec, metrics: Metrics) -> tuple[str, str] | None:
 
 def _refused_of_measure(wanted: TableSpec, module: Any) -> tuple[str, str] | None:
     name, layouts = wanted.metric, getattr(module, "LAYOUTS", ())
+    if wanted.beside:
+        return "beside", f"{name} is a measure, and only metrics of attacks stand beside each other"
     if not layouts:
         wrong = wanted.layout != "paper"
         return ("layout", f"the measure {name} has one layout; leave `layout` out") if wrong else None

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from rbench.errors import StoreError
 from rbench.measures._context import Plain
-from rbench.schema import Flag
+from rbench.schema import Job
 from rbench.schema.claims import CellOf, Comparison, Group
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.cells import in_order
+from rbench.tables.flags import Flags
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Meaning, Number, groups_of
 from rbench.verdicts.cells import Cells
@@ -47,8 +48,8 @@ class Difference(NamedTuple):
     attack: str
     """The attack's name, or MEAN."""
     found: Found
-    hidden_by: tuple[Flag, ...]
-    """The health flags because of which the suite withholds the row's numbers (`require: healthy`)."""
+    jobs: tuple[Job, ...]
+    """The attacks that are compared."""
 
 
 def table(options: Plain, results: Results) -> Table:
@@ -61,8 +62,8 @@ def table(options: Plain, results: Results) -> Table:
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
     for of_pair in _differences(cells_of_run, results):
-        rows += [_row(one) for one in of_pair]
-        cells += [_cell(one) for one in of_pair]
+        rows += [_row(one, cells_of_run.flags) for one in of_pair]
+        cells += [_cell(one, cells_of_run.flags) for one in of_pair]
     if not rows:
         raise StoreError(
             f"{results.root} has no two victims to compare on which the same attack is finished. Run the suite to its "
@@ -105,8 +106,8 @@ def _differences(cells_of_run: Grid, results: Results) -> list[list[Difference]]
                 both = [[cells_of_run.cells[(attack, *victim, task)] for attack in chosen] for victim in (one, other)]
                 judged = estimate(_comparison(*both), "asr", Bound(), numbers)
                 if judged.difference is not None and judged.difference.value is not None:
-                    hidden_by = cells_of_run.flags.hiding(job for cells in both for cell in cells for job in cell.jobs)
-                    rows.append(Difference(task, one, other, name, judged, hidden_by))
+                    compared = tuple(job for cells in both for cell in cells for job in cell.jobs)
+                    rows.append(Difference(task, one, other, name, judged, compared))
             found += [rows] if rows else []
     return found
 
@@ -128,18 +129,16 @@ def _comparison(one: Sequence[Cell], other: Sequence[Cell]) -> Comparison:
     return Comparison((), one[0].encoder, other[0].encoder, "lower", groups)
 
 
-def _row(row: Difference) -> tuple[Entry, ...]:
+def _row(row: Difference, flags: Flags) -> tuple[Entry, ...]:
     d = row.found.difference
     assert d is not None
     rates = [Number(rate, percent=True) for rate in (row.found.one, row.found.other)]
     less = Number(d.value, percent=True, n=d.n, low=d.low, high=d.high)
-    known = d.low is not None and d.high is not None and not row.hidden_by
-    interval = f"{less.shown(d.low or 0.0)} to {less.shown(d.high or 0.0)}" if known else ""
-    shown = (number.hidden(row.hidden_by) for number in (*rates, less))
-    return (row.task, ", ".join(row.one), ", ".join(row.other), row.attack, d.n, *shown, interval)
+    *shown, less = (flags.on(number, row.jobs) for number in (*rates, less))
+    return (row.task, ", ".join(row.one), ", ".join(row.other), row.attack, d.n, *shown, less, less.span)
 
 
-def _cell(row: Difference) -> dict[str, Any]:
+def _cell(row: Difference, flags: Flags) -> dict[str, Any]:
     """Return a row for CSV and JSON. If health flags hide its numbers, only n is left."""
     d = row.found.difference
     assert d is not None
@@ -152,7 +151,8 @@ def _cell(row: Difference) -> dict[str, Any]:
         "other_finetune": row.other.finetune,
         "attack": row.attack,
         "n": d.n,
-        **{name: None if row.hidden_by else number for name, number in numbers.items()},
+        **{name: None if flags.hiding(row.jobs) else number for name, number in numbers.items()},
+        "flags": flags.told(row.jobs),
         "seeds": d.seeds,
         "trainings": d.trainings[0],
         "other_trainings": d.trainings[1],

@@ -55,10 +55,19 @@ def table(options: Plain, results: Results) -> Table:
         shares = {name: _share(results, cell, name) for name in _SHARES}
         texts = len({item for _, item, _ in changed})
         names: list[Entry] = [cell.task, cell.encoder, *([cell.finetune] if several else []), cell.attack, texts]
-        own = [Number(share, percent=True) for share in shares.values()]
+        own = [results.flags.on(Number(share, percent=True), cell.jobs) for share in shares.values()]
         rows.append((*names, *numbers.values(), *own, Number(agreed, percent=False, digits=2)))
         told = {name: number.value for name, number in numbers.items() if number is not None}
-        cells.append({**cell.at(*AXES), "texts": texts, **told, **shares, "alpha": agreed})
+        cells.append(
+            {
+                **cell.at(*AXES),
+                "texts": texts,
+                **told,
+                **shares,
+                "alpha": agreed,
+                "flags": results.flags.told(cell.jobs),
+            }
+        )
     header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "Judged"]
     return Table(
         metric="judged",

@@ -364,12 +364,16 @@ def table(options: Options, results: Results) -> Table:
     for task, row, one in done:
         groups.add(len(rows))
         for own in one.rows:
-            numbers, kind = _numbers(own), own.names["kind"]
+            numbers = {name: found.flags.on(number, [one.job]) for name, number in _numbers(own).items()}
+            kind = own.names["kind"]
             names = (task, row[0], _whole(own, "passages") or "", KINDS.get(kind, "real documents"))
             rows.append((*names, *(numbers.get(name, "") for name in _HEADS)))
             values = {name: number.value for name, number in numbers.items()}
             sizes = {name: _whole(own, name) for name in ("passages", "n")}
-            described.append({"task": task, "encoder": row[0], "evaluation": row[1], "kind": kind, **values, **sizes})
+            told = {"flags": found.flags.told([one.job])}
+            described.append(
+                {"task": task, "encoder": row[0], "evaluation": row[1], "kind": kind, **values, **sizes} | told
+            )
     return Table(
         metric=NAME,
         layout="paper",

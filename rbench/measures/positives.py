@@ -159,7 +159,6 @@ def full(results: Results, wanted: TableSpec) -> Table:
         there = record is not None and record.status == "complete"
         scores = {score.name: score for score in record.scores} if record is not None and there else {}
         raised, words = scores.get("loss_raised"), scores.get("words_replaced")
-        hiding = flags.hiding([job])
         rows.append(
             (
                 encoder,
@@ -167,11 +166,12 @@ def full(results: Results, wanted: TableSpec) -> Table:
                 *([training_seed(train_seed)] if drawn else []),
                 job.seed,
                 record.counts.get("texts") if record is not None and there else None,
-                Number(raised.value, percent=False, digits=3).hidden(hiding) if raised is not None else None,
-                Number(words.value, percent=True).hidden(hiding) if words is not None else None,
+                flags.on(Number(raised.value, percent=False, digits=3), [job]) if raised is not None else None,
+                flags.on(Number(words.value, percent=True), [job]) if words is not None else None,
             )
         )
-        values = {name: None if hiding else score.value for name, score in scores.items()}
+        hidden = bool(flags.hiding([job]))
+        values = {name: None if hidden else score.value for name, score in scores.items()}
         more = {"train_seed": train_seed} if drawn else {}
         told = {"flags": flags.told([job])}
         cells.append({"encoder": encoder, "task": task, **more, "seed": job.seed, **values, **told})

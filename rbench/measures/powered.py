@@ -71,7 +71,7 @@ def table(options: Plain, results: Results) -> Table:
                     continue
                 groups |= {len(rows)} if rows and rows[-1][0] != cell.task else set()
                 found, error = powered(*texts), error_of(texts.shares, texts.proxies)
-                with_proxy = _number(cell, metric, texts, found, said)
+                with_proxy = results.flags.on(_number(cell, metric, texts, found, said), cell.jobs)
                 names = (cell.task, cell.encoder, *([cell.finetune] if several else []), cell.attack)
                 told = (*_told(error), Number(found.weight, percent=False, digits=2))
                 rows.append((*names, what, proxy.name, error.n, alone, *told, with_proxy))
@@ -167,6 +167,7 @@ def _cell(
         "judged": error.n,
         "successes": error.n + len(texts.rest),
         **ends,
+        "flagged": alone.flagged,
         "off": error.off,
         "bias": error.bias,
         "auc": error.auc,

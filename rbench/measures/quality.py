@@ -96,6 +96,7 @@ def _cell(task: str, encoder: str, finetune: str, name: str, quantity: str, numb
         "n": own.n,
         "low": own.low,
         "high": own.high,
+        "flagged": own.flagged,
     }
 
 

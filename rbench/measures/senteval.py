@@ -436,5 +436,5 @@ def _cell(found: ByEncoder, row: Row, task: str) -> dict[str, Any]:
 
 
 def _mean_cell(row: Row, mean: Number | None, shown: list[str]) -> dict[str, Any]:
-    told = {name: getattr(mean, name, None) for name in ("value", "low", "high")}
+    told = {name: getattr(mean, name, None) for name in ("value", "low", "high", "flagged")}
     return {"encoder": row[0], "evaluation": row[1], "average_of": list(shown), **told}

@@ -421,4 +421,4 @@ def _described(space: Space) -> dict[str, object]:
     for name in NUMBERS:
         told = space.told(name)
         cell |= {name: told["value"], f"{name}_low": told["low"], f"{name}_high": told["high"]}
-    return cell
+    return cell | {"flags": space.results.flags.told(space.jobs)}

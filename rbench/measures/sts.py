@@ -394,8 +394,9 @@ def _flags(cell: Cell) -> list[str] | None:
 
 def _averaged(found: Evaluated, encoder: str) -> dict[str, Any]:
     """Return the average of a row for programs. `sets` names what it is the mean of, which a single cell lacks."""
-    score = _plain(found.average(encoder), hidden=False)
-    return {"encoder": encoder, "evaluation": None, **score, "sets": " ".join(found.labels)}
+    score, mean = _plain(found.average(encoder), hidden=False), found.mean(encoder)
+    flagged = mean is not None and mean.flagged
+    return {"encoder": encoder, "evaluation": None, **score, "flagged": flagged, "sets": " ".join(found.labels)}
 
 
 def _interval(found: Evaluated) -> str:
@@ -412,14 +413,16 @@ def full(found: Evaluated) -> Table:
     rows: list[tuple[Entry, ...]] = []
     cells = []
     for cell, run in ((of, run) for of in found.cells.values() for run in of.runs):
-        seed, hiding = cell.only(run), found.flags.hiding(run.jobs)
+        seed, hidden = cell.only(run), bool(found.flags.hiding(run.jobs))
         for subset, scores in _by_subset(seed).items():
             n = next((score.n for score in scores.values() if score is not None), None)
             names: list[Entry] = [cell.encoder, cell.label, *([subset] if divided else [])]
             names += [training_seed(run.train_seed)] if drawn else []
-            numbers = [Number.of(one, ABOUT).hidden(hiding) if one is not None else None for one in scores.values()]
+            numbers = [
+                found.flags.on(Number.of(one, ABOUT), run.jobs) if one is not None else None for one in scores.values()
+            ]
             rows.append((*names, n, *numbers))
-            told = {name: _plain(score, bool(hiding)) for name, score in scores.items()}
+            told = {name: _plain(score, hidden) for name, score in scores.items()}
             more: dict[str, Any] = {"subset": subset} if divided else {}
             more |= {"train_seed": run.train_seed} if drawn else {}
             cells.append({**_named(cell), **more, **told[SCORE], "flags": _flags(seed), "scores": told})

@@ -140,8 +140,8 @@ class Pair(Whole):
     def number(self, name: str) -> Number | None:
         """Return a share. It is withheld for flags of the attack, and of the judge as a victim."""
         flags = self.results.flags
-        raised = (*flags.hiding(self.attacks), *flags.hiding(self.attacks_on_judge, attacks=False))
-        return Number.of(self.sampled(name), ABOUT, partial=self.partial).hidden(tuple(dict.fromkeys(raised)))
+        number = flags.on(Number.of(self.sampled(name), ABOUT, partial=self.partial), self.attacks)
+        return flags.on(number, self.attacks_on_judge, attacks=False)
 
 
 def cells(results: Results) -> Grid[Pair]:
@@ -239,7 +239,7 @@ def _described(pair: Pair) -> dict[str, object]:
         "judge": pair.judge[0],
         "judge_finetune": pair.judge[1],
         "n": pair.counts["n"],
-        **{each: every[each] for each in ("value", "low", "high")},
+        **{each: every[each] for each in ("value", "low", "high", "flagged")},
         "right_n": pair.counts["right"],
         **{f"right_{each}": right[each] for each in ("value", "low", "high")},
     }

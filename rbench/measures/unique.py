@@ -93,10 +93,10 @@ def _found(results: Results, seeds: Sequence[tuple[Run, ...]]) -> Fallen | None:
 def _numbers(of: Grid, seeds: Sequence[tuple[Run, ...]], found: Fallen | None) -> list[Number | None]:
     if found is None:
         return [None] * (3 + len(of.attacks))
-    hiding = of.flags.hiding(run.job for runs in seeds for run in runs)
+    jobs = [run.job for runs in seeds for run in runs]
     partial = len(_done(seeds)) < len(seeds)
     counts = (found.n, found.any, found.all, *found.only)
-    return [Number(count, False, found.n, partial=partial, digits=0).hidden(hiding) for count in counts]
+    return [of.flags.on(Number(count, False, found.n, partial=partial, digits=0), jobs) for count in counts]
 
 
 def _cells(

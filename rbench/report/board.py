@@ -30,6 +30,7 @@ from rbench.tables import Results
 from rbench.tables.aggregate import grid
 from rbench.tables.any_attack import any_attack
 from rbench.tables.for_people import titles
+from rbench.tables.formats import SIGNS
 from rbench.tables.nested_means import Observed
 from rbench.tables.table import Number
 from rbench.verdicts.cells import OfCell, cells_of
@@ -253,7 +254,8 @@ def _difference(one: Reading, other: Reading, lead: Column) -> Difference:
 RULE = (
     "Rank: 1 and the number of encoders that are significantly better in the first column (paired by example, Holm "
     f"over all pairs of the table, alpha {ALPHA}); behind it the ranks that the numbers leave open (Mogstad et al. "
-    "2024). Encoders that nothing tells apart share a rank. Controls and flagged entries have none."
+    "2024). Encoders that nothing tells apart share a rank. Controls and flagged entries have none. "
+    f"{' '.join(SIGNS.values())}"
 )
 
 

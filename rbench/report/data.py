@@ -68,6 +68,8 @@ class HeatMetric(Strict):
     """What is marked: the best entries and who shares the mark, as the table's caption says it; or that nothing is."""
     of: str
     """What the numbers are of: these weights, or these methods."""
+    signs: tuple[str, ...] = ()
+    """What the signs behind its numbers say."""
     cells: tuple[HeatCell, ...]
 
 
@@ -104,6 +106,7 @@ class BudgetCurve(Strict):
     by: Literal["queries", "words"]
     key: Key
     n: int
+    flagged: bool = False
     points: tuple[CurvePoint, ...]
 
 

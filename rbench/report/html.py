@@ -22,7 +22,7 @@ from markupsafe import Markup
 from rbench.errors import RbenchError
 from rbench.report.data import Report
 from rbench.system.console import harmless
-from rbench.tables.formats import text_of
+from rbench.tables.formats import SIGNS, text_of
 from rbench.tables.table import Number
 
 if TYPE_CHECKING:
@@ -114,7 +114,16 @@ def encoder(page: EncoderPage, home: str) -> str:
         home: the way from the page to the folder of the index: `../`.
     """
     better = {"lowest": "lower", "highest": "higher"}
-    return _rendered("encoder.html.j2", page=page, home=home, bar=_bar, text=text_of, better=better, **_of_sites())
+    return _rendered(
+        "encoder.html.j2",
+        page=page,
+        home=home,
+        bar=_bar,
+        text=text_of,
+        better=better,
+        signs=SIGNS.values(),
+        **_of_sites(),
+    )
 
 
 def sheet(drawn: Drawn, rater: int) -> str:

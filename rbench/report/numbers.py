@@ -31,7 +31,7 @@ from rbench.tables import Results, Table, attack_table, build
 from rbench.tables.aggregate import Grid, grid
 from rbench.tables.draws import of_table
 from rbench.tables.for_people import titled
-from rbench.tables.formats import caption, number, text_of
+from rbench.tables.formats import caption, number, signs_said, text_of
 from rbench.tables.layouts import every
 from rbench.tables.table import Number, p_value
 from rbench.verdicts.bold import marked
@@ -62,6 +62,7 @@ def heat(results: Results) -> Iterator[HeatMetric]:
             best=meaning.best,
             bold=f"the best of a column{table.bold}" if table.bold else "nothing, since no column shows a difference",
             of=of_table(table, results.plan, results.victims),
+            signs=signs_said(table),
             cells=tuple(_cells(table, metric.name)),
         )
 
@@ -95,7 +96,7 @@ def measured(results: Results) -> Iterator[Laid]:
             ),
             named=tuple(all(isinstance(row[i], str) for row in table.rows) for i in range(len(table.header))),
             groups=tuple(sorted(table.groups)),
-            notes=(*table.notes, table.interval),
+            notes=(*table.notes, *signs_said(table), table.interval),
         )
 
 
@@ -127,9 +128,15 @@ def _cells(table: Table, metric: str) -> Iterator[HeatCell]:
                 seeds=cell["seeds"],
                 flags=None if told is None else tuple(told),
             )
+    flags = {(*key[:3], ""): () for key in entries}
+    for cell in table.cells:
+        of = (cell["attack"], cell["encoder"], cell["finetune"], "")
+        if of in flags:
+            flags[of] = tuple(dict.fromkeys((*flags[of], *(cell["flags"] or ()))))
     for key, entry in entries.items():
         limits = {"interval": entry.span, "low": entry.low, "high": entry.high}
-        yield HeatCell(key=key, value=entry.value, shown=number(entry), best=entry.best, **limits)
+        told = flags[*key[:3], ""] if entry.flagged else ()
+        yield HeatCell(key=key, value=entry.value, shown=number(entry), best=entry.best, flags=told, **limits)
 
 
 def _entries(table: Table, metric: str) -> Iterator[tuple[Key, Number]]:
@@ -168,7 +175,8 @@ def budgets(results: Results) -> Iterator[BudgetCurve]:
         for panel in panels(of, Curves(by=by)):
             for cell, curve in panel.curves:
                 if curve.n and not of.flags.hiding(cell.jobs):
-                    yield BudgetCurve(by=by, key=cell.key, n=curve.n, points=tuple(_points(curve, panel.top)))
+                    points, flagged = tuple(_points(curve, panel.top)), bool(of.flags.of(cell.jobs))
+                    yield BudgetCurve(by=by, key=cell.key, n=curve.n, flagged=flagged, points=points)
 
 
 def _points(curve: Curve, top: float) -> Iterator[CurvePoint]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from rbench.config.metrics import HEADLINE
@@ -217,6 +217,7 @@ def points_of(results: Results, run: RunPage) -> Iterator[Point]:
 def _point(row: Mapping[str, Any], cell: tuple[str, str, str], run: RunPage, table: Table) -> Point:
     about, errored = table.meaning, row.get("errored") or 0
     entry = Number(row["value"], about.percent, row["n"], row["low"], row["high"], digits=about.digits)
+    entry = replace(entry, flagged=row["flagged"])
     said = [*(row.get("flags") or ()), *([f"{errored} errored"] if errored else [])]
     return Point(about, row["encoder"], cell, entry, ", ".join(said), run)
 

@@ -279,6 +279,10 @@ class ResourceChoice(Strict):
         return value
 
 
+SIDE_BY_SIDE = ("paper", "by-attack", "means")
+"""The layouts of tables of attacks that show one metric, or several beside each other."""
+
+
 class TableSpec(Checked):
     """A table that is printed at the end of a run, written in YAML as `metric` or as `{metric: ..., layout: ...}`.
 
@@ -287,7 +291,9 @@ class TableSpec(Checked):
 
     metric: str = "asr"
     """A metric, or the name of a measure."""
-    layout: Literal["paper", "by-task", "full"] = "paper"
+    layout: Literal["paper", "by-task", "by-attack", "means", "full"] = "paper"
+    beside: tuple[str, ...] = ()
+    """More metrics, whose columns stand beside those of the metric, in the layouts of `SIDE_BY_SIDE`."""
     pick: Pick | None = None
     """For tables of contrast sets: of strategies that differ only in their learning rate, show the best by this score.
     None: show all."""
@@ -313,12 +319,15 @@ class TableSpec(Checked):
     def label(self) -> str:
         """A name for the table: `asr`, `aua-full`, `budget[bins=4]`."""
         name = self.metric if self.layout == "paper" else f"{self.metric}-{self.layout}"
+        name = "-".join((name, *self.beside))
         name += f"-picked-by-{self.pick}" if self.pick is not None else ""
         name += f"-{self.aggregation}" if self.aggregation != "all" else ""
         name += f"-bold-{self.bold}" if self.bold is not None else ""
         return Choice(name=name, options=self.options).label
 
     def wrong(self) -> Iterator[str]:
+        if self.beside and self.layout not in SIDE_BY_SIDE:
+            yield f"`beside` needs one of the layouts {', '.join(SIDE_BY_SIDE)}"
         if self.pick is not None and (self.metric != "contrast" or self.layout != "paper"):
             yield "`pick` needs `metric: contrast` and `layout: paper`"
         if self.aggregation != "all" and (self.metric != "sts" or self.layout != "paper"):

@@ -26,7 +26,7 @@ from rbench.tables.nested_means import Observed, Values
 from rbench.tables.results import Results, Run
 from rbench.tables.table import Draws, Number
 
-PLAIN = ("value", "n", "low", "high")
+PLAIN = ("value", "n", "low", "high", "flagged")
 """The fields of a number that programs get of any."""
 
 

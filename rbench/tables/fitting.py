@@ -1,193 +1,60 @@
-"""Arranges a table so that it fits the column of a paper, at the size of its letters.
+"""Arranges a table so that it fits the column or the page of a paper.
 
-Widths are those of Computer Modern at ten points, which most fonts of papers do not exceed. Of all arrangements the
-first that fits is taken: attacks beside each other, or above each other; headers, then names in several lines. The last
-ones divide the columns into blocks that stand below each other, each with the names of the rows, and fit nearly any
-table.
+There are `Room`s from a
+column in the size of the article to a page in small letters, and in each of them intervals stand behind the numbers, in
+smaller letters, or below them. In each of these, arrangements are tried: attacks beside each other, above each other,
+or some beside each other in blocks; headers, then names in several lines; columns divided into blocks. The first that
+is one float is taken. If none is, all are tried with the digits left out that are smaller than what the intervals leave
+open, and of all the first is taken that needs the fewest floats.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from rbench.tables.shapes import DIGITS, GAP, PLACES, Cell, Form, Grid, Head, Place, Shown, wide
 from rbench.tables.table import Side
 
-GAP = 8.0
-"""Points between columns, in letters of ten points: twice `\\tabcolsep`."""
-ABSENT = "–"
-DIGITS = re.compile(r"[-+]?\d+(\.\d+)?")
-_BOLD, _SMALL = 1.15, 0.88
-"""Widths of bold letters and of subscripts, as shares of those of plain letters."""
 _ENOUGH = 0.01
 """Points by which sums may miss a room."""
 _NARROW = 64.0, 44.0
 """Points of a column of words in several lines, at least; the second where the first does not do."""
-_WIDTHS: Mapping[str, float] = {
-    **dict.fromkeys("ijl.,:;'!|()[]", 2.78), **dict.fromkeys("frstI-", 3.93), **dict.fromkeys("cez ", 4.45),
-    **dict.fromkeys("mwMW@%", 8.9), "W": 10.3, **dict.fromkeys("ABCDEFGHKLNOPQRTUVXYZ=+<>&~", 7.6),
-    **dict.fromkeys("JS", 5.6), **dict.fromkeys("↑↓±×≤≥", 7.8),
-}  # fmt: skip
-
-
-def wide(text: str) -> float:
-    """Return about how wide a text is, in points; rather too wide."""
-    return math.fsum(_WIDTHS.get(char, 5.56 if char.islower() else 5.0) for char in text)
 
 
 @dataclass(frozen=True)
-class Cell:
-    """An entry, not escaped."""
+class Room:
+    """A float that a table may have."""
 
-    text: str
-    """A number as shown, or words."""
-    more: str = ""
-    """What stands behind a number: an interval, `[45.0, 57.3]`, or what follows a ±."""
-    small: bool = False
-    """Whether `more` is a subscript."""
-    sign: str = ""
-    bold: bool = False
-    letter: str = ""
-    """That of a note below."""
-    pieces: tuple[tuple[str, bool], ...] = ()
-    """Those of a marked text, in place of `text`."""
-    colour: str = ""
-    wraps: bool = False
-    """Whether its line may be broken."""
-
-    @property
-    def wide(self) -> float:
-        own = (wide(self.text) + wide(self.sign) * _SMALL) * (_BOLD if self.bold else 1)
-        return own + self.beside + (4 if self.letter else 0)
-
-    @property
-    def beside(self) -> float:
-        return 2 + wide(self.more) * (_SMALL if self.small else 1) if self.more else 0
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table before it is arranged."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    groups: Sequence[int]
-    """The rows before which there is a line."""
-    sides: Sequence[Side]
-    """How each column is set."""
-    names: int
-    """How many of the first columns hold names."""
-    grouped: bool = False
-    """Whether the first column names groups of rows, such as attacks, and is empty where it repeats the row above."""
-
-    def __post_init__(self) -> None:
-        columns = {len(self.header), len(self.sides), *map(len, self.rows)}
-        if len(columns) > 1:  # LaTeX would say `Extra alignment tab`, or nothing, and only to who compiles the table
-            raise ValueError(f"header, rows and alignment have {sorted(columns)} columns; they must have the same")
-
-
-@dataclass(frozen=True)
-class Head:
-    """An entry of the header."""
-
-    lines: tuple[str, ...]
-    span: int = 1
-    letter: str = ""
-    """That of a note below."""
-
-    @property
-    def wide(self) -> float:
-        return max(map(wide, self.lines), default=0) + (4 if self.letter else 0)
-
-
-@dataclass(frozen=True)
-class Form:
-    """How a column is set."""
-
-    side: Side
-    digits: str | None = None
-    """Of numbers that are aligned by their points: how many stand before and behind it, `2.1`."""
-    more: int = 0
-    """The most characters that stand behind a number; 0: none do."""
-    sign: bool = False
-    """Whether a number has a sign behind it."""
-    width: float | None = None
-    """Points of a column whose entries may have several lines."""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A block of the table as it is arranged."""
-
-    heads: tuple[tuple[Head, ...], ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    forms: tuple[Form, ...]
-    groups: tuple[int, ...] = ()
-    titles: Mapping[int, Cell] = field(default_factory=dict)
-    """What stands above a row, by the row that follows."""
-
-    @property
-    def head_lines(self) -> int:
-        return sum(max((len(head.lines) for head in heads), default=1) for heads in self.heads)
-
-    @property
-    def widths(self) -> list[float]:
-        """How wide each column is."""
-        return [
-            form.width if form.width is not None else max([row[i].wide for row in self.rows] or [0])
-            for i, form in enumerate(self.forms)
-        ]
-
-    @property
-    def wide(self) -> float:
-        widths, total = self.widths, 0.0
-        for heads in reversed(self.heads):  # the last line of the header first: those above span its columns
-            at = 0
-            for head in heads:
-                own = math.fsum(widths[at : at + head.span]) + GAP * (head.span - 1)
-                widths[at] += max(0, head.wide - own)
-                at += head.span
-        total = math.fsum(widths) + GAP * (len(widths) - 1)
-        return max(total, *(title.wide for title in self.titles.values()), 0)
-
-    @property
-    def lines_in_all(self) -> float:
-        """Return the height of header, rows and rules in lines of text."""
-        return self.head_lines + 1.5 + self.height(0, len(self.rows))
-
-    def lines(self, row: int) -> int:
-        """How many lines a row takes."""
-        of = zip(self.rows[row], self.forms, strict=True)
-        return max([1, *(math.ceil(1.3 * cell.wide / form.width) for cell, form in of if form.width)])
-
-    def height(self, start: int, end: int) -> float:
-        """Return the height of some rows in lines of text. A rule takes half a line."""
-        between = sum(start < group < end for group in self.groups) / 2
-        return sum(map(self.lines, range(start, end))) + between + sum(start <= at < end for at in self.titles)
-
-    def part(self, start: int, end: int) -> Shown:
-        """Return some of the rows. The name of a group stands in its first row, and again where a part begins."""
-        rows = [list(row) for row in self.rows[start:end]]
-        if rows and not self.titles:
-            rows[0][0] = next((row[0] for row in reversed(self.rows[: start + 1]) if row[0].text), rows[0][0])
-        titles = {at - start: title for at, title in self.titles.items() if start <= at < end}
-        if self.titles and 0 not in titles:
-            titles[0] = self.titles[max(at for at in self.titles if at <= start)]
-        groups = tuple(at - start for at in self.groups if start < at < end)
-        return replace(self, rows=tuple(map(tuple, rows)), groups=groups, titles=titles)
+    width: float
+    """In points of letters of ten points."""
+    lines: float
+    """How many lines of the table it holds."""
+    below: float = 0
+    """How many lines of these the notes below the last float take."""
+    size: int = 0
+    """Which of the sizes its letters have."""
+    page: bool = False
+    """Whether it spans both columns of an article of two."""
+    gap: float = GAP
+    """Points between columns, in letters of ten points."""
 
 
 @dataclass(frozen=True)
 class Arranged:
     """A table that fits."""
 
-    blocks: tuple[Shown, ...]
-    """All have the same rows."""
-    size: int = 0
-    """Which of the sizes its letters have."""
+    floats: tuple[tuple[Shown, ...], ...]
+    """The blocks of each float."""
+    room: Room
+    place: Place = "behind"
+    """Where intervals stand."""
+    rounded: bool = False
+    """Whether digits were left out."""
     said: tuple[str, ...] = ()
     """Sentences for the caption: what all rows share."""
     notes: tuple[str, ...] = ()
@@ -195,53 +62,159 @@ class Arranged:
     transposed: bool = False
     """Whether its rows are the columns of the table."""
 
+    @property
+    def blocks(self) -> tuple[Shown, ...]:
+        return tuple(block for one in self.floats for block in one)
 
-def arranged(grid: Grid, rooms: Sequence[float]) -> Arranged:
+
+def arranged(grid: Grid, rooms: Sequence[Room], place: Place = "behind") -> Arranged:
     """Arrange a table so that it fits.
 
     Args:
         grid: the table.
-        rooms: how wide it may be in each of the sizes of letters that it may have, in points of letters of ten points.
-            The first are preferred, but for smaller letters the table is not divided.
+        rooms: the floats that it may have, the preferred first.
+        place: where intervals stand at first.
     """
     grid, notes = _options_as_notes(grid)
     grid, said = _without_constants(grid)
-    found = Arranged((_plain(grid),), 0, said, notes)
     if "text" in grid.sides:
-        return found
-    for tier in (_as_they_are, _broken):
-        for size, room in enumerate(rooms):
-            for shown, transposed in tier(grid, room):
-                if shown.wide <= room + _ENOUGH:
-                    return replace(found, blocks=(shown,), size=size, transposed=transposed)
-    size, room = len(rooms) - 1, rooms[-1]
-    whole = _stacked(_headed(grid))
-    names = len(whole.forms) - (len(grid.header) - grid.names)
-    blocks = [whole]
-    for count in range(2, len(whole.forms) - names + 1):
-        blocks = [_wrapped(one, room) for one in _divided(whole, names, count)]
-        if all(one.wide <= room + _ENOUGH for one in blocks):
+        return Arranged(((_plain(grid),),), rooms[0], place, said=said, notes=notes)
+    best: Arranged | None = None
+    for found in _arrangements(grid, rooms, place):
+        if best is None or len(found.floats) < len(best.floats):
+            best = found
+        if len(best.floats) == 1:
             break
-    return replace(found, blocks=tuple(blocks), size=size)
+    if best is None:  # nothing fits, so the widest room has the narrowest arrangement
+        blocks = _divided(grid, len(grid.header) - grid.names, rooms[-1].width)
+        best = Arranged(floats(blocks, rooms[-1].lines, rooms[-1].below), rooms[-1], place)
+    return replace(best, said=said, notes=notes)
 
 
-def _as_they_are(grid: Grid, room: float) -> Iterator[tuple[Shown, bool]]:
-    """Yield arrangements with each name in one line, and whether rows and columns change places. The best are first."""
+def _arrangements(grid: Grid, rooms: Sequence[Room], place: Place) -> Iterator[Arranged]:
+    """Yield the arrangements that are narrow enough, the preferred first."""
+    wholes = [grid, *([_rounded(grid)] if any(cell.rounded for row in grid.rows for cell in row) else [])]
+    more = any(cell.more for row in grid.rows for cell in row)
+    places = PLACES[PLACES.index(place) :] if more else (place,)
+    # A table is divided into blocks only where nothing else makes it a single float.
+    for tiers, whole in itertools.product(((_as_they_are, _broken), (_side_by_side, _in_blocks)), wholes):
+        by_place = {one: _placed(whole, one) for one in places}
+        for page in dict.fromkeys(room.page for room in rooms):
+            first, *smaller = [room for room in rooms if room.page == page]
+            # Intervals give way before the letters of all.
+            for room, where in [*((first, one) for one in places), *((room, places[-1]) for room in smaller)]:
+                for tier in tiers:
+                    for blocks, transposed in tier(replace(by_place[where], gap=room.gap), room.width):
+                        if all(one.wide <= room.width + _ENOUGH for one in blocks):
+                            parts = floats(blocks, room.lines, room.below)
+                            yield Arranged(parts, room, where, whole is not grid, transposed=transposed)
+
+
+def floats(blocks: Sequence[Shown], room: float, below: float) -> tuple[tuple[Shown, ...], ...]:
+    """Divide a table into floats of at most `room` lines: between blocks, and else between groups where it can.
+
+    Under the last one stand `below` lines.
+    """
+    pages: list[list[Shown]] = [[]]
+    for one in blocks:
+        parts = list(_parts(one, room))
+        for part in parts:
+            if pages[-1] and (len(parts) > 1 or sum(each.lines_in_all for each in (*pages[-1], part)) > room):
+                pages.append([])
+            pages[-1].append(part)
+    *others, last = pages[-1]
+    if below > 0 and sum(each.lines_in_all for each in pages[-1]) + below > room:
+        least = max(room - below, room / 2)
+        pages[-1:] = [*([others] if others else []), *([part] for part in _parts(last, least))]
+    return tuple(map(tuple, pages))
+
+
+def _parts(one: Shown, room: float) -> Iterator[Shown]:
+    start, most = 0, room - one.head_lines + 1
+    while one.height(start, len(one.rows)) > most:
+        # More rows are never lower, so the first end that does not fit is the last one to be measured.
+        ends = itertools.takewhile(lambda end: one.height(start, end) <= most, range(start + 1, len(one.rows)))  # noqa: B023
+        fit = [*ends] or [start + 1]
+        end = max([end for end in fit if end in one.groups] or fit)
+        yield one.part(start, end)
+        start = end
+    yield one.part(start, len(one.rows))
+
+
+Blocks = tuple[list[Shown], bool]
+"""Blocks below each other, and whether rows and columns change places."""
+
+
+def _as_they_are(grid: Grid, room: float) -> Iterator[Blocks]:
+    """Yield arrangements with each name in one line. The best are first."""
     for whole in (_turned(grid), _plain(grid), _headed(grid)):
         if whole is not None:
-            yield whole, False
-            yield _stacked(whole), False
+            yield [whole], False
+            yield [_stacked(whole)], False
 
 
-def _broken(grid: Grid, room: float) -> Iterator[tuple[Shown, bool]]:
+def _broken(grid: Grid, room: float) -> Iterator[Blocks]:
     """Yield those with names in several lines, or with rows and columns exchanged."""
     turned, values = _turned(grid), len(grid.header) - grid.names
     if turned is not None:
-        yield _wrapped(_stacked(turned), room), False
+        yield [_wrapped(_stacked(turned), room)], False
     for whole in (_headed(grid), _plain(grid)):
-        yield _wrapped(_stacked(whole), room), False
-    if grid.names == 1 and values > len(grid.rows):
-        yield _wrapped(_stacked(_transposed(grid)), room), True
+        yield [_wrapped(_stacked(whole), room)], False
+    if grid.names == 1 and values > len(grid.rows) and not grid.above:
+        yield [_wrapped(_stacked(_transposed(grid)), room)], True
+
+
+def _side_by_side(grid: Grid, room: float) -> Iterator[Blocks]:
+    """Yield those with some groups beside each other, and the others below them."""
+    spans = _spans(grid)
+    if _turned(grid) is None:
+        return
+    for count in range(len(spans) - 1, 1, -1):
+        blocks = [_turned(_rows(grid, some[0], some[-1]), least=1) for some in _chunks(spans, count)]
+        stacked = [_stacked(block) for block in blocks if block is not None]
+        yield stacked, False
+        yield [_wrapped(block, room) for block in stacked], False
+
+
+def _in_blocks(grid: Grid, room: float) -> Iterator[Blocks]:
+    """Yield those with columns divided into blocks below each other, the fewest first."""
+    for count in range(2, len(grid.header) - grid.names + 1):
+        yield _divided(grid, count, room), False
+
+
+def _spans(grid: Grid) -> list[tuple[int, int]]:
+    """Return the first row of each group, and the one behind its last."""
+    starts = [0, *sorted(grid.groups)]
+    return [*zip(starts, [*starts[1:], len(grid.rows)], strict=True)]
+
+
+def _chunks(spans: list[tuple[int, int]], count: int) -> list[list[tuple[int, int]]]:
+    """Divide groups into as few parts of at most `count` as can be, which are about as large."""
+    parts = math.ceil(len(spans) / count)
+    size = math.ceil(len(spans) / parts)
+    return [spans[i : i + size] for i in range(0, len(spans), size)]
+
+
+def _rows(grid: Grid, first: tuple[int, int], last: tuple[int, int]) -> Grid:
+    start, end = first[0], last[1]
+    groups = [at - start for at in grid.groups if start < at < end]
+    return replace(grid, rows=grid.rows[start:end], groups=groups)
+
+
+def _placed(grid: Grid, place: Place) -> Grid:
+    rows = [[replace(cell, place=place) if cell.more else cell for cell in row] for row in grid.rows]
+    return replace(grid, rows=rows)
+
+
+def _rounded(grid: Grid) -> Grid:
+    """Leave out a digit in the columns whose intervals are all wider than it."""
+    columns = [[cell for cell in column if DIGITS.fullmatch(cell.text)] for column in zip(*grid.rows, strict=True)]
+    fewer = [bool(column) and all(cell.rounded for cell in column) for column in columns]
+
+    def shown(cell: Cell, round_it: bool) -> Cell:
+        return replace(cell, text=cell.rounded[0], more=cell.rounded[1]) if round_it and cell.rounded else cell
+
+    return replace(grid, rows=[[shown(cell, wish) for cell, wish in zip(row, fewer, strict=True)] for row in grid.rows])
 
 
 def _plain(grid: Grid) -> Shown:
@@ -252,9 +225,25 @@ def _plain(grid: Grid) -> Shown:
             [replace(row[0], text="", letter=""), *row[1:]] if blank else row
             for row, blank in zip(rows[1:], same, strict=True)
         ]
-    heads = tuple(Head((name,) if name else ()) for name in grid.header)
     groups = tuple(sorted(grid.groups)) if len(grid.groups) < len(grid.rows) - 1 else ()
-    return Shown((heads,), tuple(map(tuple, rows)), _forms(grid.rows, grid.sides), groups)
+    return Shown(_heads(grid), tuple(map(tuple, rows)), _forms(grid.rows, grid.sides), groups, gap=grid.gap)
+
+
+def _heads(grid: Grid) -> tuple[tuple[Head, ...], ...]:
+    names = tuple(Head((name,) if name else ()) for name in grid.header)
+    if not any(grid.above):
+        return (names,)
+    return (_spanning([Cell(text) for text in grid.above]), names)
+
+
+def _spanning(cells: Sequence[Cell]) -> tuple[Head, ...]:
+    """Return the entries of a line of the header. Those that are equal and stand beside each other are one."""
+    found = []
+    for _, same in itertools.groupby(enumerate(cells), key=lambda of: (of[1].text, of[1].letter) if of[1].text else of):
+        several = [cell for _, cell in same]
+        text = several[0].text
+        found.append(Head((text,) if text else (), len(several), several[0].letter))
+    return tuple(found)
 
 
 def _headed(grid: Grid) -> Shown:
@@ -263,31 +252,29 @@ def _headed(grid: Grid) -> Shown:
     texts = {title.text for title in titles.values()}
     if not grid.grouped or grid.names < 2 or not 0 < len(titles) == len(texts):
         return _plain(grid)
-    rows = [row[1:] for row in grid.rows]
-    less = replace(grid, header=grid.header[1:], rows=rows, sides=grid.sides[1:], names=grid.names - 1, grouped=False)
-    return replace(_plain(less), titles=titles)
+    return replace(_plain(replace(grid.of_columns(range(1, len(grid.header))), grouped=False)), titles=titles)
 
 
-def _turned(grid: Grid) -> Shown | None:
+def _turned(grid: Grid, least: int = 2) -> Shown | None:
     """Set groups beside each other, if all have the same rows: attacks in columns. None if they have not."""
-    starts = [0, *sorted(grid.groups)]
-    if not grid.grouped or grid.names < 2 or len(starts) < 2:
+    parts = [grid.rows[start:end] for start, end in _spans(grid)]
+    if not grid.grouped or grid.names < 2 or len(parts) < least:
         return None
-    parts = [grid.rows[start:end] for start, end in zip(starts, [*starts[1:], len(grid.rows)], strict=True)]
     names = [[row[1 : grid.names] for row in part] for part in parts]
     if len(parts[0]) < 2 or any(other != names[0] for other in names):
         return None
-    values = grid.header[grid.names :]
     rows = [[*name, *(cell for part in parts for cell in part[i][grid.names :])] for i, name in enumerate(names[0])]
+    values = range(grid.names, len(grid.header))
     titles = [part[0][0] for part in parts]
-    own = tuple(Head((name,)) for name in grid.header[1 : grid.names])
-    if len(values) == 1:
-        heads: tuple[tuple[Head, ...], ...] = ((*own, *(Head((title.text,), letter=title.letter) for title in titles)),)
+    own, below = [Cell("")] * (grid.names - 1), [*range(1, grid.names), *[*values] * len(parts)]
+    lines = [_spanning([*own, *(title for title in titles for _ in values)])]
+    if len(values) == 1 and not any(grid.above):
+        own_heads = (Head((grid.header[i],)) for i in range(1, grid.names))
+        lines = [(*own_heads, *(Head((title.text,), letter=title.letter) for title in titles))]
     else:
-        above = (*(Head(()) for _ in own), *(Head((title.text,), len(values), title.letter) for title in titles))
-        heads = (above, (*own, *(Head((name,)) for _ in titles for name in values)))
-    sides = [*grid.sides[1 : grid.names], *[*grid.sides[grid.names :]] * len(parts)]
-    return Shown(heads, tuple(map(tuple, rows)), _forms(rows, sides))
+        lines += _heads(grid.of_columns(below))
+    sides = [grid.sides[i] for i in below]
+    return Shown(tuple(lines), tuple(map(tuple, rows)), _forms(rows, sides), gap=grid.gap)
 
 
 def _forms(rows: Sequence[Sequence[Cell]], sides: Sequence[Side]) -> tuple[Form, ...]:
@@ -300,11 +287,9 @@ def _form(cells: Sequence[Cell], side: Side) -> Form:
     others = [cell for cell in cells if cell.text and not DIGITS.fullmatch(cell.text)]
     if side != "right" or not numbers or any(cell.more for cell in others):
         return Form(side)
-    before, behind = zip(*((cell.text.lstrip("+").partition(".")[::2]) for cell in numbers), strict=True)
-    signed = "-" if any(text[0] in "+-" for text in before) else ""
-    whole = max(len(text.lstrip("+-")) for text in before)
-    digits = f"{signed}{whole}.{max(map(len, behind))}"
-    return Form(side, digits, max(len(cell.more) for cell in cells), any(cell.sign for cell in numbers))
+    digits = max(len(cell.text.partition(".")[2]) for cell in numbers)
+    more = max(0 if cell.place == "below" else len(cell.more) for cell in cells)
+    return Form(side, digits, more, max(len(cell.sign) for cell in numbers))
 
 
 def _stacked(shown: Shown) -> Shown:
@@ -314,7 +299,7 @@ def _stacked(shown: Shown) -> Shown:
     def lower(heads: tuple[Head, ...]) -> tuple[Head, ...]:
         found, at = [], 0
         for head in heads:
-            room = math.fsum(widths[at : at + head.span]) + GAP * (head.span - 1)
+            room = math.fsum(widths[at : at + head.span]) + shown.gap * (head.span - 1)
             found.append(head if head.wide <= room else replace(head, lines=_lines(" ".join(head.lines), room)))
             at += head.span
         return tuple(found)
@@ -368,20 +353,15 @@ def _transposed(grid: Grid) -> Shown:
     ]
     heads = (Head((grid.header[0],)), *(Head((row[0].text,), letter=row[0].letter) for row in grid.rows))
     sides: list[Side] = ["left", *["right"] * len(grid.rows)]  # type: ignore[list-item]
-    return Shown((heads,), tuple(map(tuple, rows)), _forms(rows, sides))
+    return Shown((heads,), tuple(map(tuple, rows)), _forms(rows, sides), gap=grid.gap)
 
 
-def _divided(shown: Shown, names: int, count: int) -> list[Shown]:
+def _divided(grid: Grid, count: int, room: float) -> list[Shown]:
     """Divide the columns behind the names into blocks of about as many, each with the names."""
-    columns = range(names, len(shown.forms))
-    size = math.ceil(len(columns) / count)
-    found = []
-    for start in range(names, len(shown.forms), size):
-        kept = [*range(names), *range(start, min(start + size, len(shown.forms)))]
-        rows = tuple(tuple(row[i] for i in kept) for row in shown.rows)
-        heads = (tuple(shown.heads[-1][i] for i in kept),)
-        found.append(replace(shown, heads=heads, rows=rows, forms=tuple(shown.forms[i] for i in kept)))
-    return found
+    size = math.ceil((len(grid.header) - grid.names) / max(count, 1)) or 1
+    starts = range(grid.names, len(grid.header), size) or [grid.names]
+    kept = [[*range(grid.names), *range(start, min(start + size, len(grid.header)))] for start in starts]
+    return [_wrapped(_stacked(_headed(grid.of_columns(columns))), room) for columns in kept]
 
 
 def _without_constants(grid: Grid) -> tuple[Grid, tuple[str, ...]]:
@@ -396,15 +376,7 @@ def _without_constants(grid: Grid) -> tuple[Grid, tuple[str, ...]]:
             kept.remove(i)
             letter = grid.rows[0][i].letter
             said.insert(0, f"{grid.header[i]}: {of.pop()}{f' ({letter})' if letter else ''}.")
-    names = sum(i < grid.names for i in kept)
-    less = replace(
-        grid,
-        header=[grid.header[i] for i in kept],
-        rows=[[row[i] for i in kept] for row in grid.rows],
-        sides=[grid.sides[i] for i in kept],
-        names=names,
-    )
-    return less, tuple(said)
+    return grid.of_columns(kept), tuple(said)
 
 
 def _options_as_notes(grid: Grid) -> tuple[Grid, tuple[str, ...]]:

@@ -89,16 +89,18 @@ class Flags:
         return self.against(jobs, attacks) if self.plan.suite.require == "healthy" else ()
 
     def on(self, number: Number, jobs: Iterable[Job], attacks: bool = True) -> Number:
-        """Return a number that is made of some jobs with what flags do to it: it is withheld, or only never the best.
+        """Return a number that is made of some jobs with what flags do to it: it is withheld, or marked.
 
-        Flags of controls withhold nothing, but a flagged control is no more the best than any other.
+        Flags of controls withhold nothing, but a flagged control is marked, and never the best. All numbers of tables
+        and figures get their marks here, or from the numbers of which they are an average.
 
         Args:
             attacks: whether the number is about the attack, so that the flags of the attack itself concern it.
         """
         asked = list(jobs)
         of = asked if attacks else [self._jobs.get(job.needs.get("victim", ""), job) for job in asked]
-        return replace(number.hidden(self.hiding(asked, attacks)), flagged=bool(self.of(of)))
+        found = number.hidden(self.hiding(asked, attacks))
+        return replace(found, flagged=number.flagged or bool(found.withheld) or bool(self.of(of)))
 
     def against(self, jobs: Iterable[Job], attacks: bool = True, trainings: bool = True) -> tuple[Flag, ...]:
         """Return the flags for which a suite that requires healthy ones would withhold an entry; see `hiding`.

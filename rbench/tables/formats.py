@@ -22,8 +22,8 @@ from rbench.errors import StoreError
 from rbench.schema import IntervalStyle, Notes
 from rbench.system.console import cell as escaped
 from rbench.system.console import harmless
-from rbench.tables.fitting import Cell, Grid
-from rbench.tables.table import Beside, Draws, Entry, Marked, Number, Side, Table
+from rbench.tables.shapes import Cell, Grid, Place
+from rbench.tables.table import FLAGGED, PARTIAL, Beside, Draws, Entry, Marked, Number, Side, Table
 
 if TYPE_CHECKING:
     from rbench.tables.latex import Look
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 Format = Literal["markdown", "latex", "csv", "json"]
 NAMED = 8
 """The most jobs or encoders that a note names. It counts the others."""
-_ABSENT, _PARTIAL, _UNDEFINED, _WITHHELD, _CITED = "–", "†", "n/a", "—", "‡"
+_ABSENT, _UNDEFINED, _WITHHELD, _CITED = "–", "n/a", "—", "‡"
+SIGNS = {
+    FLAGGED: f"{FLAGGED}: flagged, or an average with a flagged part.",
+    PARTIAL: f"{PARTIAL}: some seeds are missing, or some of what it is picked from.",
+}
+"""What the signs behind numbers say, for notes."""
 LOST = "no outcomes"
 """Stands where a number is computed from outcomes, and the RUN keeps none."""
 
@@ -47,8 +52,8 @@ def render(
 
     Args:
         fmt: `markdown`, `latex`, `csv` or `json`.
-        intervals: whether markdown and latex show intervals, and how: in brackets, in LaTeX as subscripts, if it is
-            True. The formats csv and json always have them.
+        intervals: whether markdown and latex show intervals, and how: in brackets if it is True. The formats csv and
+            json always have them.
         notes: what stands below in markdown and latex: all notes, one paragraph with the most important, or nothing.
         look: how LaTeX sets the table.
 
@@ -57,7 +62,7 @@ def render(
     if fmt == "markdown":
         return _markdown(table, intervals, notes)
     if fmt == "latex":
-        return _latex(table, "subscript" if intervals is True else intervals, notes, look)
+        return _latex(table, "brackets" if intervals is True else intervals, notes, look)
     if fmt == "csv":
         return _csv(table)
     if fmt == "json":
@@ -73,8 +78,8 @@ def unknown(what: str, name: object, known: Sequence[str]) -> StoreError:
 
 
 def number(entry: Number, intervals: Intervals = False) -> str:
-    """Format an entry: `51.2`, with intervals `51.2 [45.0, 57.3]` or `51.2 ± 6.2`, `n/a` where it has no value, or a
-    dash and the flags for which it is withheld.
+    """Format an entry: `51.2`, flagged `51.2†`, with intervals `51.2 [45.0, 57.3]` or `51.2 ± 6.2`, `n/a` where it has
+    no value, or a dash and the flags for which it is withheld.
 
     With `train_seeds` and without intervals, spreads stand there: between training seeds, then between fine-tuning
     seeds where there are several: `51.2 ± 2.0/1.3`.
@@ -86,7 +91,7 @@ def number(entry: Number, intervals: Intervals = False) -> str:
     if entry.value is None:
         return _UNDEFINED
     more = sure(entry, intervals)
-    return entry.shown(entry.value) + (_PARTIAL if entry.partial else "") + (f" {more}" if more else "")
+    return entry.shown(entry.value) + entry.signs + (f" {more}" if more else "")
 
 
 def sure(entry: Number, intervals: Intervals) -> str:
@@ -208,7 +213,7 @@ def _bold(table: Table, best: str) -> str:
 
 _LIMITS: dict[IntervalStyle, str] = {
     "brackets": "Brackets hold intervals.",
-    "subscript": "Subscripts are intervals.",
+    "subscript": "Brackets hold intervals.",
     "pm": "± is the larger distance of a number from a limit of its interval.",
 }
 _BETWEEN = "± is the standard deviation between seeds."
@@ -253,30 +258,41 @@ def _numbers(table: Table) -> list[Number]:
     return [entry for row in table.rows for entry in row if isinstance(entry, Number)]
 
 
-def _footnotes(table: Table, intervals: Intervals, notes: Notes, *, basis: bool = True) -> list[str]:
+def signs_said(table: Table) -> tuple[str, ...]:
+    """Return what each sign behind a number of the table says."""
+    beside = [entry.ours for row in table.rows for entry in row if isinstance(entry, Beside) and entry.ours is not None]
+    used = {sign for number in (*_numbers(table), *beside) for sign in number.signs}
+    return tuple(said for sign, said in SIGNS.items() if sign in used)
+
+
+def _legend(table: Table) -> dict[str, str]:
+    """Return what each sign in the entries of a table means."""
+    numbers = _numbers(table)
+    undefined = any(one.value is None and not one.withheld and not one.lost for one in numbers)
+    lost = any(one.lost and not one.withheld for one in numbers)
+    withheld = any(one.withheld for one in numbers)
+    absent = any(entry is None for row in table.rows for entry in row)
+    why = "withheld for a flag, because the suite requires healthy encoders, victims and attacks"
+    return {
+        **({_ABSENT: f"{_ABSENT}: not done."} if absent else {}),
+        **{said[0]: said for said in signs_said(table)},
+        **({_UNDEFINED: f"{_UNDEFINED}: {table.meaning.undefined}."} if undefined else {}),
+        **({LOST: f"{LOST}: it is computed from outcomes, and the RUN keeps none that can be read."} if lost else {}),
+        **({_WITHHELD: f"{_WITHHELD}: {why}."} if withheld else {}),
+    }
+
+
+def _footnotes(
+    table: Table, intervals: Intervals, notes: Notes, *, basis: bool = True, legend: bool = True
+) -> list[str]:
     """Return what stands below the table: its notes, and the meaning of each sign that it uses.
 
-    In short it is one paragraph, where a caption may say the `basis`. A table without short notes has the full ones.
+    In short it is one paragraph, where a caption may say the `basis`, and LaTeX has a `legend` of its own. A table
+    without short notes has the full ones.
     """
     if notes == "none":
         return []
-    numbers = _numbers(table)
-    signs = {
-        f"{_ABSENT}: not done.": any(entry is None for row in table.rows for entry in row),
-        f"{_PARTIAL}: some seeds are missing, or some of what it is picked from.": any(
-            number.partial for number in numbers
-        ),
-        f"{_UNDEFINED}: {table.meaning.undefined}.": any(
-            number.value is None and not number.withheld and not number.lost for number in numbers
-        ),
-        f"{LOST}: it is computed from outcomes, and the RUN keeps none that can be read.": any(
-            number.lost and not number.withheld for number in numbers
-        ),
-        f"{_WITHHELD}: withheld for a flag, because the suite requires healthy encoders, victims and attacks.": any(
-            number.withheld for number in numbers
-        ),
-    }
-    shown = [sign for sign, there in signs.items() if there]
+    shown = [*_legend(table).values()] if legend else []
     if intervals and intervals != "spread" and table.interval:
         shown += [_LIMITS["pm"], table.interval] if intervals == "pm" else [table.interval]
     if notes == "short" and (table.basis or table.brief):
@@ -321,7 +337,8 @@ def markdown_escape(text: str) -> str:
 
 def _markdown(table: Table, intervals: Intervals, notes: Notes) -> str:
     sides = ["right" if side == "right" else "left" for side in _aligned(table)]
-    header = [markdown_escape(name) for name in table.header]
+    above = table.above or ("",) * len(table.header)
+    header = [markdown_escape(f"{top} {name}".strip()) for top, name in zip(above, table.header, strict=True)]
     rows = _grid(table, intervals, markdown_escape, lambda text: f"**{text}**")
     body = tabulate(rows, headers=header, tablefmt="pipe", disable_numparse=True, colalign=sides)
     text = f"**{markdown_escape(caption(table))}**\n\n{body}"
@@ -344,11 +361,15 @@ def _latex(table: Table, intervals: Intervals, notes: Notes, look: Look | None) 
         sides=sides,
         names=_names(table),
         grouped=table.layout == "paper" or bool(table.groups),
+        above=table.above,
     )
     rest = covered(table.interval)[1]
     below = replace(table, interval=rest)
-    said = _footnotes(below, bool(intervals) and intervals != "spread", notes, basis=False)
-    return latex.layout(latex.Body(_sentences(table, intervals), grid, for_readers(said)), look or latex.Look())
+    said = _footnotes(below, bool(intervals) and intervals != "spread", notes, basis=False, legend=False)
+    legend = {} if notes == "none" else _legend(table)
+    place: Place = "small" if intervals == "subscript" else "behind"
+    body = latex.Body(_sentences(table, intervals), grid, for_readers(said), legend, place)
+    return latex.layout(body, look or latex.Look())
 
 
 def _cell(entry: Entry, intervals: Intervals) -> Cell:
@@ -356,13 +377,12 @@ def _cell(entry: Entry, intervals: Intervals) -> Cell:
     if isinstance(entry, Marked):
         return Cell(entry.text, pieces=entry.pieces, colour=entry.colour)
     if isinstance(entry, Number):
-        plain = number(entry)
         if entry.withheld or entry.lost or entry.value is None:
-            return Cell(plain, bold=entry.best)
-        sign = _PARTIAL if entry.partial else ""
-        more = sure(entry, intervals)
-        small = intervals == "subscript" and more.startswith("[")
-        return Cell(entry.shown(entry.value), more, small, sign, entry.best)
+            return Cell(number(entry), bold=entry.best)
+        rounded = replace(entry, digits=entry.digits - 1)
+        fewer = (rounded.shown(entry.value), sure(rounded, intervals)) if entry.coarse else None
+        shown, more = entry.shown(entry.value), sure(entry, intervals)
+        return Cell(shown, more, rounded=fewer, sign=entry.signs, bold=entry.best)
     if isinstance(entry, Beside):
         return Cell(beside(entry, intervals))
     return Cell(_ABSENT if entry is None else str(entry))

@@ -31,7 +31,8 @@ def with_known(table: Table, results: Results, known: Mapping[str, tuple[int, in
         more: dict[str, object] = dict.fromkeys(("known", "known_n", "known_low", "known_high"))
         if counts:
             share = Share(sum(hits for hits, _ in counts), sum(n for _, n in counts))
-            number = Number.of(scored("known", share, len(counts)), Meaning(header, header), partial=cell.partial)
+            known_share = Number.of(scored("known", share, len(counts)), Meaning(header, header), partial=cell.partial)
+            number = results.flags.on(known_share, cell.jobs)
             entry = number
             more = {"known": number.value, "known_n": number.n, "known_low": number.low, "known_high": number.high}
         rows.append((*row[:place], entry, *row[place:]))

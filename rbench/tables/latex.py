@@ -1,47 +1,57 @@
-"""Writes a table as LaTeX that a paper takes as it is: booktabs, numbers aligned by siunitx, a label, a caption.
+"""Writes a table as LaTeX that a paper takes as it is: booktabs, numbers aligned by their points, a label, a caption.
 
-No table is scaled. `fitting` arranges one until it fits its column: attacks beside each other or above each other,
-headers and names in several lines, and at last the columns in several blocks. A table that is higher than a page is set
-as several, one after the other, under one number. Texts are escaped to ASCII.
+No table is scaled. `fitting` arranges one until it fits a column, then the page; what was done for that stands in a
+note. A table that is higher than a page is set as several floats, one after the other, under one number, each with what
+the signs in it mean. Texts are escaped to ASCII. It needs no packages but those of texlive-latex-recommended.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from rbench.errors import StoreError
 from rbench.schema import FontSize
 from rbench.tables import fitting
-from rbench.tables.fitting import DIGITS, GAP, Cell, Form, Grid, Head, Shown
+from rbench.tables.fitting import Arranged, Room
+from rbench.tables.shapes import DIGITS, GAP, Cell, Form, Grid, Head, Place, Shown, wide
 
 SIZES: dict[FontSize, float] = dict(zip(get_args(FontSize), (1.0, 0.93, 0.86, 0.81, 0.69), strict=True))
 """The widths of letters, as shares of those of the article. Small letters are wider for their height."""
+_HEIGHTS: dict[FontSize, float] = dict(zip(get_args(FontSize), (1.0, 0.92, 0.81, 0.7, 0.6), strict=True))
+"""The heights of lines, as shares of those of the article."""
+_GAPS: dict[FontSize, float] = {"footnotesize": 6.0, "scriptsize": 5.0, "tiny": 5.0}
+"""Points between columns in small letters, in letters of ten points."""
 COLUMN, PAGE = 219.0, 455.0
 """Points of a column and of a page of the style of ACL, the narrowest of the usual ones in two columns."""
 _PAGE = 35.5
 """Lines of a table that a page holds besides its caption and notes: an article of 10 or 11 points has 43 or 38."""
 _NOTES, _CAPTION = 1, 1
 """Lines of notes, and of the caption, for which a page has room besides them."""
-_SMALL = 0.81
-"""The height of a line of notes, as a share of one of the table."""
 _TEXT = r"p{0.6\linewidth}"
-_BREAK = "\u200b"
-"""Placed between two hyphens so that LaTeX does not make them a dash."""
+_BREAK = "{}"
+"""Placed between two characters that LaTeX would make one: hyphens a dash, commas or apostrophes a quotation mark."""
+_QUOTE = r"\textquotesingle{}"
 _LATEX = {
-    _BREAK: "{}",
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-    ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "*": "{*}", '"': "''",
+    ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "*": "{*}",
+    # The usual encoding of text has no straight quotation mark, but its typewriter face has.
+    '"': r"{\ttfamily\char34}", "`": r"\textasciigrave{}",
     "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "±": r"$\pm$", "–": "--", "—": "---",
-    "↓": r"$\downarrow$", "↑": r"$\uparrow$", "×": r"$\times$", "≤": r"$\le$", "≥": r"$\ge$",
-    "“": "``", "”": "''", "‘": "`", "’": "'", "…": r"\ldots{}",
-    "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}", "ł": r"\l{}",
-    "Ł": r"\L{}", "ı": r"\i{}", **{char: "\\" + char for char in "{}$&#_%"},
+    "↓": r"$\downarrow$", "↑": r"$\uparrow$", "×": r"$\times$", "÷": r"$\div$", "≤": r"$\le$", "≥": r"$\ge$",
+    "≠": r"$\ne$", "≈": r"$\approx$", "¬": r"$\neg$", "«": r"$\ll$", "»": r"$\gg$", "·": r"$\cdot$",
+    "“": "``", "”": "''", "‘": "`", "’": "'", "„": ",{},", "…": r"\ldots{}", "\u2011": "-", "\u2010": "-",
+    "½": r"\textonehalf{}", "¼": r"\textonequarter{}", "¾": r"\textthreequarters{}", "€": r"\texteuro{}",
+    "£": r"\pounds{}", "¥": r"\textyen{}", "¢": r"\textcent{}", "№": r"\textnumero{}", "°": r"\textdegree{}",
+    "µ": r"\textmu{}", "©": r"\copyright{}", "®": r"\textregistered{}", "™": r"\texttrademark{}", "•": r"\textbullet{}",
+    "¹": "$^1$", "²": "$^2$", "³": "$^3$", "ª": r"\textordfeminine{}", "º": r"\textordmasculine{}",
+    "¶": r"\P{}", "§": r"\S{}", "¿": "?`", "¡": "!`",
+    "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}", "Œ": r"\OE{}",
+    "å": r"\aa{}", "Å": r"\AA{}", "ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}", **{char: "\\" + char for char in "{}$&#_%"},
 }  # fmt: skip
 _ACCENTS = {
     "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
@@ -52,7 +62,13 @@ _ACCENTS = {
 def latex_escape(text: str) -> str:
     """Escape text as ASCII LaTeX that compiles with any engine. Unsupported characters become, e.g., `[U+4E2D]`."""
     text = re.sub(r"\s+", " ", unicodedata.normalize("NFC", text))
-    return "".join(map(_latex_character, re.sub("-(?=-)", f"-{_BREAK}", text)))
+    characters = [_latex_character(char) for char in text]
+    # An apostrophe in a word is set as one. Anywhere else the sign is a quotation mark.
+    for found in re.finditer(r"(?<!\w)'|'(?!\w)", text):
+        characters[found.start()] = _QUOTE
+    for found in re.finditer(r"-(?=-)|,(?=,)", text):
+        characters[found.start()] += _BREAK
+    return "".join(characters)
 
 
 def _latex_character(char: str) -> str:
@@ -71,11 +87,13 @@ class Look:
     """How a table is set."""
 
     wide: bool = False
-    """Whether it spans both columns of an article that has two (`table*`)."""
+    """Whether it spans both columns of an article that has two (`table*`). It may do so, too, where no `width` is set
+    and it does not fit a column."""
     size: FontSize | None = None
-    """Of the table's body; None: that of the article, or the largest down to `footnotesize` in which it fits."""
+    """Of the table's body; None: that of the article, or the largest in which it fits: down to `footnotesize` in a
+    column, and to `scriptsize` in what is wider."""
     width: float | None = None
-    """Points that it may be wide; None: a column of an article of two, or with `wide` its page."""
+    """Points that it may be wide; None: a column of an article of two, or its page."""
     label: str = ""
     """What `\\ref` calls it, without `tab:`; empty: it has no label."""
 
@@ -85,15 +103,24 @@ class Look:
         if self.width is not None and not 50 <= self.width <= 2000:
             raise StoreError(f"a table cannot be {self.width:g} points wide; a line of an article has 219 to 470")
 
-    @property
-    def sizes(self) -> tuple[FontSize, ...]:
-        return (self.size,) if self.size is not None else ("normalsize", "small", "footnotesize")
-
-    def room(self, size: FontSize) -> float:
-        """How wide the table may be, in points of letters of ten points."""
-        width = self.width if self.width is not None else PAGE if self.wide else COLUMN
-        # Letters of eleven points, so that the table fits articles of ten and of eleven.
-        return width / (1.095 * SIZES[size])
+    def rooms(self, body: Body) -> list[Room]:
+        """Return the floats that a table may have, the preferred first."""
+        pages = [True] if self.wide else [False] if self.width is not None else [False, True]
+        found = []
+        for page in pages:
+            width = self.width if self.width is not None else PAGE if page else COLUMN
+            sizes: list[FontSize] = ["normalsize", "small", "footnotesize"]
+            sizes += ["scriptsize"] if width > 1.3 * COLUMN else []
+            caption = max(0, math.ceil(wide(" ".join(body.caption)) * 1.095 / width) - _CAPTION)
+            notes = [*body.legend.values(), *body.notes]
+            lines = sum(math.ceil(wide(note) * 1.095 * SIZES["footnotesize"] / width) for note in notes)
+            below = max(0, _HEIGHTS["footnotesize"] * lines - _NOTES)
+            for size in [self.size] if self.size is not None else sizes:
+                # Letters of eleven points, so that the table fits articles of ten and of eleven.
+                letters, high = 1.095 * SIZES[size], _HEIGHTS[size]
+                room = Room(width / letters, (_PAGE - caption) / high, below / high, list(SIZES).index(size), page)
+                found.append(replace(room, gap=_GAPS.get(size, GAP)))
+        return found
 
 
 @dataclass(frozen=True)
@@ -105,65 +132,67 @@ class Body:
     grid: Grid
     notes: Sequence[str]
     """Paragraphs below the table."""
+    legend: Mapping[str, str] = field(default_factory=dict)
+    """What each sign in its entries means."""
+    place: Place = "behind"
+    """Where intervals stand, if there is room."""
 
 
 def layout(body: Body, look: Look) -> str:
     """Write a table environment, or several if there are more rows than a page holds."""
-    arranged = fitting.arranged(body.grid, [look.room(size) for size in look.sizes])
+    arranged = fitting.arranged(body.grid, look.rooms(body), body.place)
     texts = "text" in body.grid.sides
-    packages = ["booktabs", "siunitx", *(["xcolor"] if texts else [])]
+    packages = ["booktabs", "array", *(["xcolor"] if texts else [])]
     lines = ["% Needs " + " ".join(rf"\usepackage{{{name}}}" for name in packages)]
-    said, notes = [*body.caption, *arranged.said], [*arranged.notes, *body.notes]
+    said, notes = [*body.caption, *arranged.said], [*body.notes]
     if arranged.transposed:
         said, notes = [*map(_exchanged, said)], [*map(_exchanged, notes)]
-    size = look.sizes[arranged.size]
-    look = replace(look, size=None if size == "normalsize" and look.size is None else size)
-    width = look.room("footnotesize")
-    below = _SMALL * (sum(math.ceil(fitting.wide(note) / width) for note in notes) - _NOTES)
-    above = max(0, math.ceil(fitting.wide(" ".join(said)) / look.room("normalsize")) - _CAPTION)
-    for number, (blocks, last) in enumerate(_pages(arranged.blocks, (_PAGE - above) / SIZES[size], below, texts)):
-        part = replace(body, caption=[*said], notes=[*notes] if last else ())
-        notes = [] if last else notes
-        lines += _environment(part, blocks, look, continued=number > 0)
+    letters = {note.partition(":")[0]: note for note in arranged.notes}
+    size = [*SIZES][arranged.room.size]
+    done = _done(body, arranged, look)
+    for number, blocks in enumerate(arranged.floats):
+        last = number == len(arranged.floats) - 1
+        legend = [*_used(blocks, letters, body.legend), *(notes if last else ()), *(done if number == 0 else ())]
+        caption = said if number == 0 else [f"{said[0].rstrip('.')} (continued)."]
+        part = replace(body, caption=caption, notes=legend)
+        shown = None if size == "normalsize" and look.size is None else size
+        how = replace(look, size=shown, wide=arranged.room.page)
+        lines += _environment(part, blocks, how, continued=number > 0)
     return "\n".join(lines)
+
+
+def _used(blocks: Sequence[Shown], letters: Mapping[str, str], legend: Mapping[str, str]) -> list[str]:
+    """Return what the letters and signs in some blocks mean."""
+    cells = [cell for one in blocks for row in (*one.rows, [*one.titles.values()]) for cell in row]
+    there = {cell.letter for cell in cells} | {head.letter for one in blocks for line in one.heads for head in line}
+    texts = {cell.text for cell in cells} | {sign for cell in cells for sign in cell.sign}
+    signs = {sign for sign in legend if any(text == sign or text.startswith(f"{sign} ") for text in texts)}
+    found = [*(letters[one] for one in letters if one in there), *(legend[sign] for sign in legend if sign in signs)]
+    return [" ".join(found)] if found else []
+
+
+def _done(body: Body, arranged: Arranged, look: Look) -> list[str]:
+    """Say in a sentence what was done so that the table fits."""
+    done = []
+    if arranged.place != body.place:
+        done.append(
+            {"small": "intervals are in small letters", "below": "intervals stand below their numbers"}[arranged.place]
+        )
+    if look.size is None and arranged.room.size:
+        done.append(f"letters are {[*SIZES][arranged.room.size]}")
+    if arranged.room.page and not look.wide:
+        done.append("the table spans the page")
+    if arranged.rounded:
+        done.append("digits are left out where intervals are wider than them")
+    if len(arranged.floats) > 1:
+        done.append(f"the table has {len(arranged.floats)} parts")
+    return [f"To fit: {', '.join(done)}."] if done else []
 
 
 def _exchanged(text: str) -> str:
     """Exchange the words of rows and columns."""
     other = {"row": "column", "column": "row"}
     return re.sub(r"\b(row|column)(?=s?\b)", lambda found: other[found[0]], text)
-
-
-def _pages(blocks: Sequence[Shown], room: float, below: float, texts: bool) -> Iterator[tuple[list[Shown], bool]]:
-    """Divide a table into parts of at most `room` lines: between blocks, and else between groups where it can.
-
-    With each part stands whether it is the last. Under the last one stand `below` lines.
-    """
-    pages: list[list[Shown]] = [[]]
-    for one in blocks:
-        parts = [one] if texts else list(_parts(one, room))
-        for part in parts:
-            if pages[-1] and (len(parts) > 1 or sum(each.lines_in_all for each in (*pages[-1], part)) > room):
-                pages.append([])
-            pages[-1].append(part)
-    *others, last = pages[-1]
-    if below > 0 and not texts and sum(each.lines_in_all for each in pages[-1]) + below > room:
-        least = max(room - below, room / 2)
-        pages[-1:] = [*([others] if others else []), *([part] for part in _parts(last, least))]
-    for number, page in enumerate(pages, start=1):
-        yield page, number == len(pages)
-
-
-def _parts(one: Shown, room: float) -> Iterator[Shown]:
-    start, most = 0, room - one.head_lines + 1
-    while one.height(start, len(one.rows)) > most:
-        # More rows are never lower, so the first end that does not fit is the last one to be measured.
-        ends = itertools.takewhile(lambda end: one.height(start, end) <= most, range(start + 1, len(one.rows)))  # noqa: B023
-        fit = [*ends] or [start + 1]
-        end = max([end for end in fit if end in one.groups] or fit)
-        yield one.part(start, end)
-        start = end
-    yield one.part(start, len(one.rows))
 
 
 def _environment(body: Body, blocks: Sequence[Shown], look: Look, *, continued: bool) -> list[str]:
@@ -176,14 +205,12 @@ def _environment(body: Body, blocks: Sequence[Shown], look: Look, *, continued: 
         *([r"\addtocounter{table}{-1}"] if continued else []),
         # Words that cannot be broken may leave a line short, and never run over its end.
         r"\centering\sloppy",
-        rf"\caption{{{_breakable(latex_escape(caption))}{' (continued)' if continued else ''}}}",
+        rf"\caption{{{_breakable(latex_escape(caption))}}}",
         *([label] if look.label and not continued else []),
         r"\smallskip",
-        # Numbers are set in the letters of their cell, so that they can be bold.
-        r"\sisetup{detect-weight=true,mode=text,group-digits=none}",
         *([rf"\{look.size}"] if look.size is not None else []),
         # Widths are those of letters, so they are stated in their unit.
-        rf"\setlength{{\tabcolsep}}{{{GAP / 20:g}em}}",
+        rf"\setlength{{\tabcolsep}}{{{blocks[0].gap / 20:g}em}}",
         *tabulars,
         *_below(body.notes),
         rf"\end{{{environment}}}",
@@ -191,15 +218,16 @@ def _environment(body: Body, blocks: Sequence[Shown], look: Look, *, continued: 
 
 
 def _tabular(one: Shown) -> list[str]:
-    lines = [" & ".join(_cells(row, one.forms)) + r" \\" for row in one.rows]
+    lines = [_row(one, i) for i in range(len(one.rows))]
     for start in sorted({0, *one.groups}, reverse=True):
         if (title := one.titles.get(start)) is not None and title.text:
             emphasised = rf"\emph{{{latex_escape(title.text)}}}{f'$^{{{title.letter}}}$' if title.letter else ''}"
             lines.insert(start, rf"\multicolumn{{{_columns(one.forms)}}}{{@{{}}l}}{{{emphasised}}} \\")
         if start:
             lines.insert(start, r"\midrule")
+    below = any(map(one.below, range(len(one.rows))))
     return [
-        rf"\begin{{tabular}}{{@{{}}{''.join(map(_spec, one.forms))}@{{}}}}",
+        rf"\begin{{tabular}}{{@{{}}{''.join(_spec(form, below) for form in one.forms)}@{{}}}}",
         r"\toprule",
         *_header(one),
         r"\midrule",
@@ -209,23 +237,31 @@ def _tabular(one: Shown) -> list[str]:
     ]
 
 
+def _row(one: Shown, at: int) -> str:
+    row = one.rows[at]
+    if not one.below(at):
+        return " & ".join(_cells(row, one.forms)) + r" \\"
+    # The second line of a name stands beside the intervals.
+    low = [replace(cell, raised=True) if form.width else cell for cell, form in zip(row, one.forms, strict=True)]
+    text = " & ".join(_cells(low, one.forms)) + r" \\"
+    # A line of small letters needs less than a whole line.
+    intervals = " & ".join(_small(cell.more) if cell.place == "below" else "" for cell in row)
+    return rf"{text}[-0.25em]" + f"\n{intervals} " + r"\\"
+
+
 def _columns(forms: Sequence[Form]) -> int:
-    """Count the columns of a tabular. A number with an interval has two."""
+    """Count the columns of a tabular. A number with an interval behind it has two."""
     return sum(1 + bool(form.more) for form in forms)
 
 
-def _spec(form: Form) -> str:
+def _spec(form: Form, below: bool) -> str:
     if form.side == "text":
         return _TEXT
     if form.width is not None:
         return rf">{{\raggedright\hangindent=0.7em\arraybackslash}}p{{{form.width / 10:.1f}em}}"
     if form.side == "left":
         return "l"
-    if form.digits is None:
-        return "r"
-    sign = r",table-space-text-post={$^{\dagger}$}" if form.sign else ""
-    number = f"S[table-format={form.digits}{sign}]"
-    return rf"{number}@{{\,}}l" if form.more else number
+    return r"r@{\,}l" if form.more else "c" if below and form.digits is not None else "r"
 
 
 def _header(one: Shown) -> Iterator[str]:
@@ -244,26 +280,33 @@ def _header(one: Shown) -> Iterator[str]:
 def _head(head: Head, forms: Sequence[Form], wide: int) -> str:
     lines = [latex_escape(line) for line in head.lines]
     left = forms[0].side in ("left", "text")
-    side = "l" if left else "r" if forms[0].digits is None and wide == 1 else "c"
+    side = "l" if left else "r" if wide == 1 else "c"
     lines = [*lines[:-1], f"{lines[-1]}$^{{{head.letter}}}$"] if head.letter else lines
     joined = r"\\".join(lines)
     text = rf"\shortstack[{side}]{{{joined}}}" if len(lines) > 1 else joined
-    if wide > 1:
-        return rf"\multicolumn{{{wide}}}{{c}}{{{text}}}"
-    return f"{{{text}}}" if forms[0].digits is not None else text
+    return rf"\multicolumn{{{wide}}}{{c}}{{{text}}}" if wide > 1 else text
 
 
 def _cells(row: Sequence[Cell], forms: Sequence[Form]) -> Iterator[str]:
     for cell, form in zip(row, forms, strict=True):
         text = _text(cell)
-        if form.digits is None:
-            more = f" {_more(cell)}" if cell.more else ""
-            yield f"{text}{more}"
-            continue
-        number = DIGITS.fullmatch(cell.text) is not None
-        yield text if number or not cell.text else f"{{{text}}}"
+        if DIGITS.fullmatch(cell.text) and form.digits is not None:
+            text += _lacking(cell, form)
+        behind = _more(cell, form.more) if cell.more and cell.place != "below" else ""
         if form.more:
-            yield _more(cell, form.more)
+            yield text
+            yield behind
+        else:
+            yield f"{text} {behind}" if behind else text
+
+
+def _lacking(cell: Cell, form: Form) -> str:
+    """Return as much space as the longest numbers of a column have more behind their points: so all are aligned."""
+    _, point, digits = cell.text.partition(".")
+    lacks = "." * (not point and bool(form.digits)) + "0" * ((form.digits or 0) - len(digits))
+    signs = "†" * (form.sign - len(cell.sign))
+    phantom = lacks + "".join(map(latex_escape, signs))
+    return rf"\phantom{{{phantom}}}" if phantom else ""
 
 
 def _text(cell: Cell) -> str:
@@ -274,23 +317,35 @@ def _text(cell: Cell) -> str:
         )
     number = DIGITS.fullmatch(cell.text) is not None
     text = _breakable(latex_escape(cell.text)) if cell.wraps else latex_escape(cell.text)
+    text = rf"$-${text[1:]}" if number and text.startswith("-") else text
+    text = rf"\textbf{{{text}}}" if cell.bold else text
     text += "".join(map(latex_escape, cell.sign)) + (f"$^{{{cell.letter}}}$" if cell.letter else "")
-    if not cell.bold:
-        return text
-    return rf"\bfseries {text}" if number else rf"\textbf{{{text}}}"
+    if cell.raised:
+        return rf"\smash{{\parbox[t]{{\linewidth}}{{\raggedright\hangindent=0.7em {text}}}}}"
+    return text
 
 
 def _more(cell: Cell, most: int = 0) -> str:
-    """Return what stands behind a number: its interval, small if it is a subscript, or what follows a ±.
+    """Return what stands behind a number: its interval, or what follows a ±.
 
     Args:
         most: the most characters of that in the column. Distances of fewer are moved to the right.
     """
-    if cell.small and cell.more:
-        return f"$_{{{cell.more}}}$"
+    if cell.place == "small":
+        return f"$_{{{_math(cell.more)}}}$"
+    if "±" not in cell.more:
+        return latex_escape(cell.more)
     sign, _, distance = cell.more.rpartition("±")
-    lacks = rf"\phantom{{{'0' * (most - len(cell.more))}}}" if distance and len(cell.more) < most else ""
-    return f"{latex_escape(sign)}$\\pm${lacks}{latex_escape(distance)}" if distance else latex_escape(cell.more)
+    lacks = rf"\phantom{{{'0' * (most - len(cell.more))}}}" if len(cell.more) < most else ""
+    return f"{latex_escape(sign)}$\\pm${lacks}{latex_escape(distance)}"
+
+
+def _small(text: str) -> str:
+    return rf"$\scriptstyle {_math(text)}$" if text else ""
+
+
+def _math(text: str) -> str:
+    return text.replace("±", r"\pm ").replace("–", r"\mbox{--}")
 
 
 def _below(notes: Sequence[str]) -> list[str]:

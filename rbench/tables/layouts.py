@@ -135,8 +135,7 @@ def _number(cell: Cell, run: Run, name: str) -> Number:
     found = cell.of_run(run, name) if run.done and cell.has(name) else None
     score = scored(name, found) if found is not None else Score(name=name, value=None, n=0)
     metric, lost = cell.results.metrics[name], run.done and cell.has(name) and found is None
-    hiding = cell.results.flags.hiding(run.jobs, attacks=metric.of != "victims")
-    return Number.of(score, metric.about, lost=lost).hidden(hiding)
+    return cell.results.flags.on(Number.of(score, metric.about, lost=lost), run.jobs, attacks=metric.of != "victims")
 
 
 def _served(grid: Grid) -> list[str]:

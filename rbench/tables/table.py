@@ -16,7 +16,9 @@ from rbench.schema import Flag, Score
 from rbench.schema import Meaning as Meaning
 from rbench.score import spread
 
-Layout = Literal["paper", "by-task", "full"]
+FLAGGED, PARTIAL = "†", "§"
+"""Signs behind a number: a flag concerns it or a part of it; some of what it is computed from is missing."""
+Layout = Literal["paper", "by-task", "by-attack", "means", "full"]
 Side = Literal["left", "right", "text"]
 """How a column is set: flush left, flush right, or as texts of several lines."""
 
@@ -58,23 +60,38 @@ class Number:
     withheld: tuple[Flag, ...] = ()
     """The flags for which a suite that requires healthy encoders, victims and attacks withholds the number."""
     flagged: bool = False
-    """Whether any flag concerns the number, so that it is never the best. It is not compared with others for bold."""
+    """Whether any flag concerns the number, or a number that it is computed from. It is then shown with a sign, is
+    never the best, and is not compared with others for bold."""
 
     @classmethod
     def of(cls, score: Score, meaning: Meaning, **more: Any) -> Number:
         return cls(score.value, meaning.percent, score.n, score.low, score.high, digits=meaning.digits, **more)
 
     def hidden(self, flags: tuple[Flag, ...]) -> Number:
-        """Return the entry withheld for some flags, or as it is for none."""
+        """Return the entry withheld for some flags, or as it is for none. `Flags.on` decides for which."""
         if not flags:
             return self
         draws = None if self.draws is None else Draws(())
         empty = replace(self, value=None, low=None, high=None, seed_sd=None, draws=draws)
-        return replace(empty, best=False, partial=False, withheld=flags)
+        withheld = tuple(dict.fromkeys((*self.withheld, *flags)))
+        return replace(empty, best=False, partial=False, withheld=withheld)
+
+    @property
+    def signs(self) -> str:
+        """What every format shows behind the value."""
+        return "" if self.value is None else FLAGGED * self.flagged + PARTIAL * self.partial
 
     def shown(self, value: float) -> str:
         """Format a value with this entry's scale and digits."""
         return f"{100 * value if self.percent else value:.{self.digits}f}"
+
+    @property
+    def coarse(self) -> bool:
+        """Whether the interval is wider than a unit of the last digit but one, so that the last digit says little."""
+        if self.low is None or self.high is None or not self.digits:
+            return False
+        unit: float = 10.0 ** (1 - self.digits)
+        return (self.high - self.low) * (100 if self.percent else 1) > unit
 
     @property
     def span(self) -> str:
@@ -143,6 +160,8 @@ class Table:
     cells: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
     layout: Layout = "paper"
+    above: tuple[str, ...] = ()
+    """What stands above each entry of the header, such as the metric of a column; empty: nothing does."""
     groups: frozenset[int] = frozenset()
     """Indices of the rows that begin a new group, without the first row; see `groups_of`."""
     interval: str = ""
@@ -193,7 +212,7 @@ def average(entries: Sequence[Number | None], meaning: Meaning, *, intervals: bo
     """
     there = [entry for entry in entries if entry is not None]
     if flags := {flag: None for entry in there for flag in entry.withheld}:
-        return Number(None, meaning.percent, digits=meaning.digits, withheld=tuple(flags))
+        return Number(None, meaning.percent, digits=meaning.digits, withheld=tuple(flags), flagged=True)
     values = [entry.value for entry in there if entry.value is not None]
     if not there or len(there) < len(entries):
         return None

@@ -177,7 +177,8 @@ def _undecided(table: Table, shared: Mapping[Contest, Collection[int]], how_test
     if not even:
         return []
     of = "of each task" if table.layout == "by-task" else table.meaning.among.removesuffix(" and column")
-    where = "No column has bold" if even == len(shared) == 1 else f"{even} of {len(shared)} columns {of} have no bold"
+    columns = "columns" if of == "of each column" else f"columns {of}"
+    where = "No column has bold" if even == len(shared) == 1 else f"{even} of {len(shared)} {columns} have no bold"
     tested = f" ({how_tested})" if even == len(shared) else ""
     return [f"{where}: no entry there is significantly worse than the best{tested}."]
 

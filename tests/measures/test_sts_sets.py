@@ -80,6 +80,7 @@ def test_the_average_has_the_interval_of_independent_sets(tmp_path: Path) -> Non
     assert table.cells[2] == {
         "encoder": "minilm",
         "evaluation": None,
+        "flagged": False,
         "sets": "sts12 sickr",
         "value": wanted.value,
         "low": wanted.low,

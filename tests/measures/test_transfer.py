@@ -104,7 +104,7 @@ def test_an_example_that_several_victims_share_counts_once_in_intervals() -> Non
     row = MeasuredRow(names={**EACH, **JUDGED}, numbers={"n": 10, "fooled": 5, "right": 8, "fooled_right": 4})
     found = results([(job("transfer", seed), [row]) for seed in (0, 1)], finetune=TUNED, attacks=("swap",))
     (pair,) = transfer.cells(found).cells.values()
-    on = tuple(SimpleNamespace(key=str(seed), seed=seed) for seed in (0, 1))
+    on = tuple(SimpleNamespace(key=str(seed), seed=seed, needs={}) for seed in (0, 1))
     number = replace(pair, attacks=on).number("transfer")
     assert number.n == 20 and (number.low, number.high) == wilson(5, 10)
 
@@ -112,7 +112,10 @@ def test_an_example_that_several_victims_share_counts_once_in_intervals() -> Non
 def test_texts_that_the_attacks_of_all_seeds_share_count_once_in_the_matrix(
     context: MeasureContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    behind = {(of.encoder, of.finetune): SimpleNamespace(key=f"the attack on {of.encoder}", seed=0) for of in MEMBERS}
+    behind = {
+        (of.encoder, of.finetune): SimpleNamespace(key=f"the attack on {of.encoder}", seed=0, needs={})
+        for of in MEMBERS
+    }
     monkeypatch.setattr(transfer, "attacks_behind", lambda plan, job: behind)
     (matrix,) = transfer.matrices(stored(context, 0, 1))
     for (maker, _), pair in matrix.pairs.items():
@@ -165,7 +168,7 @@ def test_a_flag_of_either_victim_or_of_the_attack_that_made_the_texts_withholds_
     ]
     counts = {"n": 4, "fooled": 2, "right": 4, "fooled_right": 2}
     found = results([(job("transfer"), [MeasuredRow(names=one, numbers=counts) for one in names])], attacks=("swap",))
-    behind = {(name, "clean"): SimpleNamespace(key=name, seed=0) for name in BOTH}
+    behind = {(name, "clean"): SimpleNamespace(key=name, seed=0, needs={}) for name in BOTH}
     monkeypatch.setattr(transfer, "attacks_behind", lambda plan, job: behind)
 
     def hiding(flags: Any, asked: Any, attacks: bool = True) -> tuple[str, ...]:

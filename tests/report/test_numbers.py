@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from rbench.report import collect
-from rbench.report.numbers import MOST_COMPARED, pairs
+from rbench.report.numbers import MOST_COMPARED, heat, pairs
 from rbench.store.runs import Store
 from rbench.tables import Results
+from rbench.tables.formats import SIGNS
+from tests import reference
 from tests.tables.conftest import finish, make_plan, make_suite
 
 
@@ -28,3 +30,17 @@ def test_the_first_encoders_are_compared_and_the_others_named(
     assert found == [*combinations(names[:MOST_COMPARED], 2)]
     said = [fact.value for fact in collect(results, None, texts=False)[0].missing if fact.name == "comparisons"]
     assert len(said) == bool(left) and all(name in said[0] for name in left)
+
+
+def test_averages_of_flagged_numbers_have_their_flags_and_signs() -> None:
+    results = Results.of(Store(reference.run("robustsentembed-table2-local")))
+    (asr,) = [metric for metric in heat(results) if metric.name == "asr"]
+    by_key = {cell.key: cell for cell in asr.cells}
+    averages = [cell for cell in asr.cells if not cell.key[3]]
+    assert averages
+    for mean in averages:
+        parts = [cell for key, cell in by_key.items() if key[3] and key[:3] == mean.key[:3]]
+        flags = {flag for part in parts for flag in part.flags or ()}
+        assert set(mean.flags or ()) == flags
+        assert ("†" in mean.shown) == bool(flags) == any("†" in part.shown for part in parts)
+    assert asr.signs == (SIGNS["†"],)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.tables.fitting import Cell, Grid, Shown, arranged, wide
+from rbench.tables.fitting import Arranged, Room, arranged
+from rbench.tables.shapes import Cell, Grid, Place, Shown, wide
 from tests.tables.test_latex import cells
+
+
+def fitted(of: Grid, widths: Sequence[float], place: Place = "behind", lines: float = 1000) -> Arranged:
+    """Return the table in rooms of these widths, each in smaller letters than the one before."""
+    return arranged(of, [Room(width, lines, size=size) for size, width in enumerate(widths)], place)
 
 
 def texts(shown: Shown) -> list[list[str]]:
@@ -35,19 +42,19 @@ def same(attacks: int, encoders: int, values: int, name: str = "encoder") -> Gri
 
 
 def test_attacks_stand_beside_each_other_where_there_is_room() -> None:
-    (one,) = arranged(same(3, 2, 1), [400]).blocks
+    (one,) = fitted(same(3, 2, 1), [400]).blocks
     assert heads(one) == ["Encoder", "attack 0", "attack 1", "attack 2"]
     assert texts(one) == [["encoder 0", "00.0", "10.0", "20.0"], ["encoder 1", "01.0", "11.0", "21.0"]]
 
 
 def test_attacks_with_several_columns_span_them() -> None:
-    (one,) = arranged(same(2, 2, 2), [400]).blocks
+    (one,) = fitted(same(2, 2, 2), [400]).blocks
     assert [(head.lines, head.span) for head in one.heads[0]] == [((), 1), (("attack 0",), 2), (("attack 1",), 2)]
     assert heads(one) == ["Encoder", "task 0", "task 1", "task 0", "task 1"]
 
 
 def test_attacks_stand_above_their_rows_where_there_is_less() -> None:
-    (one,) = arranged(same(5, 2, 2), [130]).blocks
+    (one,) = fitted(same(5, 2, 2), [130]).blocks
     assert {at: title.text for at, title in one.titles.items()} == {2 * a: f"attack {a}" for a in range(5)}
     assert heads(one) == ["Encoder", "task 0", "task 1"]
 
@@ -57,20 +64,20 @@ def test_an_attack_keeps_the_letter_of_its_note_wherever_it_stands() -> None:
     rows = [
         [Cell("Geometry [variant=released,max_words=12]"), *row[1:]] if i < 2 else row for i, row in enumerate(of.rows)
     ]
-    found = arranged(replace(of, rows=rows), [300])
+    found = fitted(replace(of, rows=rows), [300])
     (beside,) = found.blocks
     assert found.notes == ("a: variant = released, max_words = 12.",)
     assert [(head.lines[0], head.letter) for head in beside.heads[-1]][1:3] == [("Geometry", "a"), ("attack 1", "")]
-    (above,) = arranged(replace(of, rows=rows), [110]).blocks
+    (above,) = fitted(replace(of, rows=rows), [110]).blocks
     assert [(title.text, title.letter) for title in above.titles.values()][:2] == [("Geometry", "a"), ("attack 1", "")]
 
 
 def test_smaller_letters_are_taken_before_the_table_is_divided() -> None:
     of = same(5, 2, 2, "a long name of an encoder")
-    assert arranged(of, [400]).size == 0
-    needs = arranged(of, [400]).blocks[0].wide
-    found = arranged(of, [needs - 70, needs - 60, needs])
-    assert len(found.blocks) == 1 and found.size > 0
+    assert fitted(of, [400]).room.size == 0
+    needs = fitted(of, [400]).blocks[0].wide
+    found = fitted(of, [60, 60, needs])
+    assert len(found.blocks) == 1 and found.room.size == 2
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 9), st.floats(150, 500), st.integers(1, 30))
@@ -78,7 +85,7 @@ def test_whatever_the_table_it_fits_and_no_number_is_lost(
     attacks: int, encoders: int, values: int, room: float, letters: int
 ) -> None:
     of = same(attacks, encoders, values, " ".join("abc" for _ in range(letters)))
-    found = arranged(of, [room])
+    found = fitted(of, [room])
     assert all(one.wide <= room + 0.1 for one in found.blocks)
     numbers = [text for one in found.blocks for row in texts(one) for text in row if re.fullmatch(r"[\d.]+", text)]
     assert sorted(numbers) == sorted(
@@ -89,7 +96,7 @@ def test_whatever_the_table_it_fits_and_no_number_is_lost(
 def test_rows_and_columns_change_places_where_columns_are_many() -> None:
     rows = [cells("one", *["1.0"] * 12), cells("two", *["2.0"] * 12)]
     of = Grid(["Noise", *(f"kind {i}" for i in range(12))], rows, [], ["left", *["right"] * 12], 1)  # type: ignore[list-item]
-    found = arranged(of, [120])
+    found = fitted(of, [120])
     assert found.transposed
     assert heads(found.blocks[0]) == ["Noise", "one", "two"]
     assert texts(found.blocks[0])[3] == ["kind 3", "1.0", "2.0"]
@@ -97,10 +104,67 @@ def test_rows_and_columns_change_places_where_columns_are_many() -> None:
 
 def test_a_name_that_all_rows_share_is_said_once() -> None:
     of = same(3, 1, 2)
-    found = arranged(of, [400])
+    found = fitted(of, [400])
     assert found.said == ("Encoder: encoder 0.",)
     assert heads(found.blocks[0]) == ["Attack", "task 0", "task 1"]
     assert found.blocks[0].groups == (), "no lines between single rows"
+
+
+def with_intervals(columns: int, rows: int = 5) -> Grid:
+    """Return a table of one group whose numbers have wide intervals."""
+    number = Cell("51.2", "[45.0, 57.3]", rounded=("51", "[45, 57]"))
+    header = ["Encoder", *(f"t{i}" for i in range(columns))]
+    body = [[Cell(f"e{row}"), *[number] * columns] for row in range(rows)]
+    return Grid(header, body, [], ["left", *["right"] * columns], 1)  # type: ignore[list-item]
+
+
+def test_intervals_give_way_before_the_letters_of_all() -> None:
+    of = with_intervals(4)
+    whole = fitted(of, [400, 500])
+    assert (whole.place, whole.room.size) == ("behind", 0)
+    width = whole.blocks[0].wide
+    small = fitted(of, [width - 5, width])
+    below = fitted(of, [small.blocks[0].wide - 5, width])
+    assert (small.place, small.room.size) == ("small", 0)
+    assert (below.place, below.room.size) == ("below", 0)
+    letters = fitted(of, [below.blocks[0].wide - 5, width])
+    assert (letters.place, letters.room.size) == ("below", 1)
+    assert not any(found.rounded for found in (whole, small, below, letters))
+
+
+def test_the_page_comes_after_small_letters_and_before_a_second_float() -> None:
+    of = with_intervals(4)
+    need = fitted(of, [500], "below").blocks[0].wide
+    rooms = [Room(need - 5, 50), Room(need, 50, size=1), Room(1000, 50, page=True)]
+    assert not arranged(of, rooms).room.page
+    found = arranged(of, [rooms[0], Room(need - 3, 50, size=1), rooms[2]])
+    assert found.room.page and found.place == "behind" and len(found.floats) == 1
+
+
+def test_digits_go_only_where_that_saves_a_float_and_every_interval_is_wider() -> None:
+    of = with_intervals(4)
+    need = fitted(of, [500], "below").blocks[0].wide
+    found = fitted(of, [need - 5], lines=12)
+    assert found.rounded and texts(found.blocks[0])[0] == ["e0", "51", "51", "51", "51"]
+    assert not fitted(of, [need], lines=12).rounded
+    kept = replace(of, rows=[[*row[:1], replace(row[1], rounded=None), *row[2:]] for row in of.rows])
+    mixed = fitted(kept, [need - 5], lines=12)
+    assert texts(mixed.blocks[0])[0] == ["e0", "51.2", "51", "51", "51"]
+
+
+def test_a_table_is_divided_into_as_few_floats_as_can_be() -> None:
+    of = same(4, 10, 2)
+    assert len(fitted(of, [130], lines=60).floats) == 1
+    parts = fitted(of, [130], lines=30).floats
+    assert len(parts) == 2
+    shown = [row for one in parts for block in one for row in texts(block)]
+    assert len(shown) == 40 and all(sum(block.lines_in_all for block in one) <= 30 for one in parts)
+
+
+def test_equal_entries_above_the_header_are_one() -> None:
+    of = Grid(["Encoder", "a", "b", "a"], [cells("e", "1", "2", "3")], [], ["left", *["right"] * 3], 1)  # type: ignore[list-item]
+    (one,) = fitted(replace(of, above=["", "ASR", "ASR", "AUA"]), [400]).blocks
+    assert [(head.lines, head.span) for head in one.heads[0]] == [((), 1), (("ASR",), 2), (("AUA",), 1)]
 
 
 def named(*names: str) -> Grid:
@@ -131,7 +195,7 @@ def named(*names: str) -> Grid:
 def test_options_of_long_names_are_notes_unless_they_tell_names_apart(
     names: list[str], shown: list[tuple[str, str]], notes: tuple[str, ...]
 ) -> None:
-    found = arranged(named(*names), [400])
+    found = fitted(named(*names), [400])
     assert [(row[0].text, row[0].letter) for row in found.blocks[0].rows] == shown
     assert found.notes == notes
 
@@ -140,7 +204,7 @@ def test_options_of_long_names_are_notes_unless_they_tell_names_apart(
 def test_no_name_loses_a_letter_when_its_header_has_several_lines(name: str, digits: int) -> None:
     of = Grid(["Encoder", name], [cells("e", "1" * (1 + digits))], [], ["left", "right"], 1)
     for room in (30, 90, 300):
-        (one,) = arranged(of, [room]).blocks
+        (one,) = fitted(of, [room]).blocks
         assert "".join(one.heads[-1][1].lines).replace(" ", "") == name.replace(" ", "")
         assert len(one.heads[-1][1].lines) <= 3
 

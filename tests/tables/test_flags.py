@@ -281,6 +281,46 @@ def test_a_flagged_cell_is_a_dash_with_its_flag_and_neither_bold_nor_in_averages
     assert flagged(table) == flagged(free)
 
 
+@pytest.mark.parametrize("fmt", ["markdown", "latex"])
+def test_a_flagged_number_has_its_sign_and_a_note_says_it_once(fmt: str, make: Make) -> None:
+    table = build(make({"below": ill("saturated")}), "asr")
+    sign = {"markdown": "†", "latex": r"$^{\dagger}$"}[fmt]
+    text = render(table, fmt)
+    signed = [line for line in text.splitlines() if sign in line and ("|" in line or line.endswith(r"\\"))]
+    assert "".join(signed).count(sign) == len(ATTACKS) and all("above" in line for line in signed)
+    assert text.count("flagged, or an average with a flagged part") == 1
+    assert sign not in render(build(make(), "asr"), fmt)
+
+
+def test_programs_are_told_of_each_number_whether_it_is_flagged(make: Make) -> None:
+    store = make({"below": ill("saturated"), "pwws plain 0": ill("starved of candidates")})
+    for metric, by_attack in (("asr", True), ("clean", False)):
+        table = build(store, metric)
+        for fmt in ("json", "csv"):
+            text = render(table, fmt)
+            cells = json.loads(text)["cells"] if fmt == "json" else csv.DictReader(io.StringIO(text))
+            found = {(cell["attack"], cell["encoder"]) for cell in cells if cell["flagged"] in (True, "True")}
+            # What a victim is before an attack has no flag of the attack.
+            assert found == {(attack, "above") for attack in ATTACKS} | ({("pwws", "plain")} if by_attack else set())
+
+
+def test_an_average_is_flagged_where_one_of_its_parts_is() -> None:
+    from rbench.metrics import Metrics
+    from rbench.tables.table import average
+
+    about, one, other = Metrics()["asr"].about, Number(0.2, True), Number(0.4, True, flagged=True)
+    mean, healthy = average([one, other], about), average([one, one], about)
+    assert mean is not None and healthy is not None
+    assert (mean.flagged, mean.signs, healthy.signs) == (True, "†", "")
+    assert mean.value == pytest.approx(0.3)
+
+
+def test_only_one_function_says_what_flags_do_to_a_number() -> None:
+    package = Path(__file__).resolve().parents[2] / "rbench"
+    calls = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if ".hidden(" in path.read_text()}
+    assert calls == {"tables/flags.py"}
+
+
 def test_an_average_with_a_withheld_entry_is_withheld() -> None:
     from rbench.metrics import Metrics
     from rbench.tables.table import average, mark_best

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench import api
+from rbench.api import runs
 from rbench.errors import StoreError
-from rbench.tables.fitting import Cell, Grid
-from rbench.tables.latex import Body, Look, layout
+from rbench.tables.latex import Body, Look, latex_escape, layout
+from rbench.tables.shapes import Cell, Grid
 from tests import reference
 
 
@@ -49,7 +50,7 @@ def test_the_environment_says_how_wide_and_how_large_and_has_a_label() -> None:
     assert text.index("\\small\n") < text.index("\\begin{tabular}")
     assert text.count("\\label{tab:my-suite-asr}") == 1
     plain = layout(body(grid(2, 3)), Look())
-    assert "{table*}" not in plain and "\\small\n" not in plain and "\\label" not in plain
+    assert "siunitx" not in plain and "{table*}" not in plain and "\\small\n" not in plain and "\\label" not in plain
 
 
 @pytest.mark.parametrize("wrong", [Look(width=None), None])
@@ -60,32 +61,35 @@ def test_a_width_is_one_of_a_page(wrong: Look | None) -> None:
 
 
 def test_a_table_of_a_page_is_one_environment() -> None:
-    text = layout(body(grid(1, 35)), Look())
+    text = layout(body(grid(1, 35)), Look(size="normalsize", width=345))
     assert text.count("\\begin{table}") == 1 and "continued" not in text
 
 
-@given(st.integers(1, 9), st.integers(1, 90))
+@given(st.integers(1, 5), st.integers(1, 60))
 def test_a_long_table_is_divided_into_pages_and_loses_no_row(groups: int, rows: int) -> None:
     of = grid(groups, rows)
-    text = layout(body(of), Look(label="t"))
+    # Only some rows are flagged, so that only the floats that have such rows say what the sign means.
+    flagged = [[*row[:2], replace(row[2], sign="†" * (i % 50 == 0))] for i, row in enumerate(of.rows)]
+    told = replace(body(replace(of, rows=flagged)), legend={"†": "†: flagged."})
+    text = layout(told, Look(width=345, label="t"))
     pages = text.split("\\begin{table}")[1:]
-    assert encoders(text) == [row[1].text for row in of.rows]
-    assert all(len(encoders(page)) + page.count("\\midrule") / 2 <= 39 for page in pages)
+    assert sorted(encoders(text)) == sorted(row[1].text for row in of.rows)
     assert [page.count("(continued)") for page in pages] == [0] + [1] * (len(pages) - 1)
+    assert [page.count("$^{\\dagger}$: flagged") for page in pages] == ["12.3$^" in page for page in pages]
     assert [page.count("\\addtocounter{table}{-1}") for page in pages] == [0] + [1] * (len(pages) - 1)
     assert [page.count("\\label") for page in pages] == [1] + [0] * (len(pages) - 1)
     assert [page.count("All notes.") for page in pages] == [0] * (len(pages) - 1) + [1]
     for page in pages if groups > 1 else ():
         of_group = encoders(page)[0].removeprefix("encoder ").split(".")[0]
-        assert f"attack {of_group} & encoder {of_group}." in page, "the first row of a page names its group"
+        assert f"attack {of_group}" in page, "a page names the group of its first row"
 
 
 def test_long_captions_and_notes_take_room_of_the_rows() -> None:
-    of = grid(4, 7)
-    assert layout(body(of), Look()).count("\\begin{table}") == 1
+    of, look = grid(1, 33), Look(size="normalsize", width=219)
+    assert layout(body(of), look).count("\\begin{table}") == 1
     words = "There are many words to be said of this table. " * 9
-    assert layout(Body([words], of, ["All notes."]), Look()).count("\\begin{table}") == 2
-    assert layout(Body(["A rate."], of, [words * 2]), Look()).count("\\begin{table}") == 2
+    assert layout(Body([words], of, ["All notes."]), look).count("\\begin{table}") == 2
+    assert layout(Body(["A rate."], of, [words * 2]), look).count("\\begin{table}") == 2
 
 
 def test_short_notes_that_the_caption_has_said_are_not_replaced_by_all() -> None:
@@ -101,8 +105,9 @@ def test_a_table_whose_rows_and_columns_changed_places_has_its_caption() -> None
 
 
 def test_a_title_above_rows_has_the_letter_of_its_note() -> None:
-    text = api.table(reference.run("adcl-gated-mr"), fmt="latex")
-    assert r"\emph{Geometry attack}$^{a}$} \\" in text and "\na: max" in text
+    text = api.table(reference.run("adcl-gated-mr"), fmt="latex", width=219)
+    assert r"Geometry attack}$^{a}$" in text or "attack$^{a}$" in text
+    assert "\na: max" in text
 
 
 def test_a_table_without_rows_is_an_empty_one() -> None:
@@ -110,8 +115,10 @@ def test_a_table_without_rows_is_an_empty_one() -> None:
 
 
 def test_pages_end_between_groups_where_they_can() -> None:
-    pages = layout(body(grid(4, 15)), Look()).split("\\begin{table}")[1:]
-    assert [len(encoders(page)) for page in pages] == [30, 30]
+    pages = layout(body(grid(4, 15, more="[10.0, 15.0]")), Look(size="normalsize", width=219)).split("\\begin{table}")[
+        1:
+    ]
+    assert all(len(encoders(page)) % 15 == 0 for page in pages) and sum(len(encoders(page)) for page in pages) == 60
 
 
 def compiled(documentclass: str, table: str, folder: Path) -> str:
@@ -119,7 +126,7 @@ def compiled(documentclass: str, table: str, folder: Path) -> str:
     compiler = shutil.which("pdflatex")
     if compiler is None:
         pytest.skip("pdflatex is not installed, so the table is not compiled")
-    start = f"{documentclass}\\usepackage{{booktabs,siunitx,xcolor}}\\begin{{document}}"
+    start = f"{documentclass}\\usepackage{{array,booktabs,xcolor}}\\begin{{document}}"
     (folder / "a.tex").write_text(f"{start}\n{table}\n\\end{{document}}\n", encoding="utf-8")
     command = [compiler, "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120)
@@ -135,7 +142,7 @@ SHAPES = [grid(7, 14), grid(5, 10, 8), grid(3, 4, 8, "[10.0, 15.0]"), grid(60, 1
 @pytest.mark.parametrize("points", [10, 11])
 def test_tables_fit_columns_and_pages(columns: str, points: int, tmp_path: Path) -> None:
     looks = [Look(), Look(size="footnotesize")]
-    looks += [Look(wide=True)] if columns == "twocolumn" else [Look(width=345)]
+    looks = [*looks, Look(wide=True)] if columns == "twocolumn" else [Look(width=345), Look(width=345, size="small")]
     text = "\\clearpage\n".join(layout(body(of), look) for of in SHAPES for look in looks)
     log = compiled(f"\\documentclass[{columns},{points}pt]{{article}}", text, tmp_path)
     assert "Overfull" not in log and "Float too large" not in log
@@ -144,25 +151,62 @@ def test_tables_fit_columns_and_pages(columns: str, points: int, tmp_path: Path)
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", reference.NAMES)
 def test_the_tables_of_committed_runs_fit_an_article_of_two_columns(name: str, tmp_path: Path) -> None:
-    # The tables of two measures have five columns of words, for which a column has no room; they are for the page.
-    wider = ("asr_difference", "space")
-    shown = [heading for heading in reference.headings(name) if not heading.startswith(wider)]
-    stored = [reference.table(name, heading, "latex") for heading in shown]
-    log = compiled("\\documentclass[twocolumn,11pt]{article}", "\\clearpage\n".join(stored), tmp_path)
-    assert "Overfull \\hbox" not in log
-    assert not [text for text in stored if "resizebox" in text or "--notes" in text or "{-}notes" in text]
+    results, texts = runs.results_of(reference.run(name)), []
+    for wanted in results.plan.suite.tables:
+        for intervals in (False, True):
+            made = runs.made(results, wanted)
+            texts.append(runs.rendered(made, results, wanted, "latex", runs.TableLook(intervals=intervals)))
+    log = compiled("\\documentclass[twocolumn,11pt]{article}", "\\clearpage\n".join(texts), tmp_path)
+    assert "Overfull \\hbox" not in log and "Float too large" not in log
+    assert not [text for text in texts if "resizebox" in text or "--notes" in text or "{-}notes" in text]
+
+
+AS_THEY_ARE = [
+    "``",
+    "?`",
+    "!`",
+    "`",
+    '"',
+    "''",
+    "'x'",
+    ",,",
+    "--",
+    "---",
+    "<<",
+    ">>",
+    *"½¼¾€£¥¢§¶№°©®™•¿¡†‡±×÷≤≥|[]*{}$&#%<>",
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("encoding", ["OT1", "T1"])
+def test_characters_are_read_back_from_the_compiled_page(encoding: str, tmp_path: Path) -> None:
+    if shutil.which("pdftotext") is None:
+        pytest.skip("pdftotext is not installed, so the page is not read")
+    lines = "\n\n".join(f"x{latex_escape(text)}y" for text in AS_THEY_ARE)
+    compiled(f"\\documentclass{{article}}\\usepackage[{encoding}]{{fontenc}}\\pagestyle{{empty}}", lines, tmp_path)
+    read = subprocess.run(["pdftotext", "-layout", "a.pdf", "-"], cwd=tmp_path, capture_output=True, check=True)
+    found = [line.replace(" ", "") for line in read.stdout.decode().replace("\f", "").splitlines() if line.strip()]
+    assert found == [f"x{text}y" for text in AS_THEY_ARE]
 
 
 def test_an_interval_is_a_subscript_or_plus_minus_and_the_caption_says_of_what() -> None:
     run = reference.run("table1-local")
-    small = api.table(run, fmt="latex", intervals=True)
+    small = api.table(run, fmt="latex", interval_style="subscript", width=700)
     assert "$_{[" in small and "pm" not in small
-    assert "Subscripts are intervals. Wilson 95\\% intervals. They cover the choice of examples" in small
-    plus = api.table(run, fmt="latex", interval_style="pm")
+    assert "Brackets hold intervals. Wilson 95\\% intervals. They cover the choice of examples" in small
+    plus = api.table(run, fmt="latex", interval_style="pm", width=700)
     assert "$_{" not in plus and "$\\pm$" in plus
     for text in (small, plus):
         assert "n of a cell: 8 to 92. Seed 0." in text and "Encoder: all-MiniLM-L6-v2." in text
         assert "\\label{tab:table1-asr}" in text
+
+
+def test_the_ten_rows_of_the_papers_table_are_two_floats_at_most(tmp_path: Path) -> None:
+    for layout_of in ("paper", "by-attack"):
+        text = api.table(reference.run("table1-side-by-side"), fmt="latex", layout=layout_of)
+        assert text.count("\\begin{table") <= 2
+        assert text.count("To fit: ") == 1 and "letters are scriptsize" in text
 
 
 @pytest.mark.nightly

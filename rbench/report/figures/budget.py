@@ -41,7 +41,11 @@ def draw(options: Options, results: Results) -> Figure:
         for cell, curve in panel.curves:
             if curve.n and not of.flags.hiding(cell.jobs):
                 label = labels[cell.encoder, cell.finetune]
-                drawn.setdefault(label, _line(place, curve, panel, list(labels.values()).index(label), label))
+                index = list(labels.values()).index(label)
+                drawn.setdefault(label, _line(place, curve, panel, index, label))
+                if of.flags.of(cell.jobs):
+                    top = 100 * panel.top if options.by == "share" else panel.top
+                    style.flag(place, top, 100 * (curve.at(panel.top).value or 0), index=index)
         if options.by == "queries":
             style.log(place, "x")
             place.set_xlim(left=_begin(panel))

@@ -100,7 +100,7 @@ def draw(options: Options, results: Results) -> Figure:
             axes.set_ylabel(style.axis(metric.about))
     style.legend(figure, [entries[label] for label in looks if label in entries], [n for n in looks if n in entries])
     missing = sum(name._replace(encoder="") in places for name in there) - len(cells)
-    style.note(figure, _note(results, metric, list(cells.values()), missing))
+    style.note(figure, _note(metric, list(cells.values()), missing))
     return figure
 
 
@@ -249,6 +249,9 @@ def _line(axes: Axes, metric: AnyMetric, points: Sequence[tuple[float, OfCell]],
     values, intervals = zip(*(_value(metric, of) for _, of in points), strict=True)
     doses = [dose for dose, _ in points]
     single = [(dose, rate) for dose, of in points for rate in _trainings(metric, of)]
+    for dose, value, (_, of) in zip(doses, values, points, strict=True):
+        if _flagged(of):
+            style.flag(axes, dose, value, index=index)
     _circles(axes, [dose for dose, _ in single], [rate for _, rate in single], index)
     line = {"index": index, "label": label, "joined": len(points) > 1}
     return style.points(axes, doses, values, y_intervals=intervals, **line)  # type: ignore[arg-type, return-value]
@@ -260,9 +263,16 @@ def _across(axes: Axes, metric: AnyMetric, of: OfCell, index: int) -> Artist:
     own = {key: look for key, look in style.look(index).items() if key in ("color", "linestyle")}
     single = _trainings(metric, of)
     _circles(axes, [_EDGE] * len(single), single, index, transform=axes.get_yaxis_transform())
+    if _flagged(of):
+        style.flag(axes, _EDGE, value, index=index, xycoords=axes.get_yaxis_transform())
     if interval is not None:
         axes.axhspan(*interval, color=own["color"], alpha=0.1, linewidth=0)
     return axes.axhline(value, linewidth=0.9, label=of.cell.encoder, **own)
+
+
+def _flagged(of: OfCell) -> bool:
+    number = of.cell.number(of.number)
+    return number is not None and number.flagged
 
 
 def _trainings(metric: AnyMetric, of: OfCell) -> list[float]:
@@ -278,8 +288,8 @@ def _circles(axes: Axes, x: Sequence[float], y: Sequence[float], index: int, **h
         axes.scatter(x, y, s=9, facecolors="white", edgecolors=colour, linewidths=0.7, zorder=5, **how)
 
 
-def _note(results: Results, metric: AnyMetric, cells: Sequence[OfCell], missing: int) -> str:
-    """Return the note below the figure: what n is, which intervals are shown, what is missing or flagged."""
+def _note(metric: AnyMetric, cells: Sequence[OfCell], missing: int) -> str:
+    """Return the note below the figure: what n is, which intervals are shown, what is missing."""
     sizes = (score.n for of in cells if (score := of.cell.sampled(of.number)) is not None)
     said = f"n {spanned(sizes)}; bars and bands are 95% intervals"
     several = sum(of.cell.levelled(of.number) for of in cells)
@@ -289,6 +299,4 @@ def _note(results: Results, metric: AnyMetric, cells: Sequence[OfCell], missing:
     said += ". Small circles are single trainings." if any(_trainings(metric, of) for of in cells) else "."
     said += f" Not drawn, since they are not done or withheld: {missing} cells." if missing else ""
     partial = sum(of.cell.partial for of in cells)
-    said += f" In {partial} cells some seeds are not done." if partial else ""
-    flagged = dict.fromkeys(of.cell.encoder for of in cells if results.flags.of(of.cell.jobs))
-    return said + (f" Flagged (see the tables' notes): {', '.join(flagged)}." if flagged else "")
+    return said + (f" In {partial} cells some seeds are not done." if partial else "")

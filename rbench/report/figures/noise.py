@@ -101,6 +101,8 @@ def _drawn(axes: Axes, curve: list[tuple[float, NoiseCell]], name: str, index: i
     if len(low) == len(degrees):
         style.band(axes, degrees, low, high, index=index)
     drawn: Artist = axes.plot(degrees, values, label=label, **style.look(index))[0]
+    if any((number := cell.number(name)) is not None and number.flagged for _, cell in curve):
+        style.flag(axes, degrees[-1], values[-1], index=index)
     return drawn
 
 

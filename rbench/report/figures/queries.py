@@ -98,7 +98,8 @@ def point(cell: Cell) -> Point:
     share = wilson(tally.succeeded / cell.repeats, tally.total / cell.repeats)
     assert share is not None
     queries = Number.of(cell.sampled("queries"), cell.meaning("queries"))
-    return Point(Number(tally.succeeded / tally.total, True, tally.total, *share), queries)
+    numbers = (Number(tally.succeeded / tally.total, True, tally.total, *share), queries)
+    return Point(*(cell.results.flags.on(number, cell.jobs) for number in numbers))
 
 
 def _mean(points: Sequence[Point]) -> Point:
@@ -119,7 +120,7 @@ def _panel(axes: Axes, names: Sequence[Name], points: Mapping[Name, Point], show
 
 
 def _note(of: Grid, tasks: Sequence[str], found: Mapping[str, Collection[Name]], options: Options) -> str:
-    """Return the note below the figure: over which tasks, what n is, which bars, what is missing or flagged."""
+    """Return the note below the figure: over which tasks, what n is, which bars, what is missing."""
     cells = [cell for cell in of.cells.values() if cell.task in tasks]
     drawn = {(*name, title.rpartition(", ")[2]) for title, names in found.items() for name in names}
     shown = [cell for cell in cells if cell.present and (cell.encoder, cell.finetune, cell.attack) in drawn]
@@ -130,9 +131,7 @@ def _note(of: Grid, tasks: Sequence[str], found: Mapping[str, Collection[Name]],
     missing = wanted - sum(map(len, found.values()))
     said += f" Not drawn, since a task is not done or withheld: {missing} of {wanted} points." if missing else ""
     partial = sum(cell.partial for cell in shown)
-    said += f" In {partial} cells some seeds are not done." if partial else ""
-    flagged = {cell.encoder: None for cell in shown if of.flags.of(cell.jobs)}
-    return said + (f" Flagged (see the tables' notes): {', '.join(flagged)}." if flagged else "")
+    return said + (f" In {partial} cells some seeds are not done." if partial else "")
 
 
 def _classifies(cell: Cell) -> bool:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from rbench.errors import StoreError
 from rbench.measures import MeasuredJob, MeasuredRow, measured
+from rbench.measures._stored import attacks_behind
 from rbench.report.figures import style
 from rbench.schema import Count, Positive, Strict
 from rbench.tables import Results
+from rbench.tables.table import FLAGGED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,10 +61,15 @@ def draw(options: Options, results: Results) -> Figure:
     wide = min(COLUMNS, len(shown))
     width = style.COLUMN if wide == 1 else style.PAGE
     figure, panels = style.panels([""] * len(shown), columns=COLUMNS, height=width / wide + 0.25)
+    attacks = attacks_behind(results.plan, one.job)
     for axes, (encoder, finetune) in zip(panels, shown, strict=True):
         points = spaces[encoder, finetune][: options.pairs]
         _panel(axes, points)
-        style.panel_title(axes, f"{encoder}, {finetune} (n={len(points)})", fontsize=7)
+        sign = (
+            FLAGGED if results.flags.of(job for victim, job in attacks.items() if victim == (encoder, finetune)) else ""
+        )
+        style.panel_title(axes, f"{encoder}, {finetune} (n={len(points)}) {sign}".rstrip(), fontsize=7)
+    style.note(figure, "")
     figure.suptitle(style.named(f"{one.spec.task.name}, {one.spec.attack}, seed {one.job.seed}"), fontsize=8)
     return figure
 

@@ -56,6 +56,7 @@ def draw(options: Options, results: Results) -> Figure:
     figure, panels = style.panels([""] * len(found), columns=COLUMNS, height=height)
     for i, (axes, matrix) in enumerate(zip(panels, found, strict=True)):
         _panel(axes, matrix, NAME if options.among == "all" else "right", first=i % COLUMNS == 0)
+    style.note(figure, "")
     return figure
 
 
@@ -70,7 +71,7 @@ def _panel(axes: Axes, matrix: Matrix, name: str, *, first: bool) -> None:
     for i, row in enumerate(numbers):
         for j, one in enumerate(row):
             share = one.value if one is not None else None
-            shown = f"{100 * share:.1f}\nn={one.n}" if one is not None and share is not None else "–"
+            shown = f"{one.shown(share)}{one.signs}\nn={one.n}" if one is not None and share is not None else "–"
             colour = "white" if (share or 0) > DARK else "black"
             axes.text(j, i, shown, ha="center", va="center", fontsize=6, color=colour)
     style.panel_title(axes, f"{matrix.task}, {matrix.attack}")

@@ -34,7 +34,7 @@ function budgetChart(place) {
   const task = tasks.includes(get("task")) ? get("task") : tasks.includes(get("ctask")) ? get("ctask") : tasks[0];
   const attack = attacks.includes(get("attack")) ? get("attack") : attacks.includes(get("cattack")) ? get("cattack") : attacks[0];
   const shown = of.filter((curve) => curve.key[0] === attack && curve.key[3] === task);
-  const names = shown.map((curve) => report.victim(curve.key[1], curve.key[2]));
+  const names = shown.map((curve) => report.victim(curve.key[1], curve.key[2]) + (curve.flagged ? " †" : ""));
   const points = shown.flatMap((curve, i) => curve.points.map((point) => ({ ...point, i, name: names[i] })));
   const least = d3.min(points.filter((point) => point.x > 1), (point) => point.x) ?? 2;
   const start = by === "queries" ? Math.max(1, least / 2) : 0;
@@ -56,8 +56,10 @@ function budgetChart(place) {
       choice("Task", tasks.map((name) => [name, title(name)]), task, (value) => set({ ...clear, ctask: value, cattack: attack })),
       choice("Spent", [["queries", "queries"], ["words", "words changed"]], by, (value) => set({ by: value === "queries" ? "" : value }))),
     el("div", { class: "chart" }, chart), legend(names),
-    el("p", { class: "dim" }, `n ${[...new Set(d3.extent(shown, (curve) => curve.n))].join(" to ")}; bands are Wilson 95% intervals, at each budget by itself.`));
+    el("p", { class: "dim" }, `n ${[...new Set(d3.extent(shown, (curve) => curve.n))].join(" to ")}; bands are Wilson 95% intervals, at each budget by itself.${shown.some((curve) => curve.flagged) ? " †: flagged." : ""}`));
 }
+
+const flagged = (point) => `${point.xs}${point.ys}`.includes("†");
 
 function frontChart(place) {
   const metric = data.metrics.find((one) => one.name === "aua");
@@ -88,8 +90,8 @@ function frontChart(place) {
   fill(place, el("h3", {}, "Quality and robustness"),
     el("div", { class: "fields" }, choice("Attack", [...groups.keys()].map((name) => [name, title(name)]), attack, (value) => set({ fattack: value })),
       scored.size > 1 ? choice("Quality", [["sts", "similarity"], ["clean", "clean accuracy"]], x, (value) => set({ front: value })) : null),
-    el("div", { class: "chart" }, chart), legend(points.map((point) => point.name)),
-    el("p", { class: "dim" }, `Filled: no encoder is better in both. ${task ? title(task) : "Averages over tasks"}, as in the tables. Bars are 95% intervals; an average over tasks has none.`));
+    el("div", { class: "chart" }, chart), legend(points.map((point) => point.name + (flagged(point) ? " †" : ""))),
+    el("p", { class: "dim" }, `Filled: no encoder is better in both. ${task ? title(task) : "Averages over tasks"}, as in the tables. Bars are 95% intervals; an average over tasks has none.${points.some(flagged) ? " †: flagged, or an average with a flagged part." : ""}`));
 }
 
 function seriesChart(place) {

@@ -11,7 +11,7 @@ function drawSwitch() {
     el("label", {}, el("input", { type: "radio", name: "metric", value: metric.name, checked: metric === current, onchange: () => set({ metric: metric.name === "asr" ? "" : metric.name }) }), metric.short)));
   const arrow = current.best === "lowest" ? "lower is more robust" : current.name === "clean" ? "higher is better" : "higher is more robust";
   fill(document.getElementById("metric-said"), el("span", {}, `${current.title}${current.percent ? ", %" : ""}: ${current.definition}; ${arrow}. `),
-    el("b", {}, "Marked"), el("span", {}, `: ${current.bold}. Numbers are ${current.of}. Click a number for its examples, a heading to sort.${options()}`));
+    el("b", {}, "Marked"), el("span", {}, `: ${current.bold}. Numbers are ${current.of}. Click a number for its examples, a heading to sort.${options()}${current.signs.map((said) => ` ${said}`).join("")}`));
 }
 
 // Options that the title of a strategy leaves out.
@@ -94,7 +94,7 @@ function number(cell, metric, scale, first) {
   const chosen = task && get("task") === task && get("attack") === ofAttack && get("encoder") === encoder && get("finetune") === ofFinetune;
   const go = () => { set(chosen ? { task: "", attack: "", encoder: "", finetune: "", page: "", at: "" }
     : { task, attack: ofAttack, encoder, finetune: ofFinetune, page: "", at: "" }); };
-  const face = [el("span", {}, cell.shown), cell.flags?.length ? el("span", { class: "flagged", "aria-hidden": "true" }, "⚑") : null];
+  const face = el("span", {}, cell.shown);
   const inner = task ? el("button", { type: "button", title: text, "aria-label": text, "aria-pressed": Boolean(chosen) || "false", onclick: go, onfocus: show }, face)
     : el("span", { class: "face", title: text }, face);
   const made = el("td", { class: [cell.best ? "best" : "", first ? "first" : "", chosen ? "chosen" : ""].join(" ").trim(), "data-key": id(cell.key), "data-value": cell.value, onmouseenter: show }, inner);

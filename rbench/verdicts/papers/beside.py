@@ -29,6 +29,7 @@ from rbench.config.registry import Registry
 from rbench.errors import RbenchError, StoreError
 from rbench.schema import Choice, EncoderSpec, Plan
 from rbench.tables import Results
+from rbench.tables.cells import PLAIN
 from rbench.tables.formats import listed
 from rbench.tables.notes import spanned
 from rbench.tables.table import Beside, Entry, Meaning, Number, Table
@@ -168,7 +169,7 @@ class _Reader:
         one = numbers[0]
         low, high = (None if one.get(end) is None else scale * one[end] for end in ("low", "high"))
         ours = Number(scale * one["value"], False, one.get("n"), low, high, digits=_digits(found))
-        return Pair(found, ours, encoder=encoder)
+        return Pair(found, replace(ours, flagged=one["flagged"]), encoder=encoder)
 
     def _table(self, metric: str) -> Table | None:
         if metric not in self.made and metric not in self.missing:
@@ -229,12 +230,14 @@ def _split(row: Mapping[str, Any]) -> str:
 
 
 def _number(row: Mapping[str, Any], metric: str) -> dict[str, Any]:
-    """Return value, interval and n of a metric in a row of a table for programs."""
+    """Return value, interval and n of a metric in a row of a table for programs, and whether it is flagged."""
+    known = {"flagged": bool(row.get("flagged", row.get("flags")))}
     if metric in row.get("scores", {}):
-        return dict(row["scores"][metric])
+        return known | dict(row["scores"][metric])
     if metric in row:
-        return {"value": row[metric], "low": row.get(f"{metric}_low"), "high": row.get(f"{metric}_high"), "n": row["n"]}
-    return {name: row.get(name) for name in ("value", "low", "high", "n")}
+        ends = {"low": row.get(f"{metric}_low"), "high": row.get(f"{metric}_high")}
+        return known | ends | {"value": row[metric], "n": row["n"]}
+    return known | {name: row.get(name) for name in ("value", "low", "high", "n")}
 
 
 def _scale(metric: PrintedMetric) -> int:
@@ -267,7 +270,8 @@ def _computed(pair: Pair, column: PrintedColumn, by_name: Mapping[str, Pair]) ->
     value = math.fsum(values) / len(values) if column.computed.kind == "mean" else values[0] - values[1]
     if pair.ours is not None and math.isclose(pair.ours.value or 0.0, value, abs_tol=1e-9):
         return pair  # the RUN's own average, with an interval, is over the same columns
-    ours = Number(value, percent=False, digits=_digits(pair.found))
+    flagged = any(part.ours.flagged for part in parts if part.ours is not None)
+    ours = Number(value, percent=False, digits=_digits(pair.found), flagged=flagged)
     return replace(pair, ours=ours, why=("", ""), encoder=parts[0].encoder)
 
 
@@ -435,7 +439,7 @@ def _full(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
                     column.label,
                     alone,
                     pair.ours,
-                    None if less is None else Number(less, percent=False, digits=_digits(pair.found)),
+                    None if less is None or pair.ours is None else replace(pair.ours, value=less, low=None, high=None),
                     None if pair.ours is None else pair.ours.n,
                 )
             )
@@ -470,7 +474,7 @@ def _cell(compared: Comparison, row: int, pair: Pair) -> dict[str, Any]:
         "encoder": pair.encoder,
         "stand_in": pair.encoder in compared.stand_ins.values(),
         "cited": compared.cited(row),
-        **{name: getattr(ours, name, None) for name in ("value", "low", "high", "n")},
+        **{name: getattr(ours, name, None) for name in PLAIN},
         "difference": pair.difference,
         "inside": pair.inside,
         "left_out": None if ours is not None or compared.cited(row) else _reason(pair.why),

@@ -151,9 +151,13 @@ def test_the_note_says_tasks_n_and_seeds_that_are_missing(make_run: MakeRun) -> 
     assert "In 4 cells some seeds are not done." in said
 
 
-def test_a_flagged_encoder_is_named_and_one_that_a_suite_requires_healthy_is_left_out(tmp_path: Any) -> None:
-    store = test_curves.run(tmp_path / "shown", flagged="above")
-    assert "Flagged (see the tables' notes): above." in note(draw(store)[0]).replace("\n", " ")
+def test_flagged_points_have_a_sign_and_those_that_a_suite_requires_healthy_are_left_out(tmp_path: Any) -> None:
+    panels = draw(test_curves.run(tmp_path / "shown", flagged="above"))
+    for axes in panels:
+        (sign,) = axes.texts
+        assert sign.get_text() == "†" and [sign.xy] == points(axes)["above"]
+    assert "†: flagged" in note(panels[0]).replace("\n", " ")
+    assert "†" not in note(draw(test_curves.run(tmp_path / "healthy"))[0])
     hidden = test_curves.run(tmp_path / "hidden", flagged="above", require="healthy")
     assert set(points(draw(hidden)[0])) == {"plain", "noise"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
@@ -185,16 +186,23 @@ def test_the_committed_run_of_a_suite_needs_no_name() -> None:
     assert len(rows) == 45
     own = json.loads(api.table(run, fmt="json"))["cells"]
     means: dict[str, list[float]] = {}
+    flagged: dict[str, set[bool]] = {}
     for row in rows:
         if row["task"]:
             (cell,) = (
                 c for c in own if (c["attack"], c["task"], c["encoder"]) == (row["attack"], row["task"], row["encoder"])
             )
             assert float(row["value"]) == pytest.approx(100 * cell["value"])
+            flagged.setdefault(row["row"], set()).add(bool(cell["flags"]))
+            assert row["flagged"] == str(bool(cell["flags"]))
             means.setdefault(row["row"], []).append(float(row["value"]))
         else:
             assert float(row["value"]) == pytest.approx(statistics.fmean(means[row["row"]]))
+            assert row["flagged"] == str(True in flagged[row["row"]])
         assert row["stand_in"] == "True"
+    shown = api.table(run, with_paper="suite")
+    signed = sum(len(re.findall(r"\d†", line)) for line in shown.splitlines() if line.startswith("|"))
+    assert signed == sum(row["flagged"] == "True" for row in rows) > 0
 
 
 def test_wrong_names_are_refused_before_the_run_is_read() -> None:

@@ -20,7 +20,8 @@ import numpy as np
 
 from rbench.schema import Meaning, Score
 from rbench.tables.for_people import in_words
-from rbench.tables.table import Number
+from rbench.tables.formats import SIGNS
+from rbench.tables.table import FLAGGED, Number
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -191,7 +192,22 @@ def point(axes: Axes, across: Number, up: Number, *, index: int, label: str) -> 
     """Draw a point of the series `index` at two numbers of a table, and return what the legend shows."""
     (x, wide), (y, high) = (on_axis(one, one.percent) for one in (across, up))
     drawn: Artist = points(axes, [x], [y], index=index, label=label, x_intervals=[wide], y_intervals=[high])[0]
+    if across.flagged or up.flagged:
+        flag(axes, x, y, index=index)
     return drawn
+
+
+def flag(axes: Axes, x: float, y: float, *, index: int, **more: Any) -> None:
+    """Write the sign of a flag beside what is drawn of the series `index`; `note` then says what it means.
+
+    Args:
+        x: where it is drawn, as a value on the axis.
+        y: the same.
+        index: of the series, whose colour the sign has.
+        more: for matplotlib's `annotate`.
+    """
+    place: dict[str, Any] = {"xytext": (2.5, 1.5), "textcoords": "offset points", "annotation_clip": False}
+    axes.annotate(FLAGGED, (x, y), **{**place, **more}, color=COLOURS[index % len(COLOURS)])
 
 
 def band(
@@ -279,8 +295,12 @@ def axis(about: Meaning) -> str:
 def note(figure: Figure, text: str) -> None:
     """Write a note below the panels, for what a reader must know: what n is, and which intervals are shown.
 
-    The figure grows by the note's height.
+    It ends with what the signs of flags in the panels mean. The figure grows by the note's height.
     """
+    signs = {one.get_text() for axes in figure.axes for one in (*axes.texts, axes.title)}
+    text = " ".join([text, *([SIGNS[FLAGGED]] if any(FLAGGED in sign for sign in signs) else [])]).strip()
+    if not text:
+        return
     letters = int(figure.get_figwidth() / 0.048)  # of a line; a letter of this size is some 0.048 inches wide
     wrapped = textwrap.wrap(named(text, sentence=True), letters)
     _heighten(figure, 0.12 * len(wrapped))
