@@ -7,7 +7,6 @@ import io
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +18,7 @@ from scipy import stats
 from rbench.api import compare, comparison_table
 from rbench.errors import StoreError
 from rbench.schema import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outcome, Raised, Training
-from rbench.score.paired import Difference, holm, mcnemar, newcombe
+from rbench.score.paired import holm
 from rbench.store.runs import Store
 from rbench.tables.formats import render
 from rbench.verdicts.compare import CellKey, ComparedCell, Comparison, table
