@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rbench.api.best_known import best
     from rbench.api.building import BuiltSet, Cell, build_adversarial, build_adversarial_from
     from rbench.api.diagnosing import Check, doctor
+    from rbench.api.choosing import ORDER, Chosen
     from rbench.api.evaluating import Evaluated, evaluate
     from rbench.api.housekeeping import pack
     from rbench.api.judge import Exported, Imported
@@ -68,6 +69,7 @@ _NAMES = {
     "api.best_known": "best",
     "api.building": "BuiltSet Cell build_adversarial build_adversarial_from",
     "api.diagnosing": "Check doctor",
+    "api.choosing": "ORDER Chosen",
     "api.evaluating": "Evaluated evaluate",
     "api.housekeeping": "pack",
     "api.judge": "Exported Imported judge_export judge_import",

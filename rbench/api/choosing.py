@@ -123,6 +123,18 @@ def timed(store: Store, jobs: Sequence[Job], options: Options) -> Cost:
     return Cost(each, opening)
 
 
+def assumed(costs: Mapping[str, Cost], queries: Mapping[str, float]) -> dict[str, Cost]:
+    """Return what all attacks take, where only the first of them were timed: the others by the queries that they ask.
+
+    Args:
+        costs: what those take that were timed.
+        queries: of all attacks, in their order, how many queries one asks for a word.
+    """
+    first, cost = next(iter(costs.items()))
+    each = {name: cost.each * asked / queries[first] if queries[first] else cost.each for name, asked in queries.items()}
+    return {name: costs.get(name, Cost(each[name], cost.opening)) for name in queries}
+
+
 def carried(store: Store, before: Sequence[Job], now: Sequence[Job]) -> int:
     """Give attacks of other texts the outcomes that they have in common with those of a RUN's plan before.
 
@@ -138,9 +150,12 @@ def carried(store: Store, before: Sequence[Job], now: Sequence[Job]) -> int:
         if other is None or other.key == job.key or job.attacking is None or any(store.part_files(job)):
             continue
         found = [one for one in store.outcomes(other) if one.status != "errored"]
-        if found:
-            store.write_outcomes(job, found)
-            total += len(found)
+        if not found:
+            continue
+        store.write_outcomes(job, found)
+        total += len(found)
+        if other.attacking is not None and other.attacking.num_examples <= job.attacking.num_examples:
+            store.below(other).remove_tree(store.folder(other))  # all that it holds is in the job of more texts
     return total
 
 

@@ -98,6 +98,14 @@ class Composed:
         )
 
     @property
+    def queries(self) -> dict[str, float]:
+        """How many queries each available attack asks for a word, about."""
+        specs = zip(self.attacks, self._choices, strict=True)
+        return {
+            name: self._all.attacks[choice.label].queries_per_word for name, choice in specs if name in self.available
+        }
+
+    @property
     def _choices(self) -> list[Choice]:
         return [Choice.model_validate(_entry(name)) for name in self.attacks]
 

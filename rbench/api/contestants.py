@@ -125,9 +125,9 @@ def tasks_of(models: Sequence[Model], tasks: Sequence[TaskGiven], registry: Regi
             f"{', '.join(map(name_of, found))}: some are of the embedded world, a small made-up language, and others "
             "are not; evaluate them apart"
         )
-    if all(one.kind == "victims" for one in models):  # which need no training rows
-        return [_as_test(task) if is_path(name_of(task)) else task for task in found]
-    return found
+    # Classifiers need no training rows.
+    split = "test" if all(one.kind == "victims" for one in models) else "quarters"
+    return [_split(task, split) if is_path(name_of(task)) else task for task in found]
 
 
 def name_of(task: TaskGiven) -> str:
@@ -143,9 +143,10 @@ def _existing(task: TaskGiven, registry: Registry) -> TaskGiven:
     return f"./{name}" if isinstance(task, str) else {f"./{name}": task[name]}
 
 
-def _as_test(task: TaskGiven) -> TaskGiven:
+def _split(task: TaskGiven, split: str) -> TaskGiven:
+    """Return a table with how it is divided, where it has no splits of its own."""
     name = name_of(task)
-    return {name: {"split": "test", **(task[name] if isinstance(task, Mapping) else {})}}
+    return {name: {"split": split, **(task[name] if isinstance(task, Mapping) else {})}}
 
 
 def _check_language(known: Sequence[Model], name: str) -> None:

@@ -243,7 +243,8 @@ def _timed(plan: Composed, minutes: float, receiver: Progress, started: float) -
             else:
                 beside = next(iter(found.values()), beside)
         plan = dataclasses.replace(plan, options=_resumed(plan.options), missing={})
-    spent = time.monotonic() - started + beside.opening + next(iter(costs.values())).opening
+    costs = choosing.assumed(costs, plan.queries)
+    spent = time.monotonic() - started + beside.opening + costs[first[0]].opening  # noise takes about an opening
     most = dataclasses.replace(plan, n=choosing.LADDER[-1][0]).sizes.values()
     chosen = choosing.choose(costs, most, minutes, spent, beside.each)
     late = "" if chosen.fits else f", which is more than the {minutes:g} minutes; nothing smaller tells anything"

@@ -66,6 +66,7 @@ class Filling:
         found = ranks.ranking(Results.of(store, Metrics(Registry(()))), compared=False)
         for one in found.entries:
             if one.who.encoder == encoder and one.value is not None and one.value.value is not None:
-                shares = {"clean": one.clean, "under attack": one.value.value, **one.by_attack}
+                under = {ranks.spoken(attack): share for attack, share in one.by_attack.items()}
+                shares = {"clean": one.clean, "under attack": one.value.value, **under}
                 said = ", ".join(f"{name} {100 * share:.1f}" for name, share in shares.items() if share is not None)
                 self._shower.note(f"{one.name}: {said}")

@@ -28,6 +28,8 @@ METRIC = "aua"
 CLEAN = "clean"
 NAMED = 3
 """Most names in an entry of the table."""
+SPOKEN = {"exhaustive[space={max_words:1}]": "any one word"}
+"""What attacks are called in a ranking, where their label says it less well."""
 
 
 class Contestant(NamedTuple):
@@ -195,6 +197,11 @@ def _value(found: Difference | None) -> float:
     return found.value if found is not None and found.value is not None else -1.0
 
 
+def spoken(attack: str) -> str:
+    """Return what an attack is called in a ranking."""
+    return SPOKEN.get(attack, attack)
+
+
 def table(results: Results) -> Table:
     """Lay out a ranking: a row for each contestant, the hardest to fool first."""
     found = ranking(results)
@@ -208,7 +215,7 @@ def table(results: Results) -> Table:
         rows.append((str(one.place or "–"), one.name, mean, clean, *attacks, _verdict(one, len(found.entries))))
     return Table(
         metric="ranks",
-        header=("Place", "Model", "Under attack", "Clean", *found.attacks, "Harder to fool than"),
+        header=("Place", "Model", "Under attack", "Clean", *map(spoken, found.attacks), "Harder to fool than"),
         rows=tuple(rows),
         cells=tuple(_cells(found)),
         notes=tuple(_notes(found)),
