@@ -131,7 +131,9 @@ def assumed(costs: Mapping[str, Cost], queries: Mapping[str, float]) -> dict[str
         queries: of all attacks, in their order, how many queries one asks for a word.
     """
     first, cost = next(iter(costs.items()))
-    each = {name: cost.each * asked / queries[first] if queries[first] else cost.each for name, asked in queries.items()}
+    each = {
+        name: cost.each * asked / queries[first] if queries[first] else cost.each for name, asked in queries.items()
+    }
     return {name: costs.get(name, Cost(each[name], cost.opening)) for name in queries}
 
 

@@ -167,7 +167,9 @@ class Composed:
         if (found := self._first("sts", SIMILARITY[self.embedded])) is not None:
             main["evaluate"].append(found[0])
         several = len(self.models) > 1
-        main["tables"] = [{"metric": name} for name in (*(["ranks"] if several else []), "aua", "asr", "clean", "noise")]
+        main["tables"] = [
+            {"metric": name} for name in (*(["ranks"] if several else []), "aua", "asr", "clean", "noise")
+        ]
         main["figures"] = [{"front": {"quality": "clean", "robustness": "aua"}}] if several else ["queries"]
         main |= {"minutes": self.minutes} if self.minutes is not None else {}
         made = {"main": main}

@@ -83,7 +83,10 @@ class Evaluated:
         """What was written for a paper: LaTeX, and figures as PDF."""
         main = self.runs[0]
         tables = (main.run / "tables" / f"{name}.tex" for name in ("ranks", "aua"))
-        return (*[path for path in tables if path.is_file()][:1], *(one for one in main.figures if one.suffix == ".pdf"))
+        return (
+            *[path for path in tables if path.is_file()][:1],
+            *(one for one in main.figures if one.suffix == ".pdf"),
+        )
 
     def rendered(self, fmt: str) -> str:
         """Return the card of one model, or the ranking of several, as markdown, or for programs as JSON with all cards."""

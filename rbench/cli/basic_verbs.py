@@ -342,17 +342,32 @@ def doctor(
     suite: str | None = a.argument(
         "SUITE", "Check what this suite needs alone: a name (rbench list suites) or a file."
     ),
+    fix: bool = a.option(
+        "--fix",
+        "Fetch what is missing of NLTK's data and of TextAttack's word vectors (481 MB): what SUITE needs, or rbench "
+        "eval.",
+        False,
+    ),
     options: Options,
 ) -> None:
     """Check which data, encoders and resources are there.
 
     For each, prints where it was found, or exactly how to get it. With a SUITE, checks what that suite names and
-    nothing else, and exits with 1 if anything is missing.
+    nothing else, and exits with 1 if anything is missing. With --fix, fetches what has no better way to get here; models
+    of the hub are downloaded when they are first used.
     """
     if suite is None and (options.profile is not None or options.overrides):
         raise SuiteError(
             "--profile and --set change a suite: name it, for instance rbench doctor table1 --profile local"
         )
+    if fix:
+        left = rbench.api.fix(options, suite, tell)
+        for one in left:
+            tell(f"still missing: {one}")
+        if not left:
+            say("all that rbench fetches is there")
+        if suite is None:
+            raise typer.Exit(FAILED if left else 0)
     checks = rbench.api.doctor(options, suite)
     printing.doctor(checks)
     if suite is not None and any(check.ok is False for check in checks):

@@ -95,7 +95,11 @@ class Ranking:
         pair = next(one for one in self.pairs if {one.one, one.other} == two)
         d, first, second = pair.difference, names[pair.one], names[pair.other]
         assert d.value is not None, "contestants with a place have numbers"
-        span = f", 95% interval {100 * d.low:.1f} to {100 * d.high:.1f}" if d.low is not None and d.high is not None else ""
+        span = (
+            f", 95% interval {100 * d.low:.1f} to {100 * d.high:.1f}"
+            if d.low is not None and d.high is not None
+            else ""
+        )
         by = f"{100 * abs(d.value):.1f} points of accuracy under attack{span}, p {p_value(pair.p) or 'unknown'}"
         if pair.verdict == "higher":
             return f"{first} is harder to fool than {second}: {by}."
