@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rbench.api.attacking import attack, attack_texts, classifier, textattack_wrapper
     from rbench.api.best_known import best
     from rbench.api.building import BuiltSet, Cell, build_adversarial, build_adversarial_from
-    from rbench.api.diagnosing import Check, doctor, fix
     from rbench.api.choosing import ORDER, Chosen
+    from rbench.api.diagnosing import Check, doctor, fix
     from rbench.api.evaluating import Evaluated, evaluate
     from rbench.api.housekeeping import pack
     from rbench.api.judge import Exported, Imported

@@ -1,4 +1,4 @@
-"""Choose how much `rbench eval` does in the minutes that it is given: how many texts, and how many attacks of a fixed list.
+"""Choose how much `rbench eval` does in the minutes that it has: how many texts, and how many attacks of a fixed list.
 
 A few first texts are attacked and timed. They are the first of the texts that the run attacks (a larger n extends the
 sample), so they count as part of it. Then the largest step of a fixed ladder is taken that fits into the time. The
@@ -50,6 +50,8 @@ class Chosen:
     """How long the rest was estimated to take; None where nothing was timed."""
     fits: bool = True
     """Whether that is within the time."""
+    hurried: bool = False
+    """Whether no time was left for the ranking of documents."""
 
 
 class Cost(NamedTuple):
@@ -138,27 +140,34 @@ def assumed(costs: Mapping[str, Cost], queries: Mapping[str, float]) -> dict[str
 
 
 def carried(store: Store, before: Sequence[Job], now: Sequence[Job]) -> int:
-    """Give attacks of other texts the outcomes that they have in common with those of a RUN's plan before.
+    """Give attacks that have none yet the outcomes that attacks of other numbers of texts have in a RUN.
 
     An attack of more texts begins with the texts of one of fewer (`execution.attacks.sample`), so it goes on where the
     other ended. One of fewer texts finds its own among those of more, and leaves the others alone.
 
     Returns how many outcomes were given.
     """
-    made = {_but_for_n(job): job for job in before if job.attacking is not None}
+    made: dict[str, list[Job]] = {}
+    for job in before:
+        if job.attacking is not None:
+            made.setdefault(_but_for_n(job), []).append(job)
     total = 0
     for job in now:
-        other = made.get(_but_for_n(job)) if job.attacking is not None else None
-        if other is None or other.key == job.key or job.attacking is None or any(store.part_files(job)):
+        others = [one for one in made.get(_but_for_n(job), ()) if one.key != job.key] if job.attacking else []
+        if not others or any(store.part_files(job)):
             continue
-        found = [one for one in store.outcomes(other) if one.status != "errored"]
-        if not found:
-            continue
-        store.write_outcomes(job, found)
-        total += len(found)
-        if other.attacking is not None and other.attacking.num_examples <= job.attacking.num_examples:
-            store.below(other).remove_tree(store.folder(other))  # all that it holds is in the job of more texts
+        found = {one.example_id: one for other in others for one in store.outcomes(other) if one.status != "errored"}
+        if found:
+            store.write_outcomes(job, list(found.values()))
+            total += len(found)
+        for other in others:
+            if _texts(other) <= _texts(job):
+                store.below(other).remove_tree(store.folder(other))  # all that it holds is in the job of more texts
     return total
+
+
+def _texts(job: Job) -> int:
+    return job.attacking.num_examples if job.attacking is not None else 0
 
 
 def _but_for_n(job: Job) -> str:

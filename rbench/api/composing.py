@@ -60,6 +60,8 @@ class Composed:
     options: Options
     minutes: float | None = None
     """For how long n and the attacks were chosen; None: the user chose them."""
+    hurried: bool = False
+    """Whether there is no time for the ranking of documents."""
     missing: dict[str, str] = field(default_factory=dict)
     """By the id of a number why it is not there. `suites` fills it."""
 
@@ -141,9 +143,9 @@ class Composed:
             needs = sorted({kind for label in left for kind in attacks[label].needs})
             lacking = "\n".join(dict.fromkeys(self._lacks(needs, self.resources)))
             raise ResourceError(
-                f"no attack has what it needs of the resources {self.resources}. `rbench doctor --fix` fetches all of it "
-                f"with a network connection. What is missing, each with its own remedy:\n{lacking}\n"
-                "To see a card first, rbench eval mini-bert-packaged needs none of it."
+                f"no attack has what it needs of the resources {self.resources}. With a network connection `rbench "
+                "doctor --fix` fetches NLTK's data and the word vectors. What is missing, each with its own remedy:\n"
+                f"{lacking}\nTo see a card first, rbench eval mini-bert-packaged needs none of it."
             )
         return left
 
@@ -173,8 +175,11 @@ class Composed:
         main["figures"] = [{"front": {"quality": "clean", "robustness": "aua"}}] if several else ["queries"]
         main |= {"minutes": self.minutes} if self.minutes is not None else {}
         made = {"main": main}
-        found, by = self._first("ndcg", RANKINGS[self.embedded]), self.ranked_by
-        if found is not None and by in self.available:
+        found, by = None if self.hurried else self._first("ndcg", RANKINGS[self.embedded]), self.ranked_by
+        if self.hurried:
+            late = f"there was no time for it in {self.minutes:g} minutes; -n in place of --minutes has it"
+            self.missing |= dict.fromkeys(("ndcg", "ndcg-attacked"), late)
+        elif found is not None and by in self.available:
             name, size = found
             suite = self._suite((name,), [name], [by], min(self.n, size))
             tables = [{"metric": one} for one in ("ndcg_before", "ndcg_after", "asr")]
@@ -193,10 +198,10 @@ class Composed:
             return self.options
         return dataclasses.replace(self.options, out=out.with_name(f"{out.name}-{part}"))
 
-    def folder(self, part: str) -> Path:
-        """Return the folder of the RUN of a part."""
-        name = str(self._main["name"]) if part == "main" else str(self.suites[part]["name"])
-        return self.where(part).out or Path("results") / "runs" / name
+    def folder(self, part: str) -> Path | None:
+        """Return the folder of the RUN of a part; None where there is no such part."""
+        suite = self._main if part == "main" else self.suites.get(part)
+        return None if suite is None else self.where(part).out or Path("results") / "runs" / str(suite["name"])
 
     def _suite(self, names: Sequence[str], tasks: Sequence[TaskGiven], attacks: list[Any], n: int) -> dict[str, Any]:
         title, on = _listed([one.name for one in self.models]), _listed(names)

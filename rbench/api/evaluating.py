@@ -29,8 +29,8 @@ from rbench.api.runs import results_of, table
 from rbench.api.suites import prepared_run
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
-from rbench.plan.prepare import Options
-from rbench.schema import Choice
+from rbench.plan.prepare import Options, Prepared
+from rbench.schema import Choice, Job
 from rbench.store.runs import Store
 from rbench.system.progress import Progress, duration, shown
 from rbench.verdicts import ranks
@@ -89,7 +89,7 @@ class Evaluated:
         )
 
     def rendered(self, fmt: str) -> str:
-        """Return the card of one model, or the ranking of several, as markdown, or for programs as JSON with all cards."""
+        """Return the card of one model, or the ranking of several, as markdown; or as JSON, with all cards."""
         if not self.ranked:
             return self.card.rendered(fmt)
         if fmt == "markdown":
@@ -157,15 +157,14 @@ def evaluate(
     names, most = (chosen.attacks, chosen.n) if chosen is not None else (choosing.ORDER, FIRST)
     plan = Composed(several, tasks, names, most, finetune, resources, seed, options)
     with shown(progress) as shower:
-        receiver = Filling(shower)
+        receiver, known = Filling(shower), _Known()
         for said in plan.guesses:
             receiver.note(said)
         if chosen is None:
-            chosen, options = _timed(plan, minutes or choosing.MINUTES, receiver, started), _resumed(options)
-            plan = dataclasses.replace(
-                plan, n=chosen.n, attacks=chosen.attacks, minutes=chosen.minutes, options=options, missing={}
-            )
-        ran = {part: _run(plan, part, receiver) for part in plan.suites}
+            chosen, options = _timed(plan, minutes or choosing.MINUTES, receiver, started, known), _resumed(options)
+            how = {"n": chosen.n, "attacks": chosen.attacks, "minutes": chosen.minutes, "hurried": chosen.hurried}
+            plan = dataclasses.replace(plan, **how, options=options, missing={})  # type: ignore[arg-type]
+        ran = {part: _run(plan, part, receiver, known) for part in plan.suites}
     chosen = dataclasses.replace(chosen, n=max(plan.sizes.values()), attacks=plan.available)
     parts = {part: Part(results_of(one.run), Store(one.run), one.report) for part, one in ran.items()}
     labels = tuple(_label(one, several, parts["main"]) for one in several)
@@ -205,17 +204,29 @@ def _label(model: Model, models: Sequence[Model], part: Part) -> str:
     return (suite.encoders if model.kind == "encoders" else suite.victims)[own.index(model)]
 
 
-def _run(plan: Composed, part: str, receiver: Filling) -> RunResult:
+class _Known:
+    """The jobs that RUNs had planned, before this call and during it, whose outcomes other jobs take over."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[Path, dict[str, Job]] = {}
+
+    def pass_on(self, prepared: Prepared) -> None:
+        """Give the jobs of a plan what attacks of other numbers of texts have found in its RUN."""
+        store, jobs = Store(prepared.run), self._jobs.setdefault(prepared.run, {})
+        with suppress(StoreError):  # a damaged plan is replaced, as ever
+            before = store.plan()
+            jobs |= {job.key: job for job in before.jobs} if before is not None else {}
+        choosing.carried(store, tuple(jobs.values()), prepared.plan.jobs)
+
+
+def _run(plan: Composed, part: str, receiver: Filling, known: _Known) -> RunResult:
     """Run the suite of a part, from what attacks of other numbers of texts have found in its RUN."""
     options = plan.where(part)
     prepared = prepared_run(plan.suites[part], options)
-    store, before = Store(prepared.run), None
     if not options.fresh:
-        with suppress(StoreError):
-            before = store.plan()
-    if before is not None and before.jobs != prepared.plan.jobs:
-        choosing.carried(store, before.jobs, prepared.plan.jobs)
-    receiver.fills(prepared.plan, store if part == "main" and len(plan.models) > 1 else None)
+        known.pass_on(prepared)
+    ranked = part == "main" and len(plan.models) > 1
+    receiver.fills(prepared.plan, Store(prepared.run) if ranked else None)
     return run_prepared(prepared, options, receiver, report=True)
 
 
@@ -224,7 +235,7 @@ def _resumed(options: Options) -> Options:
     return dataclasses.replace(options, fresh=False)
 
 
-def _timed(plan: Composed, minutes: float, receiver: Progress, started: float) -> Chosen:
+def _timed(plan: Composed, minutes: float, receiver: Progress, started: float, known: _Known) -> Chosen:
     """Attack the first texts, and choose by their time; or return what the RUN has chosen for this time before."""
     if (before := _before(plan, minutes)) is not None:
         names = ",".join(before.attacks)
@@ -234,23 +245,22 @@ def _timed(plan: Composed, minutes: float, receiver: Progress, started: float) -
     plan.sizes  # noqa: B018 (missing data are told before any work)
     first, others = plan.available[:1], plan.available
     costs: dict[str, choosing.Cost] = {}
-    beside = choosing.Cost(0.0, 0.0)
+    beside, hurried = choosing.Cost(0.0, 0.0), False
     for names in dict.fromkeys((first, others)):
         if costs and time.monotonic() - started > EARLY * 60 * minutes:
             break
         some = dataclasses.replace(plan, attacks=names, missing={})
-        for part in some.suites if not costs else ("main",):
-            found = _attack_first(some, part, receiver)
-            if part == "main":
-                costs |= found
-            else:
-                beside = next(iter(found.values()), beside)
+        first_round = not costs
+        costs |= _attack_first(some, "main", receiver, known)
+        hurried = hurried or time.monotonic() - started > EARLY * 60 * minutes
+        if first_round and not hurried and "ranking" in some.suites:
+            beside = next(iter(_attack_first(some, "ranking", receiver, known).values()), beside)
         plan = dataclasses.replace(plan, options=_resumed(plan.options), missing={})
     costs = choosing.assumed(costs, plan.queries)
     spent = time.monotonic() - started + beside.opening + costs[first[0]].opening  # noise takes about an opening
     most = dataclasses.replace(plan, n=choosing.LADDER[-1][0]).sizes.values()
-    chosen = choosing.choose(costs, most, minutes, spent, beside.each)
-    late = "" if chosen.fits else f", which is more than the {minutes:g} minutes; nothing smaller tells anything"
+    chosen = dataclasses.replace(choosing.choose(costs, most, minutes, spent, beside.each), hurried=hurried)
+    late = "" if chosen.fits else f", which is more than the {minutes:g} minutes: it is the least"
     receiver.note(
         f"chosen for {minutes:g} minutes: -n {chosen.n} --attacks {','.join(chosen.attacks)}; about "
         f"{duration(chosen.seconds or 0)} more by the time of the first texts{late}"
@@ -258,14 +268,14 @@ def _timed(plan: Composed, minutes: float, receiver: Progress, started: float) -
     return chosen
 
 
-def _attack_first(plan: Composed, part: str, receiver: Progress) -> dict[str, choosing.Cost]:
+def _attack_first(plan: Composed, part: str, receiver: Progress, known: _Known) -> dict[str, choosing.Cost]:
     """Attack the first texts of a part; return what each attack takes. Tables and noise wait for the rest."""
     own = [one for one in plan.suites[part].get("evaluate", ()) if isinstance(one, str)]
     suite = {**plan.suites[part], "tables": [], "figures": [], "evaluate": own}
     options = plan.where(part)
     prepared = prepared_run(suite, options)
-    if not options.fresh and (before := Store(prepared.run).plan()) is not None:
-        choosing.carried(Store(prepared.run), before.jobs, prepared.plan.jobs)
+    if not options.fresh:
+        known.pass_on(prepared)
     run_prepared(prepared, options, receiver)
     store, jobs = Store(prepared.run), prepared.plan.attacks
     names = plan.available if part == "main" else (plan.ranked_by or "",)
@@ -285,11 +295,15 @@ def _before(plan: Composed, minutes: float) -> Chosen | None:
     if plan.options.fresh:
         return None
     with suppress(StoreError):
-        found = Store(plan.folder("main")).plan()
+        folder = plan.folder("main")
+        found = Store(folder).plan() if folder is not None else None
         if found is not None and found.suite.minutes == minutes:
             numbers = [job.attacking.num_examples for job in found.attacks if job.attacking is not None]
             attacks = tuple(one.name for one in found.suite.attacks)
-            return Chosen(max(numbers), attacks, minutes) if numbers and attacks else None
+            if numbers and attacks:
+                chosen = dataclasses.replace(plan, attacks=attacks, missing={}).folder("ranking")
+                hurried = chosen is not None and Store(chosen).plan() is None
+                return Chosen(max(numbers), attacks, minutes, hurried=hurried)
     return None
 
 

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from rbench.schema import Outcome
 
 CARDS = ("markdown", "json")
+MODELS = a.argument(
+    "MODEL...",
+    f"An encoder: {a.ENCODERS[:1].lower()}{a.ENCODERS[1:-1]}; or a classifier: its folder, hub id, module:function or "
+    "address; or a file with one of these on each line (models.txt). Several are ranked.",
+    ...,
+)
 OF_TABLE = "A table of your own (--task my.csv)"
 TEXT = a.option(
     "--text COLUMN",
@@ -107,12 +113,7 @@ def run(
 )
 def eval_(
     *,
-    model: list[str] = a.argument(
-        "MODEL...",
-        f"An encoder: {a.ENCODERS[:1].lower()}{a.ENCODERS[1:-1]}; or a classifier: its folder, hub id, "
-        "module:function or address; or a file with one of these on each line (models.txt). Several are ranked.",
-        ...,
-    ),
+    model: list[str] = MODELS,
     task: list[str] | None = a.option(
         "--task -t NAME|FILE",
         "A task with classes (rbench list tasks), or a table: my.csv, ./folder. May be repeated. (default: "
@@ -133,10 +134,10 @@ def eval_(
 ) -> None:
     """Evaluate a model in plain words, or rank several, in 15 minutes.
 
-    Fine-tunes each encoder on each task (a classifier stays as it is) and attacks it. Of one model it prints a card: ten
-    numbers with intervals, and three texts that break it. Of several it prints one ranking that says which differences
-    hold, and writes a card of each. --compare-to judges a second model number by number. Columns, labels, splits and
-    resources are guessed and shown. Everything is kept in a RUN, so that the same command resumes.
+    Fine-tunes each encoder on each task (a classifier stays as it is) and attacks it. Of one model it prints a card:
+    ten numbers with intervals, and three texts that break it. Of several it prints one ranking that says which
+    differences hold, and writes a card of each. --compare-to judges a second model number by number. Columns, labels,
+    splits and resources are guessed and shown. Everything is kept in a RUN, so that the same command resumes.
     """
     from rbench.system.progress import watching
 
@@ -353,8 +354,8 @@ def doctor(
     """Check which data, encoders and resources are there.
 
     For each, prints where it was found, or exactly how to get it. With a SUITE, checks what that suite names and
-    nothing else, and exits with 1 if anything is missing. With --fix, fetches what has no better way to get here; models
-    of the hub are downloaded when they are first used.
+    nothing else, and exits with 1 if anything is missing. With --fix, first fetches NLTK's data and word vectors;
+    models of the hub are downloaded when they are first used.
     """
     if suite is None and (options.profile is not None or options.overrides):
         raise SuiteError(

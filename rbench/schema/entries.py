@@ -137,7 +137,7 @@ class LocalData(Checked):
     `.tsv`, `.json`, `.jsonl`, `.parquet`), a folder with one for each split, or a folder of `datasets.save_to_disk`. A
     path, or a name below a data folder."""
     split: Literal["test", "quarters"] | None = None
-    """`test`: all rows of the `file` are test rows. `quarters`: of a small file a quarter are test rows, and a quarter of
+    """`test`: all rows of the `file` are test rows. `quarters`: of a small file a quarter are test rows, a quarter of
     the others validation, since a tenth of few rows tells nothing. None: it is divided by the rule of `Unsplit`."""
     columns: dict[str, str] = {}
     """Maps a column of rbench to a column of the file, where the names differ."""

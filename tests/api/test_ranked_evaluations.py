@@ -1,4 +1,4 @@
-"""`rbench eval` of several models on several tables: one ranking with verdicts, a card each, and a choice that is kept."""
+"""`rbench eval` of several models on several tables: a ranking with verdicts, a card each, a choice that is kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 import rbench
 from rbench import api
 from rbench.cli import app
-from rbench.errors import SuiteError
+from rbench.errors import StoreError, SuiteError
 from rbench.score.paired import holm
 from rbench.store.runs import Store
 
@@ -181,6 +181,14 @@ def test_the_pasted_line_has_the_same_keys(told: dict[str, Any]) -> None:
     done = command(*words[1:], "--out", "elsewhere", "--workers", "1", "--backend", "torch", "--quiet")
     assert done.exit_code == 0, done.output
     assert keys(Path("elsewhere")) == keys(MAIN)
+
+
+@pytest.mark.usefixtures("told", "plain")
+def test_runs_of_another_choice_are_not_compared() -> None:
+    how: dict[str, Any] = {"resources": "mini", "progress": False}
+    api.evaluate(MODELS[0], task=["films.csv", "rooms.csv"], n=5, attacks="textfooler", out="few", **how)
+    with pytest.raises(StoreError, match="the number of examples"):
+        api.compare(MAIN, Path("few"), between=("hopeful", "hopeful"))
 
 
 def attacks(run: Path) -> list[Any]:
