@@ -166,16 +166,24 @@ def evaluate(
             plan = dataclasses.replace(plan, **how, options=options, missing={})  # type: ignore[arg-type]
         ran = {part: _run(plan, part, receiver, known) for part in plan.suites}
     chosen = dataclasses.replace(chosen, n=max(plan.sizes.values()), attacks=plan.available)
+    cards = _cards(plan, ran, apart=compare_to is None or len(several) > 2)
+    command = _Command(texts, given, compare_to, plan, label_map)
+    return Evaluated(cards, tuple(ran.values()), chosen, command.again(chosen), command.more(chosen))
+
+
+def _cards(plan: Composed, ran: Mapping[str, RunResult], *, apart: bool) -> tuple[Card, ...]:
+    """Return a card of each model, which is a file beside the tables too where there are several; or one of both.
+
+    Args:
+        apart: whether each model has a card of its own.
+    """
     parts = {part: Part(results_of(one.run), Store(one.run), one.report) for part, one in ran.items()}
-    labels = tuple(_label(one, several, parts["main"]) for one in several)
-    apart = [labels] if compare_to is not None and len(labels) == 2 else [(label,) for label in labels]
-    cards = tuple(card_of(own, plan.asked, parts, plan.missing, plan.notes) for own in apart)
-    command = _Command(texts, given, compare_to, plan, asked, label_map)
-    found = Evaluated(cards, tuple(ran.values()), chosen, command.again(chosen), command.more(chosen))
-    if found.ranked:
-        for label, card in zip(labels, cards, strict=True):
-            parts["main"].store.write_table(f"card-{label.replace('/', '-')}.md", card.rendered("markdown"))
-    return found
+    labels = tuple(_label(one, plan.models, parts["main"]) for one in plan.models)
+    groups = [(label,) for label in labels] if apart else [labels]
+    cards = tuple(card_of(own, plan.asked, parts, plan.missing, plan.notes) for own in groups)
+    for label, card in zip(labels, cards, strict=True) if len(cards) > 1 else ():
+        parts["main"].store.write_table(f"card-{label.replace('/', '-')}.md", card.rendered("markdown"))
+    return cards
 
 
 def _with_here(options: Options) -> Options:
@@ -315,7 +323,6 @@ class _Command:
     tasks: Sequence[TaskGiven]
     compare_to: str | None
     plan: Composed
-    options: Options
     label_map: str | None
 
     def again(self, chosen: Chosen) -> str:
