@@ -12,9 +12,10 @@ from rbench.api.attacking import classifier
 from rbench.config.positions import Problems, read
 from rbench.config.registry import Registry
 from rbench.config.tasks import is_path
-from rbench.errors import ResourceError, SuiteError
+from rbench.errors import ResourceError, StoreError, SuiteError
 from rbench.schema import VictimSpec, victim_name
 from rbench.schema.unlisted import short_name
+from rbench.system.below import MEGABYTE, Below
 
 WORLD = "mini"
 """The part of a name that marks what belongs to the embedded world: `mini-sentiment`, `simcse-mini`."""
@@ -95,8 +96,9 @@ def named_in(texts: Sequence[str]) -> list[str]:
             found.append(text)
             continue
         try:
-            lines = Path(text).expanduser().read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+            path = Path(text).expanduser().resolve()
+            lines = Below(path.parent).read(path, MEGABYTE).decode().splitlines()
+        except (OSError, StoreError, UnicodeDecodeError) as error:
             raise SuiteError(f"{text}: expected a file with the name of a model on each line ({error})") from error
         own = [name for line in lines if (name := line.partition("#")[0].strip())]
         if not own:

@@ -146,9 +146,8 @@ def evaluate(
         SuiteError: a name is wrong, or a model of English meets the embedded world or the other way round.
         ResourceError: the task's data or the attacks' resources are not here; with remedies.
     """
-    started, asked = time.monotonic(), call_options.options_of(options, settings)
-    chosen = choosing.given(n, attacks, minutes)
-    options, registry = _with_here(asked), Registry(asked.include)
+    started, options = time.monotonic(), _with_here(call_options.options_of(options, settings))
+    chosen, registry = choosing.given(n, attacks, minutes), Registry(options.include)
     texts = named_in([*([model] if isinstance(model, str) else model), *([compare_to] if compare_to else [])])
     several = [model_of(text, label_map, registry, options.models) for text in texts]
     _check(several, finetune, label_map)
@@ -158,12 +157,10 @@ def evaluate(
     plan = Composed(several, tasks, names, most, finetune, resources, seed, options)
     with shown(progress) as shower:
         receiver, known = Filling(shower), _Known()
-        for said in plan.guesses:
-            receiver.note(said)
+        receiver.note("\n".join(plan.guesses))
         if chosen is None:
-            chosen, options = _timed(plan, minutes or choosing.MINUTES, receiver, started, known), _resumed(options)
-            how = {"n": chosen.n, "attacks": chosen.attacks, "minutes": chosen.minutes, "hurried": chosen.hurried}
-            plan = dataclasses.replace(plan, **how, options=options, missing={})  # type: ignore[arg-type]
+            chosen = _timed(plan, minutes or choosing.MINUTES, receiver, started, known)
+            plan = _decided(plan, chosen)
         ran = {part: _run(plan, part, receiver, known) for part in plan.suites}
     chosen = dataclasses.replace(chosen, n=max(plan.sizes.values()), attacks=plan.available)
     cards = _cards(plan, ran, apart=compare_to is None or len(several) > 2)
@@ -241,6 +238,13 @@ def _run(plan: Composed, part: str, receiver: Filling, known: _Known) -> RunResu
 def _resumed(options: Options) -> Options:
     """Return the options of what follows the first texts, which have begun the RUN anew where that was asked for."""
     return dataclasses.replace(options, fresh=False)
+
+
+def _decided(plan: Composed, chosen: Chosen) -> Composed:
+    """Return an evaluation with what was chosen."""
+    options, hurried = _resumed(plan.options), chosen.hurried
+    numbers = dataclasses.replace(plan, n=chosen.n, attacks=chosen.attacks, minutes=chosen.minutes, hurried=hurried)
+    return dataclasses.replace(numbers, options=options, missing={})
 
 
 def _timed(plan: Composed, minutes: float, receiver: Progress, started: float, known: _Known) -> Chosen:

@@ -145,9 +145,9 @@ def ranking(results: Results, *, compared: bool = True) -> Ranking:
     placed.sort(key=lambda who: -_value(values[who]))
     pairs = _pairs(placed, own, cells) if compared else []
     above = {who: [one.other for one in pairs if one.one == who and one.verdict == "higher"] for who in own}
-    for one in pairs:
-        if one.verdict == "lower":
-            above[one.other].append(one.one)
+    for pair in pairs:
+        if pair.verdict == "lower":
+            above[pair.other].append(pair.one)
     attacks = tuple(dict.fromkeys(attack for _, attack in common))
     entries = [
         Ranked(
@@ -216,10 +216,10 @@ def table(results: Results) -> Table:
         mean = Number(value.value, True, value.n, value.low, value.high, best=decided and one.place == 1)
         rest = (None if share is None else Number(share, True) for share in (one.clean, *one.by_attack.values()))
         clean, *attacks = rest
-        rows.append((str(one.place or "–"), one.name, mean, clean, *attacks, _verdict(one, len(found.entries))))
+        rows.append((one.name, str(one.place or "–"), mean, clean, *attacks, _verdict(one, len(found.entries))))
     return Table(
         metric="ranks",
-        header=("Place", "Model", "Under attack", "Clean", *map(spoken, found.attacks), "Harder to fool than"),
+        header=("Model", "Place", "Under attack", "Clean", *map(spoken, found.attacks), "Harder to fool than"),
         rows=tuple(rows),
         cells=tuple(_cells(found)),
         notes=tuple(_notes(found)),
