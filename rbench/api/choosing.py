@@ -7,6 +7,7 @@ choice is a pair of n and attacks and nothing else, so whoever gives these two g
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -70,7 +71,7 @@ def given(n: int | None, attacks: str | None, minutes: float | None) -> Chosen |
     """
     if n is not None and n < 1:
         raise SuiteError(f"-n {n}: expected at least one text")
-    if minutes is not None and not minutes > 0:
+    if minutes is not None and not 0 < minutes < math.inf:
         raise SuiteError(f"--minutes {minutes:g}: expected more than 0")
     if n is None and attacks is None:
         return None
