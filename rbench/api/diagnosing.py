@@ -83,7 +83,8 @@ def fix(
     else:
         loaded = call_options.loaded(suite, options)
         needs = {kind for spec in loaded.attacks.values() for kind in spec.needs}
-        needs |= {kind for one in (*loaded.strategies.values(), *loaded.measures.values()) for kind in one.resources}
+        needs |= {kind for strategy in loaded.strategies.values() for kind in strategy.resources}
+        needs |= {kind for measure in loaded.measures.values() for kind in measure.resources}
         profiles = [(loaded.resources, needs), *((of, set(kinds)) for of, kinds in loaded.training_resources.values())]
     left = [one for of, kinds in profiles for one in fetch(of, kinds, options.models, vectors, tell)]
     return list(dict.fromkeys(left))

@@ -250,8 +250,8 @@ def _decided(plan: Composed, chosen: Chosen) -> Composed:
 def _timed(plan: Composed, minutes: float, receiver: Progress, started: float, known: _Known) -> Chosen:
     """Attack the first texts, and choose by their time; or return what the RUN has chosen for this time before."""
     if (before := _before(plan, minutes)) is not None:
-        names = ",".join(before.attacks)
-        receiver.note(f"chosen before for {minutes:g} minutes: -n {before.n} --attacks {names} (--fresh chooses again)")
+        said = f"-n {before.n} --attacks {','.join(before.attacks)}"
+        receiver.note(f"chosen before for {minutes:g} minutes: {said} (--fresh chooses again)")
         return before
     receiver.note(f"the first {FIRST} texts of each model, task and attack say how many there is time for")
     plan.sizes  # noqa: B018 (missing data are told before any work)
