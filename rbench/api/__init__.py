@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from rbench.api.attacking import attack, attack_texts, classifier, textattack_wrapper
     from rbench.api.best_known import best
     from rbench.api.building import BuiltSet, Cell, build_adversarial, build_adversarial_from
-    from rbench.api.diagnosing import Check, doctor
+    from rbench.api.choosing import ORDER, Chosen
+    from rbench.api.diagnosing import Check, doctor, fix
     from rbench.api.evaluating import Evaluated, evaluate
     from rbench.api.housekeeping import pack
     from rbench.api.judge import Exported, Imported
@@ -67,7 +68,8 @@ _NAMES = {
     "api.attacking": "attack attack_texts classifier textattack_wrapper",
     "api.best_known": "best",
     "api.building": "BuiltSet Cell build_adversarial build_adversarial_from",
-    "api.diagnosing": "Check doctor",
+    "api.choosing": "ORDER Chosen",
+    "api.diagnosing": "Check doctor fix",
     "api.evaluating": "Evaluated evaluate",
     "api.housekeeping": "pack",
     "api.judge": "Exported Imported judge_export judge_import",

@@ -157,12 +157,11 @@ def card_of(
     lines = _judged(read) if len(models) > 1 else [line for line, _ in read]
     main = parts["main"]
     flagged = [note for part in parts.values() for note in part.results.flags.raised_notes(part.results.plan.jobs)]
-    (task,) = main.results.plan.suite.tasks
-    n = main.results.plan.suite.num_examples
+    n = {job.attacking.num_examples for job in main.results.plan.attacks if job.attacking is not None}
     return Card(
         models,
-        task,
-        n if isinstance(n, int) else 0,
+        " and ".join(main.results.plan.suite.tasks),
+        min(n, default=0),
         tuple(lines),
         tuple(one for model in models for one in _broken(model, main)),
         (*notes, *flagged),

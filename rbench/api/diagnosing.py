@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rbench import config as loading
 from rbench.api import call_options
+from rbench.api.choosing import ORDER
 from rbench.config.positions import Problems, read
 from rbench.config.registry import Registry
 from rbench.encoders.locate import locate
@@ -55,6 +56,48 @@ def doctor(options: Options | None = None, suite: str | Path | None = None) -> l
         *_contrast([loading.load_contrast(name, registry) for name in registry.names("contrast")], options.data),
         *_encoders({name: loading.load_encoder(name, registry) for name in registry.names("encoders")}, options.models),
     ]
+
+
+def fix(
+    options: Options | None = None, suite: str | Path | None = None, tell: Callable[[str], None] = lambda _: None
+) -> list[str]:
+    """Fetch what is missing of NLTK's data and TextAttack's word vectors: what a suite needs, or else `rbench eval`.
+
+    Args:
+        tell: is told what is fetched, before it is.
+
+    Returns what is still missing, each with its reason or remedy. Raises SuiteError where the suite is wrong.
+    """
+    from rbench.words.resources.fetch import fetch
+
+    def vectors() -> None:
+        from rbench.recipes.downloads import word_vectors  # imports textattack, which takes seconds
+
+        word_vectors()
+
+    options = options or Options()
+    registry = Registry(options.include)
+    if suite is None:
+        attacks = loading.load_mapping({**_USUAL, "attacks": list(ORDER)}, registry=registry, origin="doctor").attacks
+        sets = [(_usual_set(registry, options), {kind for spec in attacks.values() for kind in spec.needs})]
+    else:
+        loaded = call_options.loaded(suite, options)
+        needs = {kind for spec in loaded.attacks.values() for kind in spec.needs}
+        needs |= {kind for strategy in loaded.strategies.values() for kind in strategy.resources}
+        needs |= {kind for measure in loaded.measures.values() for kind in measure.resources}
+        sets = [(loaded.resources, needs), *((of, set(kinds)) for of, kinds in loaded.training_resources.values())]
+    left = [one for of, kinds in sets for one in fetch(of, kinds, options.models, vectors, tell)]
+    return list(dict.fromkeys(left))
+
+
+_USUAL = {"name": "usual", "encoders": ["minilm"], "tasks": ["mr"]}
+
+
+def _usual_set(registry: Registry, options: Options) -> ResourceSet:
+    """Return the resource set that `rbench eval` takes: `local` where its word vectors are, else `standard`."""
+    local = loading.load_resources("local", registry)
+    there = any(one.name == "word_vectors" and one.ok for one in _resources(local, None, registry, options))
+    return local if there else loading.load_resources("standard", registry)
 
 
 def _of_suite(loaded: loading.Loaded, path: Path, registry: Registry, options: Options) -> list[Check]:

@@ -91,4 +91,4 @@ def _remedy(suite: str | Path, options: Options) -> str:
     for flag, folders in (("--data", options.data), ("--models", options.models), ("--include", options.include)):
         for folder in folders:
             words += [flag, str(folder)]
-    return f"To get what is missing: {shlex.join(words)}"
+    return f"To get what is missing: {shlex.join([*words, '--fix'])}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from rbench.schema import Outcome
 
 CARDS = ("markdown", "json")
+MODELS = a.argument(
+    "MODEL...",
+    f"An encoder: {a.ENCODERS[:1].lower()}{a.ENCODERS[1:-1]}; or a classifier: its folder, hub id, module:function or "
+    "address; or a file with one of these on each line (models.txt). Several are ranked.",
+    ...,
+)
 OF_TABLE = "A table of your own (--task my.csv)"
 TEXT = a.option(
     "--text COLUMN",
@@ -97,7 +103,7 @@ def run(
 @app.command(
     "eval",
     rich_help_panel=MEASURE,
-    epilog="Example: [bold]rbench eval minilm --task mr --data ~/data --models ~/models --compare-to ./mine[/bold]",
+    epilog="Example: [bold]rbench eval minilm ./mine --task my.csv --task mr --minutes 5[/bold]",
 )
 @verb(
     "Evaluating {model}",
@@ -107,18 +113,17 @@ def run(
 )
 def eval_(
     *,
-    model: str = a.argument(
-        "MODEL",
-        f"An encoder: {a.ENCODERS[:1].lower()}{a.ENCODERS[1:-1]}; or a classifier: its folder, hub id, "
-        "module:function or address.",
-        ...,
-    ),
-    task: str | None = a.option(
+    model: list[str] = MODELS,
+    task: list[str] | None = a.option(
         "--task -t NAME|FILE",
-        "A task with classes (rbench list tasks), or a table: my.csv, ./folder. (default: mini-sentiment for models of "
-        "the embedded world, else mr)",
+        "A task with classes (rbench list tasks), or a table: my.csv, ./folder. May be repeated. (default: "
+        "mini-sentiment for models of the embedded world, else mr)",
     ),
-    n: int = a.option("--n -n N", "How many test texts are attacked.", 100, min=1),
+    n: int | None = a.option(
+        "--n -n N",
+        "How many test texts of each task are attacked. (default: as many as the time allows, and 100 with --attacks)",
+        min=1,
+    ),
     fmt: str = a.option("--format NAME", "markdown or json.", "markdown", callback=a.one_of("format", CARDS)),
     text: list[str] | None = TEXT,
     label: str | None = LABEL,
@@ -127,27 +132,46 @@ def eval_(
     quiet: bool,
     **how: Any,
 ) -> None:
-    """Evaluate one model: ten numbers with intervals, in plain words.
+    """Evaluate a model in plain words, or rank several, in 15 minutes.
 
-    Fine-tunes an encoder on a task (a classifier stays as it is), attacks it in two ways, asks for every text with one
-    word replaced, adds typing errors, and scores similarity and a ranking. Prints a card with the numbers and with
-    three texts that break the model. --compare-to judges a second model against it, text by text. Everything is kept in
-    a RUN, so that the same command resumes.
+    Fine-tunes each encoder on each task (a classifier stays as it is) and attacks it. Of one model it prints a card:
+    ten numbers with intervals, and three texts that break it. Of several it prints one ranking that says which
+    differences hold, and writes a card of each. --compare-to judges a second model number by number. Columns, labels,
+    splits and resources are guessed and shown. Everything is kept in a RUN, so that the same command resumes.
     """
     from rbench.system.progress import watching
 
-    chosen = None if task is None else task_of(task, text, label, labels, kind)
+    chosen = _tasks_of(task or (), text, label, labels, kind)
     with watching(quiet) as progress:
         found = rbench.api.evaluate(model, task=chosen, n=n, progress=progress, **how)
-    say(found.card.rendered(fmt))
+    say(found.rendered(fmt).rstrip("\n"))
     for one in found.runs:
         printing.trouble(one)
     if not quiet:
-        tell(f"report: {', '.join(found.card.reports)}")
+        tell(f"report: {', '.join(str(one.report) for one in found.runs if one.report is not None)}")
+        if found.ranked:
+            tell(f"cards: {found.runs[0].run / 'tables'}/card-*.md")
+        if found.files:
+            tell(f"for a paper: {', '.join(map(str, found.files))}")
+        tell(f"the same, anywhere: {found.again}")
+        tell(f"more: {found.more}")
     if found.failed:
         raise typer.Exit(FAILED)
     if found.left:
         raise typer.Exit(INCOMPLETE)
+
+
+def _tasks_of(
+    tasks: Sequence[str], text: list[str] | None, label: str | None, labels: str | None, kind: str | None
+) -> list[str | dict[str, Any]]:
+    """Return tasks as a suite names them. What is said of a table holds for all tables among them.
+
+    Raises typer.BadParameter where none of them is one.
+    """
+    tables = [one for one in tasks if is_path(one)]
+    if not tables and tasks:
+        return [task_of(one, text, label, labels, kind) for one in tasks]
+    return [task_of(one, text, label, labels, kind) if one in tables else one for one in tasks]
 
 
 def _attacking(said: Mapping[str, object]) -> str:
@@ -319,17 +343,32 @@ def doctor(
     suite: str | None = a.argument(
         "SUITE", "Check what this suite needs alone: a name (rbench list suites) or a file."
     ),
+    fix: bool = a.option(
+        "--fix",
+        "Fetch what is missing of NLTK's data and of TextAttack's word vectors (481 MB): what SUITE needs, or rbench "
+        "eval.",
+        False,
+    ),
     options: Options,
 ) -> None:
     """Check which data, encoders and resources are there.
 
     For each, prints where it was found, or exactly how to get it. With a SUITE, checks what that suite names and
-    nothing else, and exits with 1 if anything is missing.
+    nothing else, and exits with 1 if anything is missing. With --fix, first fetches NLTK's data and word vectors;
+    models of the hub are downloaded when they are first used.
     """
     if suite is None and (options.profile is not None or options.overrides):
         raise SuiteError(
             "--profile and --set change a suite: name it, for instance rbench doctor table1 --profile local"
         )
+    if fix:
+        left = rbench.api.fix(options, suite, tell)
+        for one in left:
+            tell(f"still missing: {one}")
+        if not left:
+            say("all that rbench fetches is there")
+        if suite is None:
+            raise typer.Exit(FAILED if left else 0)
     checks = rbench.api.doctor(options, suite)
     printing.doctor(checks)
     if suite is not None and any(check.ok is False for check in checks):

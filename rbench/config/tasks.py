@@ -60,8 +60,8 @@ class TableOptions(Strict):
     """The task's name in tables and keys; None: the file's, without its suffix."""
     scale: tuple[float, float] | None = None
     """The lowest and the highest score (kind `sts`)."""
-    split: Literal["test"] | None = None
-    """`test`: all rows of the file are test rows."""
+    split: Literal["test", "quarters"] | None = None
+    """`test`: all rows of the file are test rows. `quarters`: see `LocalData`."""
 
     @field_validator("text", "labels", mode="before")
     @classmethod

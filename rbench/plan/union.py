@@ -241,6 +241,7 @@ _OWN: dict[str, Callable[[Sequence[Plan]], Any]] = {
     "title": lambda plans: "; ".join(dict.fromkeys(plan.suite.title for plan in plans if plan.suite.title)),
     "finetune": _finetune,
     "num_examples": _num_examples,
+    "minutes": lambda plans: None,  # a choice for one RUN
     "training": _training,
     # The resources of the first suite that uses any: loading the others' would find the same.
     "resources": lambda plans: (

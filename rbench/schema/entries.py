@@ -137,8 +137,9 @@ class LocalData(Checked):
     """The single file of a corpus, `.txt` (one text a line) or `.jsonl`. For tasks of other kinds a table (`.csv`,
     `.tsv`, `.json`, `.jsonl`, `.parquet`), a folder with one for each split, or a folder of `datasets.save_to_disk`. A
     path, or a name below a data folder."""
-    split: Literal["test"] | None = None
-    """`test`: all rows of the `file` are test rows. None: a file is divided by the rule of `Unsplit`."""
+    split: Literal["test", "quarters"] | None = None
+    """`test`: all rows of the `file` are test rows. `quarters`: of a small file a quarter are test rows, a quarter of
+    the others validation, since a tenth of few rows tells nothing. None: it is divided by the rule of `Unsplit`."""
     columns: dict[str, str] = {}
     """Maps a column of rbench to a column of the file, where the names differ."""
 

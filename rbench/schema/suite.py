@@ -377,6 +377,9 @@ class Suite(Strict):
     own seed."""
     num_examples: NumExamples | dict[str, NumExamples] = 1000
     """Number of test examples to attack: a number, `all`, or a mapping by task (with `default` for the others)."""
+    minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Of `rbench eval`: the time for which `num_examples` and `attacks` were chosen, so that the same command finds its
+    choice again. It changes no key."""
     resources: ResourceChoice = ResourceChoice(set="standard")
     training: dict[str, Any] = {}
     """Overrides of the tasks' `Training`: for all tasks, or by task name one level down, with `default` for the tasks

@@ -24,6 +24,8 @@ from rbench.tasks.lines import places_of
 
 FEWEST = 11
 """The fewest rows that the rule divides into three splits, none of them empty."""
+SMALL = 2000
+"""With fewer rows, `quarters` takes a quarter where the rule takes a tenth, which would leave few texts to attack."""
 
 
 def is_corpus(spec: TaskSpec) -> bool:
@@ -77,11 +79,11 @@ def read(spec: TaskSpec, path: Path) -> tuple[str, Columns, dict[str, list[Row]]
                 raise ResourceError(f"{table.path}: task `{spec.name}` needs a column `{column}`; {there}")
     if place.whole is None:
         origin, rows = f"table {place.path}", _splits(spec, place)
-    elif spec.kind == "unlabelled" or spec.local.split is not None:
+    elif spec.kind == "unlabelled" or spec.local.split == "test":
         name = spec.local.split or "train"
         origin, rows = f"table {place.path} (all rows: {name})", {name: _numbered(name, place.whole)}
     else:
-        origin, rows = _divided(place.whole)
+        origin, rows = _divided(place.whole, quarters=spec.local.split == "quarters")
     return origin, needed, with_known_labels(spec, rows)
 
 
@@ -99,8 +101,10 @@ def _splits(spec: TaskSpec, place: Place) -> dict[str, list[Row]]:
     return rows
 
 
-def _divided(table: Table) -> tuple[str, dict[str, list[Row]]]:
+def _divided(table: Table, *, quarters: bool = False) -> tuple[str, dict[str, list[Row]]]:
     rows, rule = _numbered("row", table), Unsplit(source="")
+    if quarters and len(rows) < SMALL:
+        rule = Unsplit(source="", test=0.25, validation=0.25)
     if len(rows) < FEWEST:
         raise ResourceError(
             f"{table.path}: it has {len(rows)} rows, and at least {FEWEST} are divided into train, validation and test."

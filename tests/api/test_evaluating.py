@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 import rbench
 from rbench import api
-from rbench.api import evaluating
+from rbench.api import composing, contestants
 from rbench.api.card import Card, verdict_of
 from rbench.cli import app
 from rbench.config import load_task
@@ -242,8 +242,8 @@ def test_the_verdict_is_computed() -> None:
         (["minilm", "--task", "mini-sentiment"], "minilm reads English, and mini-sentiment is of the embedded world"),
         (["mini-bert-packaged", "--task", "mr"], "has learnt the embedded world, a small made-up language, and no"),
         (["rules:predict"], "nothing tells which labels rules:predict gives; name the task"),
-        (["mini-bert-packaged", "--attacks", "pwws"], "name two attacks, such as textfooler,textbugger"),
-        (["mini-bert-packaged", "--compare-to", "mini-bert-packaged"], "have one name, mini-bert-packaged"),
+        (["mini-bert-packaged", "--attacks", "pwws,"], "name attacks, each once, such as textfooler,textbugger"),
+        (["mini-bert-packaged", "--compare-to", "mini-bert-packaged"], "mini-bert-packaged is named twice"),
         (["mini-bert-packaged", "--attacks", "pwws,nothing"], "nothing"),
         (["./absent"], "absent"),
     ],
@@ -255,28 +255,29 @@ def test_mistakes_are_told_before_any_work(words: list[str], said: str) -> None:
 
 def test_a_folder_is_an_encoder_or_a_classifier_by_what_it_says(place: Path) -> None:
     shutil.copytree(PACKAGED / "mini-bert-packaged", place / "mine", dirs_exist_ok=True)
-    found = evaluating.model_of("./mine", None, Registry(), ())
+    found = contestants.model_of("./mine", None, Registry(), ())
     assert (found.kind, found.english, found.name) == ("encoders", False, "mine")
     config = json.loads((place / "mine/config.json").read_text())
     headed = config | {"architectures": ["BertForSequenceClassification"], "vocab_size": 30522}
     (place / "mine/config.json").write_text(json.dumps(headed))
-    found = evaluating.model_of("./mine", None, Registry(), ())
+    found = contestants.model_of("./mine", None, Registry(), ())
     assert (found.kind, found.english) == ("victims", True)
-    found = evaluating.model_of("http://localhost:9/classify", None, Registry(), ())
+    found = contestants.model_of("http://localhost:9/classify", None, Registry(), ())
     assert (found.kind, found.entry["endpoint"]) == ("victims", {"url": "http://localhost:9/classify"})
 
 
 def test_data_and_resources_that_are_not_here_are_reasons(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the attacks lack their words all stops, with the remedy; a measure that lacks its data is left out."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.delenv("RBENCH_MODELS", raising=False)
     table = place / "reviews.csv"
     lines = [f"{text} {i},{label}" for i in range(40) for text, label in (("fine film", "good"), ("dull film", "bad"))]
     table.write_text("text,label\n" + "\n".join(lines) + "\n")
     with pytest.raises(ResourceError, match=r"(?s)the resources standard\..*\nword_vectors: TextAttack's"):
         api.evaluate("rules:predict", task={"reviews.csv": {}}, n=5, label_map="negative=bad", progress=False)
-    composed = evaluating.Composed(
-        [evaluating.Model("minilm", "encoders", "minilm", True)],
-        "mr",
+    composed = composing.Composed(
+        [contestants.Model("minilm", "encoders", "minilm", True)],
+        ["mr"],
         ("textfooler", "textbugger"),
         5,
         None,
@@ -297,9 +298,9 @@ def test_data_and_resources_that_are_not_here_are_reasons(place: Path, monkeypat
 )
 def test_options_that_would_change_nothing_are_refused(model: str, more: dict[str, str], said: str) -> None:
     with pytest.raises(SuiteError, match=said):
-        evaluating.evaluate(model, task="mini-sentiment", **more)  # type: ignore[arg-type]
+        api.evaluate(model, task="mini-sentiment", **more)  # type: ignore[arg-type]
 
 
 def test_a_suite_error_has_its_class() -> None:
-    with pytest.raises(SuiteError, match="--n 0"):
+    with pytest.raises(SuiteError, match="-n 0"):
         api.evaluate("mini-bert-packaged", n=0)

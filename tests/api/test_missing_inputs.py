@@ -42,7 +42,7 @@ def test_a_run_without_the_hub_ends_in_three_lines() -> None:
     assert len(tasks) == 15
     assert int(said[2]) == 3  # BERT base, SimCSE on it, and the generator of a training
     assert re.search(r"--profile mini \(\d+ min\)", second)
-    assert third == "To get what is missing: rbench doctor table1"
+    assert third == "To get what is missing: rbench doctor table1 --fix"
 
 
 def task(folder: Path, name: str) -> None:

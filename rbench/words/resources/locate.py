@@ -27,6 +27,7 @@ USE = "https://tfhub.dev/google/universal-sentence-encoder/3"
 """The version that TextAttack's recipes load."""
 
 
+COUNTERFITTED_KIND = "textattack-counterfitted"
 Finder = Callable[[Source, Sequence[Path]], Located]
 
 
@@ -61,7 +62,7 @@ def locate(
         ResourceError: resources are missing; one message names all of them, who needs them, and how to get them.
     """
     found: dict[ResourceKind, Located] = {}
-    problems = []
+    problems, fetched = [], False
     for kind in sorted(needs):
         users = needs[kind] if isinstance(needs, Mapping) else ()
         try:
@@ -69,7 +70,9 @@ def locate(
         except ResourceError as error:
             why = f" (needed by {', '.join(users)})" if users else ""
             problems.append(f"{kind} of resource set {resource_set.name}{why}: {error}")
+            fetched = fetched or fetchable(kind, resource_set)
     if problems:
+        problems += ["`rbench doctor SUITE --fix` fetches NLTK's data and the word vectors"] if fetched else []
         raise ResourceError("\n".join(problems))
     return found
 
@@ -136,9 +139,14 @@ def _on_path(name: str, models_path: Sequence[Path]) -> Path | None:
     return next((place for place in places(models_path, name) if place.exists()), None)
 
 
-def _counterfitted(source: Source, models_path: Sequence[Path]) -> Located:
+def counterfitted_folder() -> Path:
+    """Return the folder of TextAttack's cache for its counter-fitted word vectors."""
     cache = Path(os.environ.get("TA_CACHE_DIR") or Path.home() / ".cache" / "textattack")
-    folder = cache / "word_embeddings" / "paragramcf"
+    return cache / "word_embeddings" / "paragramcf"
+
+
+def _counterfitted(source: Source, models_path: Sequence[Path]) -> Located:
+    folder = counterfitted_folder()
     if not all((folder / name).is_file() for name in COUNTERFITTED):
         raise ResourceError(
             f"TextAttack's counter-fitted word vectors are not in {folder}; run `python -c 'from textattack.shared "
@@ -189,6 +197,20 @@ class _Nltk:
     def __call__(self, where: str) -> str:
         found = [nltk_package(package)[1] for package in self.packages]
         return hashlib.sha256("\n".join(found).encode()).hexdigest()
+
+
+def fetchable(kind: ResourceKind, resource_set: ResourceSet) -> bool:
+    """Whether `rbench doctor --fix` fetches a resource: NLTK's data, or TextAttack's word vectors."""
+    source: Source | None = getattr(resource_set, kind)
+    if source is None or source.kind not in _FINDERS[kind]:
+        return False
+    return bool(nltk_packages(kind, source)) or (source.kind == COUNTERFITTED_KIND and source.name is None)
+
+
+def nltk_packages(kind: ResourceKind, source: Source) -> tuple[str, ...]:
+    """Return NLTK's packages behind a source; none for one of another kind."""
+    finder = getattr(_FINDERS[kind].get(loader(kind, source)), "__self__", None)
+    return finder.packages if isinstance(finder, _Nltk) else ()
 
 
 def _model(source: Source, models_path: Sequence[Path]) -> Located:
