@@ -83,7 +83,7 @@ def test_two_profiles_that_can_run_are_named_and_the_command_keeps_the_options(m
     found, offered, remedy = lines_of(mine, overrides=["num_examples=1"])
     assert found == f"{mine} cannot run here: 4 data sets are missing (HF_HUB_OFFLINE is set)"
     assert re.findall(r"--profile (\w+)", offered) == ["small", "larger"]
-    assert remedy.endswith(f"rbench doctor {mine} --set num_examples=1 --include {mine.parent}")
+    assert remedy.endswith(f"rbench doctor {mine} --set num_examples=1 --include {mine.parent} --fix")
 
 
 def test_a_suite_whose_other_profiles_cannot_run_says_so(mine: Path) -> None:
