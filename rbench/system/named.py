@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from rbench.system.below import LINE, MEGABYTE, WHOLE
 
@@ -78,7 +78,7 @@ def opened(path: Path, most: int | None, *, packed: bool | None = None) -> Itera
         packed = file.peek(2)[:2] == b"\x1f\x8b" if packed is None else packed
         limit = max(ALWAYS, RATIO * found.st_size) if packed else None
         limit = limit if most is None else min(most, limit or most)
-        source = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
+        source: Any = gzip.GzipFile(fileobj=file) if packed else file
         yield cast(BinaryIO, source if limit is None else io.BufferedReader(_Bounded(source, limit, path)))
 
 
