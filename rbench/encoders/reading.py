@@ -142,7 +142,10 @@ def _lowercase(tokenizer: Any) -> None:
         return
     core = tokenizer.backend_tokenizer
     now = core.normalizer
-    steps = list(now) if isinstance(now, normalizers.Sequence) else [] if now is None else [now]
+    steps: list[Any] = [] if now is None else [now]
+    if isinstance(now, normalizers.Sequence):
+        sequence: Any = now
+        steps = list(sequence)
     if not any(isinstance(step, normalizers.Lowercase) for step in steps):
         core.normalizer = normalizers.Sequence([normalizers.Lowercase(), *steps])
 

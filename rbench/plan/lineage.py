@@ -137,8 +137,8 @@ def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpe
         return _with_tokenizer(last, encoders)
     if last.train is None:
         # Neither the label of an encoder without a file nor one with options names a folder on the search path.
-        name = last.base if last.unlisted else last.name.partition("[")[0]
-        return last.model_copy(update={"name": name})
+        searched = last.base if last.unlisted else last.name.partition("[")[0]
+        return last.model_copy(update={"name": searched})
     if last.base is None:
         return None
     if (base := registered_base(last, encoders)) is not None:

@@ -81,7 +81,7 @@ class Spread(NamedTuple):
         """The variance of the mean as it is most likely, without a doubt about it."""
         return self.texts + max(0.0, self.draws - self.noise) + max(0.0, self.raters - self.rater_noise)
 
-    def squared_reach(self, confidence: float, *, normal: bool = False) -> float:
+    def squared_reach(self, confidence: float, *, normal: bool = False) -> Number:
         """Return the square of the distance from the mean to either limit.
 
         Args:
@@ -102,14 +102,14 @@ class Spread(NamedTuple):
         )
         return sum(added_by(self.texts, *level, confidence) for level in levels if np.any(level[1]))
 
-    def effective(self, unit: float, confidence: float) -> float:
+    def effective(self, unit: float, confidence: float) -> Number:
         """Return the number of independent texts that reach as far with the normal quantile.
 
         Args:
             unit: the variance of a single text's value, above 0.
             confidence: of the interval, in 0..1.
         """
-        return ndtri(0.5 + confidence / 2) ** 2 * unit / self.squared_reach(confidence, normal=True)  # type: ignore[no-any-return]
+        return ndtri(0.5 + confidence / 2) ** 2 * unit / self.squared_reach(confidence, normal=True)
 
     def interval(self, value: float, confidence: float) -> tuple[float, float]:
         """Return the symmetric interval of a mean of this value."""
@@ -136,7 +136,7 @@ class Spread(NamedTuple):
             return math.sqrt(self.texts) * errors_shown(self.text_freedom, critical)
         # The variance that a sample shows is chi^2 / df times the true one, which is at least the noise of the texts.
         shown = chances(self.draw_freedom) * max(self.draws, self.noise)
-        reach = np.sqrt(self._replace(draws=shown).squared_reach(CONFIDENCE))  # type: ignore[arg-type]
+        reach = np.sqrt(self._replace(draws=shown).squared_reach(CONFIDENCE))
         error = math.sqrt(self.total)
         return solved(lambda away: float(np.mean(ndtr((away - reach) / error))), error)
 

@@ -201,8 +201,8 @@ def limits_of_difference(
         size: the number of texts.
         confidence: in 0..1.
     """
-    counts = [share * size for share in shares]
-    low, high = newcombe(*counts, max(size - sum(counts), 0.0), confidence)  # type: ignore[misc]
+    both, only_one, only_other = (share * size for share in shares)
+    low, high = newcombe(both, only_one, only_other, max(size - both - only_one - only_other, 0.0), confidence)
     value, beyond = shares[2] - shares[1], spread.beyond_texts(confidence)
     below, above = math.sqrt((value - low) ** 2 + beyond), math.sqrt((high - value) ** 2 + beyond)
     return max(-1.0, value - below), min(1.0, value + above)

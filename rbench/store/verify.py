@@ -194,10 +194,10 @@ def _victim(record: Record) -> Iterator[str]:
             yield from _differing(score, score.model_copy(update={"low": low, "high": high}), CLOSE)
     if record.right is not None:
         answered = record.right.replace("-", "")
-        ours = Share(answered.count("1"), len(answered))
+        right = Share(answered.count("1"), len(answered))
         stated = [(score.value, score.n) for score in record.scores if score.name == "test_accuracy"]
-        if stated != [(ours.mean, ours.n)]:
-            yield f"its rows give a test accuracy of {ours.hits} of {ours.n}, and it has another one."
+        if stated != [(right.mean, right.n)]:
+            yield f"its rows give a test accuracy of {right.hits} of {right.n}, and it has another one."
     values = record.health.values if record.health is not None else {}
     accuracy = next((score for score in record.scores if score.name.endswith("_accuracy")), None)
     if record.health is None or accuracy is None or "majority share" not in values:

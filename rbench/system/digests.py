@@ -35,7 +35,10 @@ def of_file(path: Path) -> str:
 
     def read() -> str:
         with named.opened(path, None, packed=False) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            found = hashlib.sha256()
+            while block := file.read(1 << 20):
+                found.update(block)
+            return found.hexdigest()
 
     return remembered([path], "", read)
 
