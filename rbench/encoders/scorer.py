@@ -68,9 +68,11 @@ class CosineHead(nn.Module):
         """Return the similarities (n,), float64, of vectors (n, dim): cosines, or what the encoder is compared by."""
         u, v = u.double(), v.double()
         if self.similarity == "dot":
-            return (u * v).sum(dim=1)
+            products: Tensor = (u * v).sum(dim=1)
+            return products
         if self.similarity != "cosine":
-            return -torch.linalg.vector_norm(u - v, ord=1 if self.similarity == "manhattan" else 2, dim=1)
+            distances: Tensor = torch.linalg.vector_norm(u - v, ord=1 if self.similarity == "manhattan" else 2, dim=1)
+            return -distances
         lengths = u.norm(dim=1) * v.norm(dim=1)
         cosines: Tensor = (u * v).sum(dim=1) / lengths.clamp(min=1e-12)
         return cosines

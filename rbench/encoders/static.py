@@ -142,7 +142,7 @@ def of_sentence_transformers(folder: Path) -> tuple[StaticModel, PreTrainedToken
         raise ResourceError(f"{folder}: its tokenizer has {known} tokens, and its table {len(table)} rows")
     longest = core.truncation["max_length"] + 1 if core.truncation else LARGEST_REAL_LENGTH - 1
     core.add_special_tokens([START])
-    start = core.token_to_id(START)
+    start = int(core.token_to_id(START) or 0)  # it has just been added, so it has a number
     core.post_processor = processors.TemplateProcessing(
         single=f"{START} $A", pair=f"{START} $A $B", special_tokens=[(START, start)]
     )

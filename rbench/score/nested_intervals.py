@@ -136,7 +136,8 @@ class Spread(NamedTuple):
             return math.sqrt(self.texts) * errors_shown(self.text_freedom, critical)
         # The variance that a sample shows is chi^2 / df times the true one, which is at least the noise of the texts.
         shown = chances(self.draw_freedom) * max(self.draws, self.noise)
-        reach = np.sqrt(self._replace(draws=shown).squared_reach(CONFIDENCE))
+        varied: Number = shown
+        reach = np.sqrt(self._replace(draws=varied).squared_reach(CONFIDENCE))
         error = math.sqrt(self.total)
         return solved(lambda away: float(np.mean(ndtr((away - reach) / error))), error)
 

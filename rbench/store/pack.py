@@ -28,6 +28,7 @@ from rbench.store.runs.packed import (
     ALWAYS,
     CHECKSUMS,
     COLUMNS,
+    DERIVED,
     RECORDS,
     SHARED,
     Content,
@@ -38,7 +39,7 @@ from rbench.store.runs.packed import (
     record_of,
     to_columns,
 )
-from rbench.store.runs.reader import DERIVED, FILES, JUDGED, LOGS, PLAN
+from rbench.store.runs.reader import FILES, JUDGED, LOGS, PLAN
 from rbench.store.runs.store import folder_path
 from rbench.system.below import Below
 
