@@ -218,7 +218,7 @@ def joined(parts: Iterable[tuple[float, float]]) -> tuple[float, float]:
 def inverted(limits: Limits, bound: float) -> float:
     """Return the two-sided p value of a bound: the interval with confidence 1 - p has the bound as a limit."""
     below, above = 0.0, 1.0
-    for _ in range(50):
+    for _ in range(34):
         p = (below + above) / 2
         low, high = limits(1 - p)
         # The interval shrinks as p grows, so the bound lies inside for all smaller p and outside for all larger ones.

@@ -112,7 +112,8 @@ class Cell(cells.Cell):
     def score(self, name: str) -> Score:
         """The number over all seeds that are done. The interval of a part ends where that of the whole does."""
         found = levelled(self.sampled(name), self.limits(name))
-        whole = self.results.metrics[name].part_of
+        metric = self.results.metrics.get(name)  # None of the numbers that a measure has beside metrics
+        whole = metric.part_of if metric is not None else None
         if not whole or found.value is None or found.high is None or (most := self.score(whole).high) is None:
             return found
         return found.model_copy(update={"high": max(found.value, min(found.high, most))})
