@@ -155,12 +155,12 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial and clean"
         (
             "geometry-finetuning-mr",
             "| clean: geometry[variant=released] and geometry ",
-            "That is 47.4 points [33.7, 58.3] more than as",
+            "That is 47.4 points [33.7, 60.8] more than as",
         ),
         (
             "geometry-finetuning-ag",
             "| clean: geometry[variant=released] and geometry ",
-            "printed, and 54.7 [27.8, 71.5] on AG News;",
+            "printed, and 54.7 [33.1, 76.2] on AG News;",
         ),
         (
             "geometry-finetuning-ag",
@@ -199,7 +199,7 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial and clean"
         (
             "dose-response-part3-finetuned-ag",
             "| dose-below-simcse-mean ",
-            "with three seeds, 2.3 [-4.3, 8.8] in the mean of both",
+            "with three seeds, 2.3 [-4.9, 9.5] in the mean of both",
         ),
         ("dose-response-part1", "textfooler: minilm-random and minilm-mlm", "7.4 points [2.8, 12.6] more often"),
         ("robustness-search-weights", "| hundredth-below-simcse ", "wins nothing (0.5 [-2.4, 3.5])"),
@@ -222,27 +222,27 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial and clean"
         (
             "geometry-finetuning-mr",
             "| adversarial-below-clean-mean ",
-            "by 10.0 points [3.3, 16.6] in the mean of four",
+            "by 10.0 points [2.9, 17.1] in the mean of four",
         ),
         ("geometry-finetuning-mr", GEOMETRY_VICTIMS.format("pwws"), "has not seen, by 7.1 [4.1, 10.3]"),
         ("adcl-gated-mr", "| h1-adcl-below-np-mean ", "by -0.1 points [-2.9, 2.7] in the mean of four"),
         ("adcl-gated-mr", "| h2-adcl-below-adv-mean ", "by -0.3 [-3.6, 2.9] after adversarial"),
-        ("geometry-finetuning-ag", "| adversarial-below-clean-mean ", "News by 5.8 points [1.1, 10.5], Geometry"),
-        ("geometry-finetuning-ag", "| geometry[variant=released]: adversarial", "Geometry's by 11.5 [2.9, 19.8]"),
+        ("geometry-finetuning-ag", "| adversarial-below-clean-mean ", "News by 5.8 points [0.7, 10.9], Geometry"),
+        ("geometry-finetuning-ag", "| geometry[variant=released]: adversarial", "Geometry's by 11.5 [2.3, 20.7]"),
         (
             "geometry-finetuning-table8",
             "| on-the-fly-below-pregenerated-mean ",
-            "(by 6.8 points [3.3, 10.2]), as in",
+            "(by 6.8 points [2.3, 11.3]), as in",
         ),
         (
             "geometry-finetuning-table8",
             "| random-on-the-fly-below-clean-mean ",
-            "these change -1.2 points [-4.9, 2.6], which is undecided",
+            "these change -1.2 points [-5.1, 2.8], which is undecided",
         ),
         (
             "geometry-finetuning-table8",
             "| on-the-fly-below-random-on-the-fly-mean ",
-            "are fooled 8.9 points [4.1, 13.7] more often",
+            "are fooled 8.9 points [3.6, 14.2] more often",
         ),
         ("adcl-gated-ag", "| h1-adcl-below-np-mean ", "training changes -1.7 points [-5.4, 2.0] in the mean of"),
         ("adcl-gated-ag-adversarial", "| adversarial-below-clean-mean ", "is worth 12.8 [8.2, 17.3] there (one seed)"),
@@ -254,9 +254,9 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial and clean"
             "bae: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
             "lowers BAE's success by 11.0 [4.4, 17.7]",
         ),
-        ("dose-response-part3-doses", "| dose-below-double-dose-mean ", "19.2 points [2.5, 35.9] more often"),
-        ("adcl-gated-mr-controls", "| adcl-below-random-mean ", "random ones (-0.5 [-2.8, 1.7])"),
-        ("adcl-gated-mr-controls", "| adcl-below-dropout-mean ", "alone (-0.8 [-2.8, 1.3])"),
+        ("dose-response-part3-doses", "| dose-below-double-dose-mean ", "19.2 points [1.9, 36.5] more often"),
+        ("adcl-gated-mr-controls", "| adcl-below-random-mean ", "random ones (-0.5 [-3.1, 2.0])"),
+        ("adcl-gated-mr-controls", "| adcl-below-dropout-mean ", "alone (-0.8 [-2.5, 1.0])"),
     ],
 )
 def test_differences_are_those_of_the_claims(run: str, what: str, said: str) -> None:
