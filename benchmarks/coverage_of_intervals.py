@@ -337,6 +337,8 @@ def difference_intervals(drawn: Drawn) -> tuple[Interval, Interval, NDArray[np.b
     found = (np.maximum(value - below, -1), np.minimum(value + above, 1))
     if trainings == seeds == 1:
         p = np.array([mcnemar(*pair) for pair in np.rint(n * np.stack([first, second], axis=1)).astype(int).tolist()])
+        low, high = found  # what the exact test does not exclude belongs to the interval
+        found = (np.where(p < 0.05, low, np.minimum(low, 0.0)), np.where(p < 0.05, high, np.maximum(high, 0.0)))
         return found, found, p < 0.05
     groups = seeds if trainings == 1 or (drawn.one.shape[1] == 1 and seeds > 1) else trainings
     variance, freedom = variance_before(spread, groups, n, satterthwaite=trainings > 1)
