@@ -123,7 +123,7 @@ def test_keys_hold_the_architecture_the_tokenizers_content_and_no_weights(place:
         return [job.key for job in api.plan("reader.yaml", own).plan.jobs]
 
     before = keys()
-    assert len(set(before)) == 4
+    assert len(set(before)) == 6, "a victim, its accuracy and its attack for each seed"
     weights = place / "models" / "plain" / "model.safetensors"
     kept = weights.read_bytes()
     write_bert(place / "models" / "plain", seed=1)

@@ -97,6 +97,7 @@ def test_jobs_open_score_and_judge_without_fine_tuning(run: Path) -> None:
     assert [job.name.removesuffix("/seed0") for job in plan.jobs] == [
         "open/shipped/mini-sentiment/as-is",
         "measure/shipped/mini-sentiment/as-is/contrast_mini_sentiment",
+        "measure/shipped/mini-sentiment/as-is/test_accuracy",
         "attack/shipped/mini-sentiment/as-is/pwws",
         "open/asked/mini-sentiment/as-is",
         "measure/asked/mini-sentiment/as-is/contrast_mini_sentiment",

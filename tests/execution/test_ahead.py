@@ -65,7 +65,7 @@ def test_a_long_fine_tuning_offers_a_probe_which_takes_seconds_there(tmp_path: P
     assert said.startswith(f"{FIRST}pretraining mini-bert and fine-tuning mini-bert on mini-sentiment: about ")
     _, offer, probe = said.partition(". With --finetune probe (frozen encoder, logistic head) fine-tuning takes about ")
     assert offer and probe.endswith(" s"), said
-    pretrain, finetune, _ = prepared.plan.jobs
+    pretrain, finetune, *_ = prepared.plan.jobs
     fill(cache, pretrain)
     less = forecast.ahead(prepared, cache)
     assert less is not None and less.startswith(f"{FIRST}fine-tuning mini-bert on mini-sentiment: about ")

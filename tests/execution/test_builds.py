@@ -34,7 +34,7 @@ class _Inputs:
 
     hashes = resources
 
-    def check(self) -> None: ...
+    def check(self, ask: bool = False) -> None: ...
 
 
 @pytest.fixture

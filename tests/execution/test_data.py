@@ -278,7 +278,7 @@ def test_victims_are_the_same_whether_or_not_others_were_attacked_before(
 ) -> None:
     together = ran(place, "attack")
     stages = [record.job.stage for record in Store(together.run).records()]
-    assert not together.failed and stages == ["finetune", "attack"] * 2
+    assert not together.failed and stages == ["finetune", "measure", "attack"] * 2
     monkeypatch.setenv("RBENCH_CACHE", str(place / "another"))
     alone = ran(place, "attack", only=("finetune/toy/films/freelb",), out=place / "alone")
     name = "finetune/toy/films/freelb"

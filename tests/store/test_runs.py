@@ -18,7 +18,7 @@ from rbench.schema import Outcome, Record
 from rbench.score import attack_counts
 from tests.store.conftest import N, World
 
-PWWS, RANDOM, CONTRAST = "clean/pwws", "clean/random", "measure/"
+PWWS, RANDOM, CONTRAST = "clean/pwws", "clean/random", "/contrast"
 
 
 def record_of(world: World, end: str) -> Record:
@@ -193,7 +193,11 @@ def test_a_bad_record_of_weights_concerns_its_own_job(world: World, whole: World
     lines = world.table().splitlines()
     assert sum(line.startswith(lost) for line in lines) == 1, "a note says that flags may be missing"
     rest = [line for line in lines if not line.startswith((lost, flagged))]
-    assert rest == [line for line in whole.table().splitlines() if not line.startswith(flagged)]
+    signed = whole.table().splitlines()
+    if stage == "finetune/":  # what flags are of is not known, so no number has their sign
+        signed = [line.replace("†", "") for line in signed if not line.startswith("- †")]
+    expected = [line for line in signed if not line.startswith(flagged)]
+    assert [line.split() for line in rest] == [line.split() for line in expected]
     result, told = world.run()
     assert not result.failed and told.started == [world.job(stage).name]
     assert record_of(world, stage) == record_of(whole, stage), "its weights were in the cache"

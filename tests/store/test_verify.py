@@ -35,7 +35,7 @@ def test_a_run_that_is_whole_is_verified(whole: World) -> None:
     assert statuses >= {"succeeded", "failed"}, "there is something to be counted"
     found = api.verify(whole.root)
     assert not found.findings and not found.damaged
-    assert found.counts == {"verified": 5, "damaged": 0, "not done": 0}
+    assert found.counts == {"verified": 6, "damaged": 0, "not done": 0}
     result = shell("verify", whole.root)
     assert (result.exit_code, result.stdout) == (
         0,
@@ -120,7 +120,7 @@ def test_damage_is_found_and_its_remedy_works(world: World, damage: Callable[[Wo
     damage(world)
     found = verify(world.root)
     assert found.damaged
-    assert found.counts["damaged"] == 1 and found.counts["verified"] == 4
+    assert found.counts["damaged"] == 1 and found.counts["verified"] == 5
     (finding,) = found.findings
     assert words in finding.text and str(world.root) in finding.text and "\n" not in finding.text
     result = shell("verify", world.root)
@@ -142,7 +142,7 @@ def test_a_job_under_way_is_not_done_and_its_lines_are_read(world: World) -> Non
     (finding,) = verify(world.root).findings
     assert "line 4: it was changed" in finding.text
     world.run()
-    assert verify(world.root).counts["verified"] == 5
+    assert verify(world.root).counts["verified"] == 6
 
 
 def test_folders_of_no_job_are_mentioned_and_are_no_damage(world: World) -> None:
