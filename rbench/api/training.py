@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from rbench import config as loading
 from rbench.api.call_options import options_of
-from rbench.api.results import run_prepared
 from rbench.config.code import find
 from rbench.config.encoders import absolute, is_model, problem
 from rbench.config.files import Files
@@ -28,7 +27,7 @@ from rbench.encoders.locate import locate
 from rbench.encoders.model_metadata import stated
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.execution.publish import encoder as exporting
-from rbench.execution.run import device_of
+from rbench.execution.run import device_of, ran
 from rbench.plan.lineage import chain, effective, trained_root, weights_source
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.schema import IN_DOMAIN, EncoderSpec, Record, TaskKind, TrainSpec, is_text_file
@@ -270,9 +269,10 @@ def _weights(
     if cache.has(job.key):  # then the jobs that it needs are not needed
         prepared = dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": (job,)}))
     with scratch.folder("train") as folder:
-        result = run_prepared(dataclasses.replace(prepared, run=folder), options, progress or Silent())
-        if result.failed:
-            raise JobError(result.failed[0].error or f"{result.failed[0].job.name} failed")
+        with ran(dataclasses.replace(prepared, run=folder), options, progress or Silent()) as found:
+            pass  # without tables and figures: the plan is cut to trainings, which have none
+        if found.failed:
+            raise JobError(found.failed[0].error or f"{found.failed[0].job.name} failed")
         record = Store(folder).record(job)
     yield record, cache.folder(job.key)
 
