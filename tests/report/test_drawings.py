@@ -1,4 +1,4 @@
-"""Figures in a page: read from the RUN, or drawn; as images, which run nothing."""
+"""Figures in a page: drawn anew, whatever lies in the RUN; as images, which run nothing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,20 @@ from rbench.report.data import Fact
 from tests.report.conftest import SCRIPT, write_run
 
 IMAGE = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+THEIRS = '''"""Theirs."""
+
+from matplotlib.figure import Figure
+
+from rbench.schema import Strict
+
+
+class Options(Strict):
+    pass
+
+
+def draw(options, results):
+    return Figure()
+'''
 
 
 def images(file: Path) -> list[tuple[str, bytes]]:
@@ -35,31 +49,34 @@ def test_a_figure_that_cannot_be_made_or_has_no_room_is_named() -> None:
     assert missing[0].value == "no numbers" and "no room" in missing[1].value
 
 
-def test_the_runs_own_file_is_an_image_and_no_markup(tmp_path: Path) -> None:
+def test_a_file_in_the_run_is_not_shown_and_a_figure_is_an_image_and_no_markup(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", figures=({"name": "queries"},), claims=())
-    (run / "figures").mkdir()
-    (run / "figures" / "queries.svg").write_bytes(IMAGE)
     (file,) = api.report(run)
-    ((alt, content),) = images(file)
-    assert content == IMAGE and "queries" in alt and "RobustSentEmbed, Figure 2" in alt
+    drawn = images(file)
+    (run / "figures").mkdir()
+    for edited in (IMAGE, b"no image"):
+        (run / "figures" / "queries.svg").write_bytes(edited)
+        (file,) = api.report(run)
+        assert images(file) == drawn, "a file of the RUN may have been edited"
+    ((alt, content),) = drawn
+    assert b"<svg" in content and "queries" in alt and "RobustSentEmbed, Figure 2" in alt
     body = file.read_text().partition('id="data"')[0]
     assert SCRIPT not in body and "<svg" not in body
-    (run / "figures" / "queries.svg").write_text("no image")
-    (file,) = api.report(run)
-    assert images(file) == [] and "figure queries" in file.read_text() and "is no SVG" in file.read_text()
 
 
-def test_without_a_file_it_is_drawn_and_another_ones_figure_may_show_texts(tmp_path: Path) -> None:
+def test_another_ones_figure_is_drawn_where_it_is_found_and_may_show_texts(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", figures=({"name": "queries"}, {"name": "theirs"}), claims=())
-    (run / "figures").mkdir()
-    (run / "figures" / "theirs.svg").write_bytes(IMAGE)
-    (file,) = api.report(run)
+    (tmp_path / "mine" / "figures").mkdir(parents=True)
+    (tmp_path / "mine" / "figures" / "theirs.py").write_text(THEIRS)
+    mine = [tmp_path / "mine"]
+    (file,) = api.report(run, include=mine)
     (ours, theirs) = images(file)
-    assert b"<svg" in ours[1] and theirs[1] == IMAGE
-    (file,) = api.report(run, tmp_path / "open.html", texts=False)
+    assert b"<svg" in ours[1] and b"<svg" in theirs[1] and "Theirs" in theirs[0]
+    (file,) = api.report(run, tmp_path / "open.html", texts=False, include=mine)
     ((alt, _),) = images(file)
     assert "queries" in alt and "figure theirs" in file.read_text() and "may show texts" in file.read_text()
-    (run / "figures" / "theirs.svg").unlink()
+    (run / "figures").mkdir()
+    (run / "figures" / "theirs.svg").write_bytes(IMAGE)
     (file,) = api.report(run)
     assert len(images(file)) == 1 and "unknown figure" in html.unescape(file.read_text())
 
