@@ -42,6 +42,7 @@ class Bags:
         ids = [*DOCUMENTS]
         self.retriever = SimpleNamespace(
             ids=ids,
+            similarity="cosine",
             corpus=np.stack([bag(text) for text in DOCUMENTS.values()]),
             relevant=lambda query: (
                 np.array([ids.index(one) for one in relevance[query]]),
