@@ -206,9 +206,11 @@ def _measured(choice: Chosen, entries: Entries) -> MeasureNeeds | None:
     if needs.of == "attacks" and not suite.attacks:
         add(f"the measure {name} needs `attacks`, which this suite lacks")
     tasks = [task for one in suite.tasks if (task := entries.tasks.found.get(one)) is not None]
-    if needs.of == "victims" and serves(module) == ("classification",) and not all(task.labels for task in tasks):
-        bare = ", ".join(task.name for task in tasks if not task.labels)
-        add(f"the measure {name} needs classes, which {bare} has not; take one of them out, or make two suites of them")
+    if needs.of == "victims" and serves(module) == ("classification",):
+        needs = needs.model_copy(update={"classes": True})
+        if tasks and not any(task.labels for task in tasks):
+            bare = ", ".join(task.name for task in tasks)
+            add(f"the measure {name} needs classes, which no task of this suite has ({bare}); take it out")
     if hasattr(module, "check") and (wrong := module.check(made, suite)) is not None:
         add(f"{name}: {wrong}")
     for task in tasks if hasattr(module, "check_task") else ():

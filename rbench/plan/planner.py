@@ -348,7 +348,8 @@ class _Planner:
             own = of | {"set": one.set} | ({"data_fingerprint": one.fingerprint} if one.fingerprint else {})
             made.append(self._measure(one.needs, (*parts, one.set.name), task, needed, seed, **own))
         for label, asked in self.inputs.measures.items():
-            if asked.of == "victims" and (not asked.implied or self._scored_unasked(victim, task)):
+            passed = asked.classes and not self.inputs.tasks[task].labels
+            if asked.of == "victims" and not passed and (not asked.implied or self._scored_unasked(victim, task)):
                 made.append(self._measure(asked, (*parts, label), task, {"victim": victim}, seed, **of))
         return made
 

@@ -165,6 +165,8 @@ class MeasureNeeds(Strict):
     """Of a measure of encoders: the kinds of resources that it needs."""
     files: tuple[str, ...] = ()
     """Kind and name of each file that its options name, such as `noise/typos`."""
+    classes: bool = False
+    """Of a measure of victims: whether it passes over tasks without classes."""
     implied: bool = False
     """Of a measure of victims: whether the suite does not name it, so that no function or endpoint is asked for it."""
 
