@@ -76,7 +76,7 @@ def truths(run: Path) -> dict[str, float]:
 def test_brackets_cover_what_biased_raters_would_say(tmp_path: Path, careless: float) -> None:
     run = mini_run(tmp_path / "run", n=150)
     true, held = truths(run), dict.fromkeys(("valid_asr", "seen_in_original"), 0)
-    walks = 8
+    walks = 20  # 95% of them is 19; of 20 draws one more may miss. With 8 a single unlucky one decided
     for seed in range(walks):
         cell = walked(run, tmp_path / f"sheet{seed}", seed, careless)
         for name in held:
@@ -86,7 +86,7 @@ def test_brackets_cover_what_biased_raters_would_say(tmp_path: Path, careless: f
         lower, upper = cell.score("valid_asr_kept").value, cell.score("valid_asr").value
         assert lower is not None and upper is not None
         assert careless or lower <= upper, "a bracket"
-    assert min(held.values()) >= walks - 1, held
+    assert min(held.values()) >= walks - 2, held
 
 
 def test_raters_who_always_say_one_label_are_seen_beside_the_originals(tmp_path: Path) -> None:
