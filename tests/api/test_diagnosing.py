@@ -79,7 +79,7 @@ def test_a_resource_profile_that_has_everything_is_named(suite: Path, tmp_path: 
     assert missing
     for check in missing:
         assert check.remedy.endswith(
-            "are there in the profile ours: --set resources=ours (of rbench attack: --resources ours)."
+            "are there in the resource set ours: --set resources=ours (of rbench attack: --resources ours)."
         )
     suite.write_text(SUITE.replace("profiles: {", "profiles: {own: {resources: ours}, "))
     assert all("--profile own, or --set" in c.remedy for c in api.doctor(options, suite) if c.name == "word_vectors")

@@ -466,7 +466,7 @@ def test_everything_wrong_is_told_at_once(world: World) -> None:
         (
             "tasks/reviews.yaml",
             "kind: single\ncolumns: [a]\nlocal: {split: {}}\n",
-            '`local.split`: expected "test", found a mapping',
+            '`local.split`: expected "test" or "quarters", found a mapping',
         ),
         (
             "encoders/plain.yaml",

@@ -144,7 +144,7 @@ def test_a_list_of_synonyms_is_refused_before_anything_is_read(tmp_path: Path) -
     profile = ResourceSet(name="p", synonyms=Source(kind="folder", name="ppdb"), pos_tagger=Source(kind="mini"))
     with pytest.raises(ResourceError, match="antonyms are asked for, and a list of synonyms has none"):
         LexiconSource.of(Resources(profile, [tmp_path]))
-    with pytest.raises(ResourceError, match="the profile has none"):
+    with pytest.raises(ResourceError, match="the resource set has none"):
         LexiconSource.of(Resources(ResourceSet(name="p", pos_tagger=Source(kind="mini"))))
 
 

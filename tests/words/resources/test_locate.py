@@ -135,7 +135,7 @@ def test_doctor_sees_what_is_and_what_is_not_and_raises_nothing(nothing: Path) -
 def test_an_unknown_kind_of_source_is_named_with_the_nearest() -> None:
     with pytest.raises(SuiteError, match='resource set it: unknown kind of synonyms "wordnett"; did you mean word'):
         resources.locate(one("synonyms", kind="wordnett"), {"synonyms"}, [])
-    with pytest.raises(ResourceError, match="the profile has none"):
+    with pytest.raises(ResourceError, match="the resource set has none"):
         resources.locate(one("synonyms", kind="mini"), {"stopwords"}, [])
     with pytest.raises(SuiteError, match="takes no name"):
         resources.locate(one("stopwords", kind="nltk", name="mine"), {"stopwords"}, [])
