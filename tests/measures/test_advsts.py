@@ -185,7 +185,8 @@ def test_every_format_has_the_numbers(tmp_path: Path) -> None:
     assert cells[0]["scores"]["asr"]["value"] == cells[0]["value"] == column(table, "ASR")[0]
     row = next(csv.DictReader(io.StringIO(render(table, "csv"))))
     assert float(row["spearman_after"]) == column(table, "Spearman after")[0] and row["metric"] == "advsts"
-    assert r"\begin{table}" in render(table, "latex")
+    latex = render(table, "latex")
+    assert r"\begin{table*}" in latex and "the table spans the page" in latex
 
 
 def test_the_full_layout_has_a_row_for_each_job(tmp_path: Path) -> None:

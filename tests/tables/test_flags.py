@@ -286,7 +286,9 @@ def test_a_flagged_number_has_its_sign_and_a_note_says_it_once(fmt: str, make: M
     table = build(make({"below": ill("saturated")}), "asr")
     sign = {"markdown": "†", "latex": r"$^{\dagger}$"}[fmt]
     text = render(table, fmt)
-    signed = [line for line in text.splitlines() if sign in line and ("|" in line or line.endswith(r"\\"))]
+    # A phantom is the room of a sign in lines that have none.
+    shown = text.replace(rf"\phantom{{{sign}}}", "")
+    signed = [line for line in shown.splitlines() if sign in line and ("|" in line or line.endswith(r"\\"))]
     assert "".join(signed).count(sign) == len(ATTACKS) and all("above" in line for line in signed)
     assert text.count("flagged, or an average with a flagged part") == 1
     assert sign not in render(build(make(), "asr"), fmt)

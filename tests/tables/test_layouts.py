@@ -194,7 +194,7 @@ def test_notes_say_what_stands_behind_the_numbers(make_run: MakeRun) -> None:
         "succeeded / (succeeded + failed)",
         "A note of the suite.",
         "Seeds 1, 0.",
-        "profile local",
+        "resource set local",
         "masked LM minilm-mlm (hf, abc)",
         "synonyms wordnet",
         "bertattack[max_words=10]: K = 8 & not 48",
