@@ -22,7 +22,6 @@ from typing import Literal, get_args
 from rbench.errors import StoreError
 from rbench.schema import PART_ACCURACY, AttackJob, Health, Job, MeasureJob, Outcome, Record, Score
 from rbench.score import Deviations, Share, attack_counts, attack_health, attack_scores, near_chance, wilson
-from rbench.store import judged
 from rbench.store.job_status import lacking, measure_of, mixed, redo, strangers
 from rbench.store.runs import Found, Store
 from rbench.store.runs.packed import DERIVED
@@ -93,6 +92,8 @@ def verify(run: Path | str) -> Verified:
         Finding(f"{folder} belongs to no job of the plan: no table shows it, and it may be deleted.", damage=False)
         for folder in strangers(store, plan)
     )
+    from rbench.store import judged  # a run that checks single records has no need of it
+
     foreign = (text for text in store.foreign(map(store.folder, plan.jobs)) if text not in said)
     return Verified(
         store.root,
