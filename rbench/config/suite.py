@@ -36,12 +36,15 @@ from rbench.schema import (
     IN_DOMAIN,
     AskedSet,
     Choice,
+    Claim,
     Draw,
     EncoderSpec,
+    MeasureNeeds,
     ResourceChoice,
     ResourceKind,
     ResourceSet,
     Specs,
+    Strategy,
     Suite,
     TableSpec,
     bases,
@@ -211,12 +214,8 @@ def _load_without(
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
     claims, misfits, notes = suite.claims, tuple[str, ...](), tuple[str, ...]()
-    if claims:  # what they may speak of is asked of all metrics and measures, whose files are opened for it
-        from rbench.config.available_cells import of_suite
-        from rbench.config.claims import claims_here
-
-        ground = of_suite(suite, entries, tuning, sets, measures.values())
-        claims, misfits, notes = claims_here(claims, merged, ground, problems, registry.names("encoders"))
+    if claims:
+        claims, misfits, notes = _judged(claims, suite, entries, tuning, sets, measures)
         problems.raise_any()
     return Loaded(
         suite=suite.model_copy(update={"claims": claims, "tables": _tables(suite, entries, merged)}),
@@ -237,6 +236,26 @@ def _load_without(
         victims=entries.victims,
         notes=(*unlisted.notes, *entries.tasks.tables.notes, *note(left, misfits), *notes),
     )
+
+
+def _judged(
+    claims: Sequence[Claim],
+    suite: Suite,
+    entries: Entries,
+    tuning: Mapping[str, Sequence[Strategy]],
+    sets: Mapping[str, Sequence[AskedSet]],
+    measures: Mapping[str, MeasureNeeds],
+) -> tuple[tuple[Claim, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return what `claims_here` says of a suite's claims: those that can be judged, the ids of others, and notes.
+
+    What claims may speak of is asked of all metrics and measures. Their files are opened for it, so it is asked only
+    where there are claims.
+    """
+    from rbench.config.available_cells import of_suite
+    from rbench.config.claims import claims_here
+
+    ground = of_suite(suite, entries, tuning, sets, measures.values())
+    return claims_here(claims, entries.merged, ground, entries.problems, entries.files.registry.names("encoders"))
 
 
 def _tables(suite: Suite, entries: Entries, merged: Positioned) -> tuple[TableSpec, ...]:
