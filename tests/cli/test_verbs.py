@@ -457,7 +457,7 @@ def test_table_prints_what_the_api_renders(shell: Shell, mock: Api) -> None:
     assert arguments == ([Path("results/runs/x")],)
     look = {"bold": None, "notes": None, "names": False, "wide": False, "size": None}
     look |= {"width": None, "interval_style": None}
-    more = {"include": (), "aggregation": "all", "only": (), "with_paper": None, "best": None, **look}
+    more = {"include": (), "beside": (), "aggregation": "all", "only": (), "with_paper": None, "best": None, **look}
     assert options == {"metric": "aua", "layout": "full", "fmt": "json", "intervals": True, "pick": None} | more
     shell("table", "results/runs/x", "--metric", "contrast", "--pick", "validation")
     assert mock.calls[1][2]["pick"] == "validation"
