@@ -112,7 +112,7 @@ def test_deleted_results_are_made_again_on_what_is_there(
     shutil.rmtree(cache.place(world.job(VICTIM).key))
     elsewhere(monkeypatch, "finetune")
     assert world.run()[0].failed
-    without(world, VICTIM, PWWS, CONTRAST, RANDOM)
+    without(world, VICTIM, PWWS, CONTRAST, "/test_accuracy", RANDOM)
     assert not world.run()[0].failed and not verify(world.root).findings
 
 
