@@ -354,7 +354,8 @@ def test_everything_missing_is_said_at_once_and_before_any_work(place: Path) -> 
     write(place / "s.yaml", "encoders: [toy-rse, toy-cse]\nevaluate: [stsb]\n")
     with pytest.raises(ResourceError) as caught:
         api.run("s.yaml", options(place))
-    message = str(caught.value)
+    assert "2 data sets and 2 models are missing" in str(caught.value)
+    message = str(caught.value.__cause__)  # each with its remedy, as doctor says it
     generator = "toy-rse: train.options.generator: encoder `org/lm`"
     for missing in ("task `stsb`", "task `pairs`", "(It is the base of toy-rse.)", generator):
         assert missing in message

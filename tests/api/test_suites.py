@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -153,7 +154,8 @@ def test_everything_missing_is_said_at_once_and_before_the_run(write) -> None:  
     suite = write(encoders="[bert-base, minilm]", tasks="[mr, snli]", resources="local")
     with pytest.raises(ResourceError) as caught:
         api.run(suite)
-    message = str(caught.value)
+    assert re.search("2 data sets, 2 models and [0-9]+ resources of attacks are missing", str(caught.value))
+    message = str(caught.value.__cause__)  # each with its remedy, as doctor says it
     for missing in ("mr", "snli", "bert-base", "minilm", "masked_lm", "wordnet", "geometry", "pwws"):
         assert missing in message
     for remedy in ("--data", "--models", "NLTK_DATA"):
