@@ -356,12 +356,8 @@ def _notes(loaded: Loaded, data: Mapping[str, TaskData], sets: Mapping[str, tupl
         sizes = f" ({counts['bundles']} bundles, {counts['edits']} edits)" if "bundles" in counts else ""
         yield f"{one.set.name}: {one.origin}{sizes}"
         yield from (f"{one.set.name}: {rows} rows left out: {reason}" for reason, rows in one.dropped.items())
-    # Intervals of differences are those of Student's t over the seeds.
     if suite.attacks and not suite.train_seeds and len(suite.seeds) == 2:
-        yield (
-            "two seeds: the 95% interval of a difference reaches 12.7 standard errors to each side; with three seeds "
-            "it reaches 4.3"
-        )
+        yield "two seeds: once corrected for several comparisons next to nothing is decided; three seeds tell far more"
 
 
 def _lengths(loaded: Loaded) -> Iterator[str]:

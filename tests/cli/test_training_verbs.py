@@ -213,7 +213,7 @@ def test_wrong_input_is_told_before_any_work(
     def never(*_: Any) -> None:
         raise AssertionError("work has begun")
 
-    monkeypatch.setattr(importlib.import_module("rbench.api.training"), "run_prepared", never)
+    monkeypatch.setattr(importlib.import_module("rbench.api.training"), "ran", never)
     tiny.write_bert(tmp_path / "bert-base")
     result = shell("train", *(str(tmp_path) if word == "MODELS" else word for word in arguments))
     assert result.exit_code == 2, result.output
@@ -234,7 +234,7 @@ def test_wrong_input_is_told_before_any_work(
 def test_a_corpus_that_will_not_do_is_told_before_any_work(
     shell: Shell, mine: Path, name: str, content: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importlib.import_module("rbench.api.training"), "run_prepared", None)
+    monkeypatch.setattr(importlib.import_module("rbench.api.training"), "ran", None)
     (tmp_path / name).write_bytes(content.encode("utf-8", "surrogateescape"))
     result = shell("train", "simcse", "--base", "toy", "--data", tmp_path / name, "--include", mine)
     assert result.exit_code == 2, result.output

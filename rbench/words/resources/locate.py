@@ -72,7 +72,8 @@ def locate(
             problems.append(f"{kind} of resource set {resource_set.name}{why}: {error}")
             fetched = fetched or fetchable(kind, resource_set)
     if problems:
-        problems += ["`rbench doctor SUITE --fix` fetches NLTK's data and the word vectors"] if fetched else []
+        # A line is a resource, and is counted as one.
+        problems[-1] += "; `rbench doctor SUITE --fix` fetches NLTK's data and the word vectors" if fetched else ""
         raise ResourceError("\n".join(problems))
     return found
 
