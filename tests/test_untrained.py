@@ -83,7 +83,9 @@ def test_it_is_fine_tuned_attacked_and_scored_and_each_seed_has_its_own_draw(pla
     for job in plan.jobs:
         record = store.record(job)
         assert record is not None and record.status == "complete"
-        if job.what == "sts":
+        if job.what == "test_accuracy":
+            assert record.scores[0].n > 0
+        elif job.what == "sts":
             assert record.provenance.weights_hash == draws[0]
             assert record.scores[0].n == 1000
         elif isinstance(job.spec, FinetuneJob):
