@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -123,15 +124,16 @@ class Exchange(Silent):
 
     def __init__(self, place: Path, originals: Path, name: str, job: str, after: int | None = None) -> None:
         self.there, self.other = place / "models" / name, originals / "1" / name
-        self.job, self.after, self.now = job, after, ""
+        # Progress leaves options out that tell no two jobs apart.
+        self.names, self.after, self.now = {job, re.sub(r"\[[^]]*\]", "", job)}, after, ""
 
     def start(self, name: str, index: int, count: int) -> None:
         self.now = name
-        if name == self.job and self.after is None:
+        if name in self.names and self.after is None:
             self()
 
     def update(self, done: int, total: int, text: str = "") -> None:
-        if self.now == self.job and self.after is not None and done >= self.after:
+        if self.now in self.names and self.after is not None and done >= self.after:
             self.after = None
             self()
 
