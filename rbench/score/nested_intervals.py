@@ -17,9 +17,10 @@ the draws, above `noise` and above the one observed, a false positive by it has 
     P(draws this small or smaller | T) * P(|mean| > z * sqrt(texts) | T)  <=  a
 
 The probability of an error is then 1.0 to 1.15 times a for normal means, for each a from 0.2 to 0.0001, 1 to 4 degrees
-of freedom, any difference between draws and any share of common texts (1.26 for 20 degrees and a = 0.0001), and the
-power is that of a paired t test over the draws' means, or above it. Two draws (df = 1) are so rarely known to agree
-that small p values are out of their reach. `benchmarks/calibration_of_p.py` simulates it.
+of freedom, any difference between draws and any share of common texts (1.26 for 20 degrees and a = 0.0001). The power
+is about that of a paired t test over the draws' means where draws differ, and above it where they do not. Two draws
+(df = 1) are so rarely known to agree that small p values are out of their reach. `benchmarks/calibration_of_p.py`
+simulates shares.
 
 A share's interval is Wilson's on the number of texts that has the same reach at the share observed (as Korn and
 Graubard 1998 do for clustered samples). So it stays within its bounds and reaches further towards 50%. A paired
@@ -100,7 +101,7 @@ class Spread(NamedTuple):
             (self.draws, self.draw_freedom, self.noise),
             (self.raters, self.rater_freedom, self.rater_noise),
         )
-        return sum(added_by(self.texts, *level, confidence) for level in levels if np.any(level[1]))
+        return sum(squared_reach_of_draws(self.texts, *level, confidence) for level in levels if np.any(level[1]))
 
     def effective(self, unit: float, confidence: float) -> Number:
         """Return the number of independent texts that reach as far with the normal quantile.
@@ -142,7 +143,7 @@ class Spread(NamedTuple):
         return solved(lambda away: float(np.mean(ndtr((away - reach) / error))), error)
 
 
-def added_by(texts: Number, draws: Number, freedom: Number, noise: Number, confidence: float) -> Number:
+def squared_reach_of_draws(texts: Number, draws: Number, freedom: Number, noise: Number, confidence: float) -> Number:
     """Return what a level of draws adds to the squared reach that texts alone have, at least 0.
 
     Args:
@@ -156,14 +157,16 @@ def added_by(texts: Number, draws: Number, freedom: Number, noise: Number, confi
     """
     level, upper = 1 - confidence, 0.5 + confidence / 2
     added = np.maximum(0.0, stdtrit(freedom, upper) ** 2 * draws - ndtri(upper) ** 2 * noise)
-    return np.where(luck(texts, draws, freedom, noise, level) <= level, 0.0, added)[()]
+    return np.where(lucky_agreement(texts, draws, freedom, noise, level) <= level, 0.0, added)[()]
 
 
-def luck(texts: Number, draws: Number, freedom: Number, noise: Number, level: float, steps: int = 24) -> Number:
+def lucky_agreement(
+    texts: Number, draws: Number, freedom: Number, noise: Number, level: float, steps: int = 24
+) -> Number:
     """Return the probability that draws agree as well as these do and texts alone exclude the true mean.
 
     It is the largest over all true variances of the draws' means, above `noise` and above the one observed. Variances
-    by which draws agree so well in fewer cases than `level` are passed over. The arguments are those of `added_by`.
+    by which draws agree so well in fewer cases than `level` are passed over. The arguments are those of `squared_reach_of_draws`.
 
     Args:
         level: 1 minus the confidence of the interval of texts alone.
@@ -172,6 +175,7 @@ def luck(texts: Number, draws: Number, freedom: Number, noise: Number, level: fl
     texts, draws, freedom, noise = (
         np.asarray(part, dtype=np.float64)[..., None] for part in (texts, draws, freedom, noise)
     )
+    # Below the variance observed, draws do not agree by luck: they differ more than was to be expected.
     half, smallest = freedom / 2, np.maximum(np.maximum(noise, draws), NOTHING)
     # Each true variance is told by the probability of draws this small or smaller, from its largest down to the level.
     most = np.maximum(gammainc(half, half * draws / smallest), NOTHING)

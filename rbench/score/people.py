@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from rbench.score.nested_intervals import NOTHING, added_by, joined
+from rbench.score.nested_intervals import NOTHING, squared_reach_of_draws, joined
 from rbench.score.statistics import CONFIDENCE, wilson
 
 Values = NDArray[np.float64]
@@ -48,7 +48,7 @@ class Between(NamedTuple):
         if not self.freedom:
             return 0.0
         texts = max(of_texts / float(ndtri(0.5 + CONFIDENCE / 2)) ** 2, self.noise)
-        return float(added_by(texts, self.variance, self.freedom, self.noise, CONFIDENCE))
+        return float(squared_reach_of_draws(texts, self.variance, self.freedom, self.noise, CONFIDENCE))
 
 
 def between(by_rater: Values) -> Between:

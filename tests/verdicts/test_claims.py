@@ -321,7 +321,7 @@ def test_without_outcomes_the_spread_of_fine_tunings_is_in_the_interval_of_a_num
     (cell,) = (c for c in cells if (c["encoder"], c["task"], c["attack"]) == ("minilm", "mr", "pwws"))
     texts, tuned = ((cell["high"] - cell["value"]) / stats.norm.ppf(0.975)) ** 2, cell["seed_sd"] ** 2 / 3
     # These seeds agree so well that texts alone decide. Seeds that differ as much as texts make it wider.
-    assert luck(texts, tuned, 2, 0.0, 0.05) <= 0.05
+    assert lucky_agreement(texts, tuned, 2, 0.0, 0.05) <= 0.05
     assert one.difference is not None and one.difference.high == pytest.approx(cell["high"])
     limits = cell["value"], cell["n"], cell["low"], cell["high"]
     assert combine_stated([Stated(*limits, seeds=3, seed_sd=cell["seed_sd"])]).high == pytest.approx(cell["high"])
