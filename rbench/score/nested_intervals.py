@@ -166,7 +166,8 @@ def lucky_agreement(
     """Return the probability that draws agree as well as these do and texts alone exclude the true mean.
 
     It is the largest over all true variances of the draws' means, above `noise` and above the one observed. Variances
-    by which draws agree so well in fewer cases than `level` are passed over. The arguments are those of `squared_reach_of_draws`.
+    by which draws agree so well in fewer cases than `level` are passed over. The arguments are those of
+    `squared_reach_of_draws`.
 
     Args:
         level: 1 minus the confidence of the interval of texts alone.

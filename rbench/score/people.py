@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from rbench.score.nested_intervals import NOTHING, squared_reach_of_draws, joined
+from rbench.score.nested_intervals import NOTHING, joined, squared_reach_of_draws
 from rbench.score.statistics import CONFIDENCE, wilson
 
 Values = NDArray[np.float64]

@@ -16,7 +16,7 @@ from rbench import api
 from rbench.cli import app
 from rbench.errors import SuiteError
 from rbench.schema import Health, Job, Raised
-from rbench.score.nested_intervals import luck
+from rbench.score.nested_intervals import lucky_agreement
 from rbench.score.paired import Stated, combine_stated, holm
 from rbench.store.runs import Store
 from rbench.tables import Results, attack_table
