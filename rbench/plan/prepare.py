@@ -357,7 +357,7 @@ def _notes(loaded: Loaded, data: Mapping[str, TaskData], sets: Mapping[str, tupl
         yield f"{one.set.name}: {one.origin}{sizes}"
         yield from (f"{one.set.name}: {rows} rows left out: {reason}" for reason, rows in one.dropped.items())
     if suite.attacks and not suite.train_seeds and len(suite.seeds) == 2:
-        yield "two seeds: once corrected for several comparisons next to nothing is decided; three seeds tell far more"
+        yield "two seeds: corrected for several comparisons, they decide next to nothing; three tell far more"
 
 
 def _lengths(loaded: Loaded) -> Iterator[str]:
