@@ -3,7 +3,8 @@
     python benchmarks/byte_bpe.py ../shared/data/corpus MODELS/byte-bpe
 
 Reads every `text` of the folder's JSON lines, in the order of file names, and writes a tokenizer folder of 16,000
-entries. It neither lower-cases nor normalises, so that no character is unknown to it.
+entries. It neither lower-cases nor normalises, so that no character is unknown to it. The config.json beside it only
+marks the folder as a model's: the network's sizes are those of the encoder's own file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tokenizers import ByteLevelBPETokenizer
-from transformers import RobertaTokenizerFast
+from transformers import RobertaConfig, RobertaTokenizerFast
 
 VOCABULARY_SIZE = 16_000
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -41,6 +42,7 @@ def main() -> None:
     RobertaTokenizerFast(tokenizer_file=str(arguments.out / "tokenizer.json"), model_max_length=512).save_pretrained(
         arguments.out
     )
+    RobertaConfig(vocab_size=VOCABULARY_SIZE).save_pretrained(arguments.out)
 
 
 if __name__ == "__main__":
