@@ -9,7 +9,8 @@ from pydantic import Field
 from rbench.schema import Strict
 
 Key = tuple[str, str, str, str]
-"""Attack, encoder, strategy and task of a cell."""
+"""Attack, encoder, strategy and task of a cell. What a victim is before attacks has an empty attack, and an average an
+empty task."""
 
 
 class Fact(Strict):

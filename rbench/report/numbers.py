@@ -28,7 +28,7 @@ from rbench.schema import TableSpec
 from rbench.score.budget import START, Curve
 from rbench.score.paired import Difference
 from rbench.tables import Results, Table, attack_table, build
-from rbench.tables.aggregate import Grid, grid
+from rbench.tables.aggregate import NO_ATTACK, Grid, grid
 from rbench.tables.draws import of_table
 from rbench.tables.for_people import titled
 from rbench.tables.formats import caption, number, signs_said, text_of
@@ -140,7 +140,10 @@ def _cells(table: Table, metric: str) -> Iterator[HeatCell]:
 
 
 def _entries(table: Table, metric: str) -> Iterator[tuple[Key, Number]]:
-    """Yield the entries of a table in the layout paper, by the cells that they show. An average has no task."""
+    """Yield the entries of a table in the layout paper, by the cells that they show. An average has no task, and a table
+    of what victims are before attacks has no attacks.
+    """
+    by_attack = "Attack" in table.header
     for contest in table.contests:
         if contest.metric != metric:
             continue
@@ -149,6 +152,7 @@ def _entries(table: Table, metric: str) -> Iterator[tuple[Key, Number]]:
             entry = table.rows[row][contest.column]
             if isinstance(entry, Number) and keys:
                 attack, encoder, finetune, task = keys[0]
+                attack = attack if by_attack else NO_ATTACK
                 yield (attack, encoder, finetune, "" if average else task), entry
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,8 @@ from rbench.tables.table import CellKey
 
 ANY = "any attack"
 """Stands for all attacks in the column of attacks."""
+NO_ATTACK = ""
+"""Stands in the column of attacks for what a victim is before any of them."""
 AXES = ("attack", "encoder", "finetune", "task")
 """What names a cell of attacks."""
 
@@ -219,6 +221,17 @@ class Grid(cells.Grid[Cell]):
         attacks = (attack,) if attack else self.attacks
         cells = (self.cells.get((one, encoder, finetune, task)) for one in attacks)
         return next((cell for cell in cells if cell is not None and cell.present), None)
+
+    def of_victims(self) -> Grid:
+        """Return the grid with one cell for each victim, under no attack: what a victim is before attacks is the same in
+        all of them. The cell is that of the attack of which most seeds are done; it keeps the attack's name.
+        """
+        found: dict[tuple[str, ...], Cell] = {}
+        for (_, *victim), cell in self.cells.items():
+            key = (NO_ATTACK, *victim)
+            if key not in found or len(cell.done) > len(found[key].done):
+                found[key] = cell
+        return replace(self, attacks=(NO_ATTACK,), cells=found)
 
     def tasks_of(self, metric: Metric) -> tuple[str, ...]:
         """Return the tasks that have a metric."""

@@ -1,6 +1,7 @@
 """Lays out tables of one metric of attacks, or of several side by side, with tasks or attacks in columns.
 
-paper      A group of rows for each attack, tasks in columns, and their average.
+paper      A group of rows for each attack, tasks in columns, and their average. Where all metrics are of victims, these
+           are the rows.
 by-attack  A group of rows for each task, attacks in columns, and their average.
 means      Attacks in columns, and their average. Each entry is the mean over all tasks.
 
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from rbench.errors import StoreError
 from rbench.metrics import Metric
-from rbench.tables.aggregate import ANY, Cell, Grid
+from rbench.tables.aggregate import ANY, NO_ATTACK, Cell, Grid
 from rbench.tables.any_attack import NONE, AnyAttack
 from rbench.tables.layouts import definitions, described
 from rbench.tables.notes import interval_note, notes, sizes
@@ -50,14 +51,16 @@ def table(grid: Grid, metrics: Sequence[str], layout: str, together: AnyAttack =
 
     Raises StoreError where no task has all metrics.
     """
-    whole, asked = together.beside(grid), [grid.metrics[name] for name in metrics]
+    asked = [grid.metrics[name] for name in metrics]
+    before = layout == "paper" and all(metric.of == "victims" for metric in asked)
+    whole = grid.of_victims() if before else together.beside(grid)
     tasks = tuple(task for task in grid.tasks if all(task in grid.tasks_of(metric) for metric in asked))
     if not tasks:
         raise StoreError(f"no task of this suite has {' and '.join(one.about.words for one in asked)}.")
-    attacks = whole.attacks if any(metric.together for metric in asked) else grid.attacks
+    attacks = whole.attacks if before or any(metric.together for metric in asked) else grid.attacks
     columns = [column for metric in asked for column in _columns(metric, layout, tasks, attacks, grid)]
     rows, contests = _rows(whole, layout, tasks, attacks, columns)
-    several = {"by-attack": "Task", "paper": "Attack"}
+    several = {"by-attack": "Task", **({} if before else {"paper": "Attack"})}
     names = [*([several[layout]] if layout in several else []), "Encoder", *(["Fine-tuning"] if grid.several else [])]
     above = [metric.about.column if len(asked) > 1 and head else "" for metric, head, *_ in columns]
     heads = [head or metric.about.column for metric, head, *_ in columns]
@@ -72,6 +75,7 @@ def table(grid: Grid, metrics: Sequence[str], layout: str, together: AnyAttack =
         groups=groups_of(rows) if layout in several else frozenset(),
         cells=tuple(
             described(cell, metrics[0], whole)
+            | ({"attack": NO_ATTACK} if before else {})
             | ({"scores": {one.name: cell.told(one.name) for one in asked if cell.has(one.name)}} if asked[1:] else {})
             for cell in cells
         ),
@@ -82,16 +86,16 @@ def table(grid: Grid, metrics: Sequence[str], layout: str, together: AnyAttack =
         ),
         interval=" ".join([interval_note(grid, metrics[0]), *([JOINED] if layout == "means" else [])]),
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
-        shows=_shown(asked, layout, len(tasks)),
+        shows=_shown(asked, layout, len(tasks), by_attack=not before),
         contests=tuple(contests),
         best="the most robust" if asked[1:] else "",
     )
 
 
-def _shown(asked: Sequence[Metric], layout: str, tasks: int) -> Meaning:
-    """Return what the caption says of the metrics."""
+def _shown(asked: Sequence[Metric], layout: str, tasks: int, *, by_attack: bool) -> Meaning:
+    """Return what the caption says of the metrics; `by_attack`: whether the layout paper has rows for each attack."""
     among = {"paper": "of each attack and column", "by-attack": "of each task and column", "means": "of each column"}
-    first = replace(asked[0].about, among=among[layout])
+    first = replace(asked[0].about, among=among[layout if by_attack else "means"])
     over = f"means over {tasks} tasks" if layout == "means" and tasks > 1 else ""
     if not asked[1:]:
         return replace(first, title=f"{first.title}, {over}") if over else first

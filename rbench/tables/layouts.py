@@ -1,7 +1,8 @@
 """Lays out tables of attacks: as in the papers, or one row per job.
 
-paper   Rows are attack x encoder (x fine-tuning strategy), columns are tasks and their average. The most robust entry
-        of each attack and column is the best. There is no best and no average where one of the entries is missing.
+paper   Rows are attack x encoder (x fine-tuning strategy), columns are tasks and their average. A metric of victims,
+        such as clean accuracy, has a row for each victim and no attacks. The most robust entry of each attack and
+        column is the best. There is no best and no average where one of the entries is missing.
         Tasks with an oracle have a column of oracle-valid ASR next to ASR, and where victims are scored on test rows
         (`accuracies`) there is a column of their accuracy.
 by-task Table 1 of the ADCL paper. Rows are task x encoder (x fine-tuning strategy). Columns are the accuracy on test
@@ -16,6 +17,7 @@ After the attacks come the rows of all attacks together (`any_attack`), where th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rbench.errors import StoreError
@@ -23,7 +25,7 @@ from rbench.metrics import Metric, Metrics, Tally
 from rbench.schema import TEST_ACCURACY, Plan, Score
 from rbench.score import scored
 from rbench.tables.accuracies import HEADER, PRINTED, Accuracies, accuracies
-from rbench.tables.aggregate import AXES, Cell, Grid
+from rbench.tables.aggregate import AXES, NO_ATTACK, Cell, Grid
 from rbench.tables.any_attack import NONE, AnyAttack
 from rbench.tables.cells import PLAIN
 from rbench.tables.draws import training_seed
@@ -52,26 +54,30 @@ def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
     beside = accuracies(grid) if metric == "asr" else Accuracies({})
     columns = _columns(grid, tasks, metric, beside)
     several = grid.several
+    before = of.of == "victims"
     alone = of.of == "all attacks"
-    whole = together.alone(grid) if alone else together.beside(grid)
-    own = whole if alone else grid
+    whole = grid.of_victims() if before else together.alone(grid) if alone else together.beside(grid)
+    own = whole if alone or before else grid
     rows: list[tuple[Entry, ...]] = []
     contests: list[Contest] = []
     for attack in whole.attacks:
         group = _group(whole, attack, columns, metric, beside)
         victims = {len(rows) + i: victim for i, (victim, _) in enumerate(group)}
-        contests += _contests(whole, attack, victims, columns, (metric, 2 + several))
-        rows += [(attack, name, *([finetune] if several else []), *numbers) for (name, finetune), numbers in group]
-    header = ["Attack", "Encoder", *(["Fine-tuning"] if several else [])]
+        names = [] if before else [attack]
+        contests += _contests(whole, attack, victims, columns, (metric, len(names) + 1 + several))
+        rows += [(*names, name, *([finetune] if several else []), *numbers) for (name, finetune), numbers in group]
+    header = [*([] if before else ["Attack"]), "Encoder", *(["Fine-tuning"] if several else [])]
     header += [{metric: task, TEST_ACCURACY: HEADER}.get(kind, "oracle-valid") for task, kind in columns]
     kinds = sorted({kind for _, kind in columns} - {TEST_ACCURACY}, key=lambda kind: grid.metrics[kind].place)
     return Table(
         metric=metric,
         header=(*header, *(["Avg."] if len(tasks) > 1 else [])),
         rows=tuple(rows),
-        groups=groups_of(rows),
+        groups=frozenset() if before else groups_of(rows),
         cells=tuple(
-            described(cell, metric, whole) | beside.told(cell) for cell in whole.cells.values() if cell.task in tasks
+            described(cell, metric, whole) | beside.told(cell) | ({"attack": NO_ATTACK} if before else {})
+            for cell in whole.cells.values()
+            if cell.task in tasks
         ),
         notes=notes(
             grid,
@@ -86,7 +92,7 @@ def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
         ),
         interval=interval_note(own, metric),
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
-        shows=of.about,
+        shows=replace(of.about, among="of each column") if before else of.about,
         contests=tuple(contests),
         brief=tuple(filter(None, [beside.note])),
     )

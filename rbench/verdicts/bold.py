@@ -317,8 +317,9 @@ def _told(table: Table, column: int, rows: Sequence[int]) -> _Told | None:
     if one.flagged or other.flagged:  # bold compares the others, so that its absence says nothing of these two
         return None
     texts = [[entry for entry in table.rows[row] if isinstance(entry, str)] for row in rows]
-    where, *_ = texts[0]
-    differ = [i for i, (a, b) in enumerate(zip(*texts, strict=True)) if i and a != b]
+    grouped = table.header[0] != "Encoder"  # then the first column says where
+    where = texts[0][0] if grouped else ""
+    differ = [i for i, (a, b) in enumerate(zip(*texts, strict=True)) if a != b and i >= grouped]
     named = [" ".join(own[i] for i in differ) for own in texts]
     plain = [re.sub(r" ?\[[^]]*\]", "", name) for name in named]
     if len(set(plain)) == len(named):  # options, as in `clean[epochs=4]`, only where names alone are the same
@@ -331,7 +332,7 @@ def _told(table: Table, column: int, rows: Sequence[int]) -> _Told | None:
 
 
 def _places(told: Sequence[_Told]) -> str:
-    """Write where, with both values: `under TextFooler (28.0 against 95.1) and PWWS (...)`."""
-    parts = [f"{one.where} ({one.values[0]} against {one.values[1]})" for one in told]
+    """Write where, with both values: `under TextFooler (28.0 against 95.1) and PWWS (...)`; of victims the values alone."""
+    parts = [f"{one.where} ({one.values[0]} against {one.values[1]})".lstrip() for one in told]
     joined = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"under {joined}"
+    return f"under {joined}" if told[0].where else joined

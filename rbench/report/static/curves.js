@@ -70,7 +70,7 @@ function frontChart(place) {
   const attack = groups.has(get("fattack")) ? get("fattack") : [...groups.keys()][0];
   const task = data.names.tasks.length > 1 && groups.get(attack).some((cell) => cell.key[3] === "") ? "" : data.names.tasks[0];
   const points = groups.get(attack).filter((cell) => cell.key[3] === task).map((cell) => {
-    const quality = x === "sts" ? scored.get(cell.key[1]) : clean.cells.find((one) => JSON.stringify(one.key) === JSON.stringify(cell.key));
+    const quality = x === "sts" ? scored.get(cell.key[1]) : clean.cells.find((one) => JSON.stringify(one.key.slice(1)) === JSON.stringify(cell.key.slice(1)));
     return { name: report.victim(cell.key[1], cell.key[2]), x: quality?.value ?? null, xs: quality?.shown, xlow: quality?.low ?? null, xhigh: quality?.high ?? null, y: cell.value, ys: cell.shown, ylow: cell.low, yhigh: cell.high };
   }).filter((point) => point.x !== null).map((point, i) => ({ ...point, colour: COLOURS[i % COLOURS.length] }));
   const front = points.filter((point) => !points.some((other) => other !== point && other.x >= point.x && other.y >= point.y && (other.x > point.x || other.y > point.y)));

@@ -18,6 +18,9 @@ function drawSwitch() {
 const options = () => data.names.finetunes.filter((name) => name.includes("[") && !title(name).includes("["))
   .map((name) => ` ${title(name)}: ${name.slice(name.indexOf("[") + 1, -1).replaceAll(",", ", ")}.`).join("");
 
+// What a victim is before attacks has a column under no attack.
+const headOf = (attack, metric) => (attack ? title(attack) : metric.short);
+
 // The columns: [task, attack]. Averages, where there are any, come first, so that a narrow window shows them.
 function columnsOf(metric) {
   const there = new Set(metric.cells.map((cell) => id([cell.key[0], cell.key[3]])));
@@ -60,21 +63,21 @@ function sortBy(task, attack) {
   else set({ sort: JSON.stringify([task, attack]), order: same ? "up" : "" });
 }
 
-function headings(groups) {
+function headings(groups, metric) {
   const top = el("tr", {}, el("th", { scope: "col", rowspan: 2, class: "name" }, "Encoder"),
     groups.map(([task, attacks]) => el("th", { scope: "colgroup", colspan: attacks.length, class: "group" }, task ? title(task) : "Average over tasks")));
   const below = el("tr", {}, groups.map(([task, attacks]) => attacks.map((attack, i) => {
     const sorted = get("sort") === JSON.stringify([task, attack]);
     const order = sorted ? (get("order") === "up" ? "ascending" : "descending") : "none";
     return el("th", { scope: "col", "aria-sort": order, class: i ? "" : "first" },
-      el("button", { type: "button", onclick: () => sortBy(task, attack), title: `Sort by ${title(attack)}` }, el("span", {}, title(attack)), el("i", { "aria-hidden": "true" }, sorted ? (get("order") === "up" ? "▲" : "▼") : "")));
+      el("button", { type: "button", onclick: () => sortBy(task, attack), title: `Sort by ${headOf(attack, metric)}` }, el("span", {}, headOf(attack, metric)), el("i", { "aria-hidden": "true" }, sorted ? (get("order") === "up" ? "▲" : "▼") : "")));
   })));
   return el("thead", {}, top, below);
 }
 
 function said(cell, metric) {
   const [attack, encoder, finetune, task] = cell.key;
-  const parts = [`${report.victim(encoder, finetune)}${task ? `, ${title(task)}` : ""}, ${title(attack)}: ${metric.title} ${cell.shown}${metric.percent && cell.value !== null ? "%" : ""}`];
+  const parts = [`${report.victim(encoder, finetune)}${task ? `, ${title(task)}` : ""}${attack ? `, ${title(attack)}` : ""}: ${metric.title} ${cell.shown}${metric.percent && cell.value !== null ? "%" : ""}`];
   if (cell.interval) parts.push(`95% interval ${cell.interval}`);
   if (cell.n !== null) parts.push(`n ${cell.n}`);
   if (cell.skipped) parts.push(`${cell.skipped} skipped`);
@@ -112,7 +115,7 @@ function drawTable() {
   const values = metric.cells.map((cell) => cell.value).filter((value) => value !== null);
   const range = metric.percent ? [0, 1] : d3.extent(values);
   const scale = values.length ? d3.scaleLinear(range[0] === range[1] ? [range[0] - 1, range[1]] : range, [4, 62]).clamp(true) : null;
-  fill(document.getElementById("heat"), el("caption", { class: "sr" }, `${metric.title} by encoder, task and attack`), headings(groups),
+  fill(document.getElementById("heat"), el("caption", { class: "sr" }, `${metric.title} by encoder, task and attack`), headings(groups, metric),
     el("tbody", {}, rowsOf(metric, cells).map((row) => el("tr", {},
       el("th", { scope: "row", class: "name", title: row.encoder }, breakable(report.victim(row.encoder, row.finetunes[0]))),
       groups.map(([task, attacks]) => attacks.map((attack, i) => number(cellOf(cells, row, attack, task), metric, scale, i === 0)))))));
