@@ -5,7 +5,7 @@ numbers come from the cells of the RUN's own tables, so both agree. A number tha
 
 Beside a printed encoder stands the one of the same name and options. Where a RUN has none, an encoder of the same
 system on another base stands in: `adcl-minilm` beside `adcl-bert-base`, `minilm` beside `bert-base`. A number of a
-stand-in reproduces nothing, and tables mark it.
+stand-in reproduces nothing, and a column of the table names the encoder of each row's numbers.
 
 There are two layouts:
 
@@ -29,6 +29,7 @@ from rbench.config.registry import Registry
 from rbench.errors import RbenchError, StoreError
 from rbench.schema import Choice, EncoderSpec, Plan
 from rbench.tables import Results
+from rbench.tables.aggregate import NO_ATTACK
 from rbench.tables.cells import PLAIN
 from rbench.tables.formats import listed
 from rbench.tables.notes import spanned
@@ -151,13 +152,6 @@ class _Reader:
                 return Pair(found, None, (f"of {axis} that this RUN lacks", wanted))
             rows = left
         numbers = [_number(row, found.metric) for row in rows]
-        if found.metric == "clean":  # all attacks on a victim see the same examples
-            of_victim: dict[tuple[Any, ...], dict[str, Any]] = {}
-            for row, number in zip(rows, numbers, strict=True):
-                victim = tuple(row.get(axis) for axis in ("encoder", "task", "finetune"))
-                if of_victim.get(victim, {}).get("value") is None:
-                    of_victim[victim] = number
-            numbers = [*of_victim.values()]
         return self._chosen(found, [one for one in numbers if one.get("value") is not None], len(numbers), encoder)
 
     def _chosen(self, found: Found, numbers: list[dict[str, Any]], several: int, encoder: str | None) -> Pair:
@@ -210,6 +204,8 @@ def _agrees(row: Mapping[str, Any], axis: str, wanted: str, where: Coordinates) 
         there = {of_label(row[name]).name for name in ("task", "evaluation", "contrast") if row.get(name)}
         return wanted in there and _on_test(row, where)
     if axis == "attacks":
+        if row.get("attack") == NO_ATTACK:  # what a victim is before attacks is the same under each
+            return True
         made = str(row.get("set", "")).partition("-on-")[0]  # adversarial sets are named ATTACK-on-ENCODER
         return of_label(row.get("attack") or made).name == wanted
     if axis == "strategies":
@@ -351,6 +347,8 @@ def _fits(ours: System, printed: System) -> bool:
 
 Grid = tuple[tuple[str, ...], Sequence[tuple[Entry, ...]]]
 """Header and rows."""
+OURS = "Our encoder"
+"""The column that names the RUN's encoders, where any of them stands in for a printed one."""
 SMALL = (
     "Encoders, data or sizes here are not the paper's: a difference is no failed reproduction, and an agreement no "
     "successful one."
@@ -407,12 +405,14 @@ def table(compared: Comparison, plan: Plan, layout: str, metric: str | None = No
 
 
 def _paper(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
-    names = _names(compared)
-    header = (*map(_heading, names), *(compared.printed.columns[j].label for j in chosen))
+    names, named = _names(compared), bool(compared.stand_ins)
+    heads = [*map(_heading, names), *([OURS] if named else [])]
+    header = (*heads, *(compared.printed.columns[j].label for j in chosen))
     rows = []
     for i in shown:
         label, cited = compared.printed.rows[i].label, compared.cited(i)
-        pairs = (compared.pairs[i][j] for j in chosen)
+        pairs = [compared.pairs[i][j] for j in chosen]
+        own = [_encoders(pairs)] if named else []
         # A number without ours stands there only in a row of a cited system.
         entries = [
             ""
@@ -420,12 +420,12 @@ def _paper(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
             else Beside(pair.found.cell.printed or "", pair.ours, pair.inside, cited)
             for pair in pairs
         ]
-        rows.append((*(label.get(name, "") for name in names), *entries))
+        rows.append((*(label.get(name, "") for name in names), *own, *entries))
     return header, rows
 
 
 def _full(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
-    names, rows = _names(compared), []
+    names, named, rows = _names(compared), bool(compared.stand_ins), []
     for i in shown:
         for j in chosen:
             pair, label, column = compared.pairs[i][j], compared.printed.rows[i].label, compared.printed.columns[j]
@@ -436,6 +436,7 @@ def _full(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
             rows.append(
                 (
                     *(label.get(name, "") for name in names),
+                    *([_encoders([pair])] if named else []),
                     column.label,
                     alone,
                     pair.ours,
@@ -443,7 +444,13 @@ def _full(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
                     None if pair.ours is None else pair.ours.n,
                 )
             )
-    return (*map(_heading, names), "Column", "Paper", "Ours", "Ours less paper's", "n"), rows
+    heads = [*map(_heading, names), *([OURS] if named else [])]
+    return (*heads, "Column", "Paper", "Ours", "Ours less paper's", "n"), rows
+
+
+def _encoders(pairs: Sequence[Pair]) -> str:
+    """Return the RUN's encoders that our numbers are of; an empty text where there are none of ours."""
+    return ", ".join(dict.fromkeys(pair.encoder for pair in pairs if pair.ours is not None and pair.encoder))
 
 
 def _names(compared: Comparison) -> list[str]:

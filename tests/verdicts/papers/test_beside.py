@@ -201,6 +201,11 @@ def test_the_committed_run_of_a_suite_needs_no_name() -> None:
             assert row["flagged"] == str(True in flagged[row["row"]])
         assert row["stand_in"] == "True"
     shown = api.table(run, with_paper="suite")
+    titles = {line.split("|")[3].strip() for line in shown.splitlines() if line.startswith("| ")} - {"Our encoder"}
+    assert "all-MiniLM-L6-v2" in " ".join(titles) and len(titles) == len({row["encoder"] for row in rows})
+    full = api.table(run, with_paper="suite", layout="full")
+    heads = [part.strip() for part in full.splitlines()[2].split("|")[1:4]]
+    assert heads == ["Attack", "Encoder", "Our encoder"]
     signed = sum(len(re.findall(r"\d†", line)) for line in shown.splitlines() if line.startswith("|"))
     assert signed == sum(row["flagged"] == "True" for row in rows) > 0
 
