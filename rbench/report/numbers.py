@@ -140,8 +140,8 @@ def _cells(table: Table, metric: str) -> Iterator[HeatCell]:
 
 
 def _entries(table: Table, metric: str) -> Iterator[tuple[Key, Number]]:
-    """Yield the entries of a table in the layout paper, by the cells that they show. An average has no task, and a table
-    of what victims are before attacks has no attacks.
+    """Yield the entries of a table in the layout paper, by the cells that they show. An average has no task, and a
+    table of what victims are before attacks has no attacks.
     """
     by_attack = "Attack" in table.header
     for contest in table.contests:

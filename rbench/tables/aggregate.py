@@ -223,8 +223,8 @@ class Grid(cells.Grid[Cell]):
         return next((cell for cell in cells if cell is not None and cell.present), None)
 
     def of_victims(self) -> Grid:
-        """Return the grid with one cell for each victim, under no attack: what a victim is before attacks is the same in
-        all of them. The cell is that of the attack of which most seeds are done; it keeps the attack's name.
+        """Return the grid with one cell for each victim, under no attack: what a victim is before attacks is the same
+        in all of them. The cell is that of the attack of which most seeds are done; it keeps the attack's name.
         """
         found: dict[tuple[str, ...], Cell] = {}
         for (_, *victim), cell in self.cells.items():

@@ -332,7 +332,7 @@ def _told(table: Table, column: int, rows: Sequence[int]) -> _Told | None:
 
 
 def _places(told: Sequence[_Told]) -> str:
-    """Write where, with both values: `under TextFooler (28.0 against 95.1) and PWWS (...)`; of victims the values alone."""
+    """Write where, with both values: `under TextFooler (28.0 against 95.1) and PWWS (...)`; or values alone."""
     parts = [f"{one.where} ({one.values[0]} against {one.values[1]})".lstrip() for one in told]
     joined = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"under {joined}" if told[0].where else joined
