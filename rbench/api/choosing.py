@@ -52,7 +52,7 @@ class Chosen:
     fits: bool = True
     """Whether that is within the time."""
     hurried: bool = False
-    """Whether no time was left for the ranking of documents."""
+    """Whether no time was left for similarity and the ranking of documents."""
 
 
 class Cost(NamedTuple):
@@ -124,6 +124,20 @@ def timed(store: Store, jobs: Sequence[Job], options: Options) -> Cost:
         each += busy / len(outcomes) / workers
         opening += max(0.0, record.provenance.seconds - busy / at_once) if record.provenance is not None else 0.0
     return Cost(each, opening)
+
+
+def encoding(store: Store, jobs: Iterable[Job]) -> float:
+    """Return about how many seconds all encoders take for a text, by the fine-tunings that are done.
+
+    A fine-tuning encodes its training and validation texts, so this is rather too much.
+    """
+    total = 0.0
+    for job in jobs:
+        record = store.look(job).record
+        if record is not None and record.provenance is not None:
+            texts = record.counts.get("train_rows", 0) + record.counts.get("n", 0)
+            total += record.provenance.seconds / max(1, texts)
+    return total
 
 
 def assumed(costs: Mapping[str, Cost], queries: Mapping[str, float]) -> dict[str, Cost]:

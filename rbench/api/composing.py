@@ -61,7 +61,7 @@ class Composed:
     minutes: float | None = None
     """For how long n and the attacks were chosen; None: the user chose them."""
     hurried: bool = False
-    """Whether there is no time for the ranking of documents."""
+    """Whether there is no time for similarity and the ranking of documents."""
     missing: dict[str, str] = field(default_factory=dict)
     """By the id of a number why it is not there. `suites` fills it."""
 
@@ -166,8 +166,8 @@ class Composed:
         counts = self.sizes if len({*self.sizes.values()}) > 1 else n
         main |= {"attacks": kept, "num_examples": counts, "resources": self.resources}
         main["evaluate"] = [{"noise": {**NOISE, "num_examples": n, "seed": self.seed}}]
-        if (found := self._first("sts", SIMILARITY[self.embedded])) is not None:
-            main["evaluate"].append(found[0])
+        if not self.hurried and self.similarity is not None:
+            main["evaluate"].append(self.similarity[0])
         several = len(self.models) > 1
         main["tables"] = [
             {"metric": name} for name in (*(["ranks"] if several else []), "aua", "asr", "clean", "noise")
@@ -178,7 +178,7 @@ class Composed:
         found, by = None if self.hurried else self._first("ndcg", RANKINGS[self.embedded]), self.ranked_by
         if self.hurried:
             late = f"there was no time for it in {self.minutes:g} minutes; -n in place of --minutes has it"
-            self.missing |= dict.fromkeys(("ndcg", "ndcg-attacked"), late)
+            self.missing |= dict.fromkeys(("sts", "ndcg", "ndcg-attacked"), late)
         elif found is not None and by in self.available:
             name, size = found
             suite = self._suite((name,), [name], [by], min(self.n, size))
@@ -190,6 +190,11 @@ class Composed:
                 "training": {},
             }
         return made
+
+    @cached_property
+    def similarity(self) -> tuple[str, int] | None:
+        """The task of similarity and the number of its pairs; None where there is none."""
+        return self._first("sts", SIMILARITY[self.embedded])
 
     def where(self, part: str) -> Options:
         """Return the options of a part: the folder that a user names is that of the main one."""

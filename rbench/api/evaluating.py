@@ -38,7 +38,7 @@ from rbench.verdicts import ranks
 HERE = (Path(), Path("data"), Path("models"))
 """Folders of the working folder in which data and models are looked for, after those that are named."""
 EARLY = 0.3
-"""The share of the time after which no further attacks are timed."""
+"""The share of the time after which no further attacks are timed, and similarity and rankings are left out."""
 
 
 @dataclass(frozen=True)
@@ -257,19 +257,21 @@ def _timed(plan: Composed, minutes: float, receiver: Progress, started: float, k
     plan.sizes  # noqa: B018 (missing data are told before any work)
     first, others = plan.available[:1], plan.available
     costs: dict[str, choosing.Cost] = {}
-    beside, hurried = choosing.Cost(0.0, 0.0), False
+    beside, hurried, similarity = choosing.Cost(0.0, 0.0), False, 0.0
     for names in dict.fromkeys((first, others)):
         if costs and time.monotonic() - started > EARLY * 60 * minutes:
             break
         some = dataclasses.replace(plan, attacks=names, missing={})
         first_round = not costs
         costs |= _attack_first(some, "main", receiver, known)
-        hurried = hurried or time.monotonic() - started > EARLY * 60 * minutes
+        similarity = similarity or _similarity_seconds(some)
+        hurried = hurried or time.monotonic() - started + similarity > EARLY * 60 * minutes
         if first_round and not hurried and "ranking" in some.suites:
             beside = next(iter(_attack_first(some, "ranking", receiver, known).values()), beside)
         plan = dataclasses.replace(plan, options=_resumed(plan.options), missing={})
     costs = choosing.assumed(costs, plan.queries)
     spent = time.monotonic() - started + beside.opening + costs[first[0]].opening  # noise takes about an opening
+    spent += 0.0 if hurried else similarity
     most = dataclasses.replace(plan, n=choosing.LADDER[-1][0]).sizes.values()
     chosen = dataclasses.replace(choosing.choose(costs, most, minutes, spent, beside.each), hurried=hurried)
     late = "" if chosen.fits else f", which is more than the {minutes:g} minutes: it is the least"
@@ -281,9 +283,8 @@ def _timed(plan: Composed, minutes: float, receiver: Progress, started: float, k
 
 
 def _attack_first(plan: Composed, part: str, receiver: Progress, known: _Known) -> dict[str, choosing.Cost]:
-    """Attack the first texts of a part; return what each attack takes. Tables and noise wait for the rest."""
-    own = [one for one in plan.suites[part].get("evaluate", ()) if isinstance(one, str)]
-    suite = {**plan.suites[part], "tables": [], "figures": [], "evaluate": own}
+    """Attack the first texts of a part; return what each takes. Tables, noise and similarity wait for the rest."""
+    suite = {**plan.suites[part], "tables": [], "figures": [], "evaluate": []}
     options = plan.where(part)
     prepared = prepared_run(suite, options)
     if not options.fresh:
@@ -296,6 +297,16 @@ def _attack_first(plan: Composed, part: str, receiver: Progress, known: _Known) 
         name: choosing.timed(store, [job for job in jobs if job.parts[-1] == label], options)
         for name, label in labels.items()
     }
+
+
+def _similarity_seconds(plan: Composed) -> float:
+    """Return about how long the pairs of the similarity task take, of all encoders; 0 where there is no such task."""
+    folder = plan.folder("main")
+    store = Store(folder) if folder is not None else None
+    found = store.plan() if store is not None else None
+    if store is None or found is None or plan.similarity is None:
+        return 0.0
+    return 2 * plan.similarity[1] * choosing.encoding(store, (job for job in found.jobs if job.stage == "finetune"))
 
 
 def _attack_label(name: str) -> str:

@@ -337,6 +337,8 @@ def compare_sides(sides: tuple[Side, Side], about: AnyMetric, *, common: bool = 
         raise StoreError(f"{' and '.join(kinds)}: two of a kind can be compared")
     if axis == "attack" and about.of in ("victims", "all attacks"):
         raise StoreError(f"{kinds[0]}, and {about.name} is not a number of one attack")
+    if about.of in ("attacks", "all attacks") and axis != "attack":
+        _check_choices(sides)
     shared = [name for name in sides[0].cells if name in sides[1].cells]
     if not shared:
         names = f"{sides[0].name} and {sides[1].name}"
@@ -377,6 +379,21 @@ def compare_sides(sides: tuple[Side, Side], about: AnyMetric, *, common: bool = 
     p_values = holm([one.difference.p for one in found])
     cells = tuple(replace(one, p=p) for one, p in zip(found, p_values, strict=True))
     return Comparison(axis, sides[0].name, sides[1].name, about, cells, (*notes, *left))
+
+
+def _check_choices(sides: tuple[Side, Side]) -> None:
+    """Raise StoreError where the minutes of `rbench eval` chose attacks that are not those of the other RUN: what both
+    have would depend on how fast the machines were.
+    """
+    suites = [side.results.plan.suite for side in sides]
+    attacks = [[choice.label for choice in suite.attacks] for suite in suites]
+    if all(suite.minutes is None for suite in suites) or sorted(attacks[0]) == sorted(attacks[1]):
+        return
+    names = [f"{side.results.root} has {', '.join(own)}" for side, own in zip(sides, attacks, strict=True)]
+    raise StoreError(
+        f"the minutes of rbench eval chose other attacks: {' and '.join(names)}. Repeat one of them with -n and "
+        "--attacks of the other: the last lines of rbench eval have the command"
+    )
 
 
 def _alone(sides: tuple[Side, Side], cell: CellKey, difference: Difference) -> str:

@@ -175,6 +175,20 @@ def test_runs_that_differ_in_more_than_the_encoder_are_refused_by_name(make_run:
         compare(store.root, other.root, between=("minilm", "minilm"))
 
 
+def test_choices_of_minutes_with_other_attacks_are_not_compared(make_run: MakeRun) -> None:
+    few, many = ("pwws",), ("pwws", {"bertattack": {"max_words": 10}})
+    timed = make_run(make_suite(**ONE_SEED, attacks=few, minutes=5), name="timed", sealed=True)
+    longer = make_run(make_suite(**ONE_SEED, attacks=many, minutes=15), name="longer", sealed=True)
+    chosen = make_run(make_suite(**ONE_SEED, attacks=few), name="chosen", sealed=True)
+    for metric in ("asr", "any_attack"):
+        with pytest.raises(
+            StoreError, match=r"chose other attacks: .*timed has pwws and .*longer has pwws, bertattack"
+        ):
+            compare(timed.root, longer.root, between=BETWEEN, metric=metric)
+    assert compare(timed.root, chosen.root, between=BETWEEN).cells, "the pasted line names the same attacks"
+    assert compare(timed.root, longer.root, between=BETWEEN, metric="clean").cells, "it depends on no attack"
+
+
 @pytest.mark.parametrize(
     ("between", "said"),
     [(("minilm", "bertb"), "Did you mean bert_b"), (("minilm", "minilm"), "with itself")],
