@@ -14,7 +14,7 @@ from rbench.encoders.foreign import reading as reading_files  # `reading` is a m
 from rbench.encoders.locate import EMBEDDED_TOKENIZER, TOKENIZER_FILES, is_vectors, transformer_folder
 from rbench.encoders.locate import locate as locate
 from rbench.errors import ResourceError
-from rbench.schema import EncoderSpec, TaskKind
+from rbench.schema import EncoderSpec, KindName
 
 if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def load(
-    spec: EncoderSpec, where: str | Path, *, device: str = "cpu", seed: int = 0, kind: TaskKind | None = None
+    spec: EncoderSpec, where: str | Path, *, device: str = "cpu", seed: int = 0, kind: KindName | None = None
 ) -> SentenceEncoder:
     """Load the encoder `spec` with the weights at `where`: a folder, `id@commit` (or `id`) on the hub, or word vectors.
     One behind an endpoint has no weights; it is asked.

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from rbench.schema import Attention, Dtype, EncoderSpec, Positive, Similarity, Strict, TaskKind
+from rbench.schema import Attention, Dtype, EncoderSpec, KindName, Positive, Similarity, Strict
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,7 +43,7 @@ class Settings(Strict):
     attention: Attention | None = None
 
     @classmethod
-    def of(cls, spec: EncoderSpec, kind: TaskKind | None = None) -> Self:
+    def of(cls, spec: EncoderSpec, kind: KindName | None = None) -> Self:
         """Return the settings of `spec` for texts of a kind of task; None: of no task."""
         same = {name: getattr(spec, name) for name in cls.model_fields if name not in ("prompt", "document")}
         document = spec.prompt_for("document") if kind == "ranking" else ""

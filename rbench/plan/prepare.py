@@ -413,7 +413,7 @@ def _without_training(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]
     """
     wrong = []
     for name in loaded.tuning if loaded.suite.encoders else ():
-        if name not in data or loaded.tasks[name].kind in ("sts", "ranking") or "train" in data[name].sizes:
+        if name not in data or not loaded.tasks[name].of_kind.has_classes or "train" in data[name].sizes:
             continue
         local = loaded.tasks[name].local
         whole = local is not None and local.split is not None
@@ -494,7 +494,7 @@ def _without_pairs(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
     small or not there."""
     wrong = []
     for task, strategies in loaded.tuning.items():
-        if task not in data or loaded.tasks[task].kind != "sts":
+        if task not in data or not loaded.tasks[task].of_kind.has_scores:
             continue
         sizes = data[task].sizes
         for strategy in strategies:
