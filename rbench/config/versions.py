@@ -28,7 +28,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "recipe": ("recipes.binding",),
     "masked recipe": ("recipes.masked_lm",),
     "oracle": ("mini.oracle",),
-    **{kind.goal: kind.attack_code for kind in KINDS.values() if kind.goal is not None},
+    **{kind.family: kind.attack_code for kind in KINDS.values() if kind.attack_code},
     "measured": ("execution.measured",),
     "asked": ("encoders.classifier",),
     "static encoder": ("encoders.static",),

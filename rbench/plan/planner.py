@@ -311,7 +311,7 @@ class _Planner:
         """
         spec, inputs = self.inputs.attacks[attack], self.inputs
         wanted = self.suite.examples_for(task)
-        resource_set, goal = inputs.resources.only(spec.needs), inputs.tasks[task].of_kind.goal
+        resource_set, family = inputs.resources.only(spec.needs), inputs.tasks[task].of_kind.family
         n = inputs.sizes[task]["test"] if wanted == "all" else wanted
         masked = "masked recipe" if "masked_lm" in spec.needs else None
         ways = (f"attacks/{spec.name}",) if spec.recipe is None else ("recipe", masked)
@@ -326,7 +326,7 @@ class _Planner:
             resource_fingerprints=self._hashes(resource_set),
             num_examples=n if training_texts is None else training_texts,
             split="test" if training_texts is None else "train",
-            versions=self._code("attack", *ways, *spec.needs, oracle, goal)["versions"],
+            versions=self._code("attack", *ways, *spec.needs, oracle, family)["versions"],
         )
         parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
         return self._job(job, parts, {"victim": victim, "masked_lm": self._behind(resource_set, task)}, seed)

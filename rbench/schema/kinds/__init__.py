@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from rbench.schema.kinds.base import CLASSES, Family, TaskKind
+from rbench.schema.kinds.base import ACCURACIES, CLASSES, Family, TaskKind
 from rbench.schema.kinds.classification import NLI, PAIR, PARAPHRASE, SINGLE
 from rbench.schema.kinds.ranking import RANKING, RankingData, RankingGoalSpec, RankingHub, RankingPairs
 from rbench.schema.kinds.similarity import SIMILARITY, SimilarityGoalSpec
 from rbench.schema.kinds.unlabelled import UNLABELLED
 
 __all__ = [
+    "ACCURACIES",
     "CLASSES",
     "KINDS",
     "Family",

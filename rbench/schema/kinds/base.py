@@ -16,6 +16,8 @@ Family = Literal["classification", "similarity", "ranking"]
 attacks and measures list in `SERVES` the families that they are for."""
 CLASSES: Family = "classification"
 """The family of those that have no `SERVES`."""
+ACCURACIES = ("aua", "clean")
+"""The metrics of a leaderboard for kinds that name no others: accuracy under attack, and clean accuracy."""
 
 
 class TaskFields(Protocol):
@@ -106,12 +108,10 @@ class TaskKind:
     """Whether the generator of a task tells the true label of changed texts."""
     attack_code: tuple[str, ...] = ()
     """The modules with a VERSION (`rbench.config.versions`) that such attacks use beside those of all attacks."""
-    robust_metric: str = "aua"
-    """The metric of victims under attack by which a leaderboard ranks encoders."""
-    clean_metric: str = "clean"
-    """The same of texts without changes."""
-    short_score: str = "Accuracy"
-    """What headers of columns call the two."""
+    board_metrics: tuple[str, str] = ACCURACIES
+    """The metrics by which a leaderboard compares victims: under attack, and on the same texts without changes."""
+    board_score: str = "Accuracy"
+    """What headers of a leaderboard call the two."""
 
     prompts: Mapping[str, str] = field(default_factory=dict)
     """The names of prompts in a model's own files that are for such texts, the better ones last, and their keys in
@@ -134,6 +134,16 @@ class TaskKind:
     def why_no_victims(self, task: TaskFields) -> str | None:
         """Return why there can be no victims on a task of this kind, and the remedy; None where there can be."""
         return None
+
+    def beyond_data(self, task: str, options: Mapping[str, Any], held: Any) -> Iterator[str]:
+        """Yield what is wrong with options on the data of a task of this kind.
+
+        Args:
+            task: its name, for messages.
+            options: those of an attack's goal, or of a measure.
+            held: what the task has beside its examples (`rbench.tasks.TaskData.collection`).
+        """
+        yield from ()
 
     def goal_notes(self, attacks: Sequence[AttackFields]) -> list[str]:
         """Return the notes below tables on when attacks on tasks of this kind succeed. `attacks` are not empty."""

@@ -31,6 +31,7 @@ SINGLE = Classification(
     victim="classifier",
     quality="validation_accuracy",
     score="accuracy",
+    attack_code=("attacked.classification",),
 )
 PAIR = replace(SINGLE, name="pair", texts=2, names_columns=())
 NLI = replace(PAIR, name="nli", names_columns=("premise", "hypothesis"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rbench.schema.common import Checked, Positive, Strict
 from rbench.schema.kinds.base import AttackFields, TaskFields, TaskKind
@@ -77,6 +78,13 @@ class Ranking(TaskKind):
         if len(task.columns) != 1 or task.labels:
             yield "a task of the kind ranking has one column, the query's, and no labels"
 
+    def beyond_data(self, task: str, options: Mapping[str, Any], held: Any) -> Iterator[str]:
+        k, target, n = options.get("k", 0), options.get("target"), len(held.ids)
+        if k >= n:
+            yield f"`k` is {k}, and the corpus of {task} has {n} documents; give a smaller k"
+        if target is not None and target not in held.place:
+            yield f"`target` is {target!r}, which is no id of the corpus of {task}; name one of its documents"
+
     def goal_notes(self, attacks: Sequence[AttackFields]) -> list[str]:
         """Return a note on the rule of success, with k and target of each task."""
         goals = {(one.task.name, one.attack.ranking): None for one in attacks}
@@ -98,9 +106,8 @@ RANKING = Ranking(
     score="nDCG@10",
     goal="ranking",
     gradients=False,
-    attack_code=("recipes.ranking_goal", "encoders.retriever", "encoders.index"),
-    robust_metric="ndcg_after",
-    clean_metric="ndcg_before",
-    short_score="nDCG",
+    attack_code=("attacked.ranking", "recipes.ranking_goal", "encoders.retriever", "encoders.index"),
+    board_metrics=("ndcg_after", "ndcg_before"),
+    board_score="nDCG",
     prompts={"corpus": "document", "passage": "document", "document": "document", "query": "ranking"},
 )

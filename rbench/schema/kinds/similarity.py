@@ -102,7 +102,7 @@ SIMILARITY = Similarity(
     lowest_score=-1.0,
     goal="similarity",
     oracle=False,
-    attack_code=("recipes.similarity_goal", "encoders.scorer"),
+    attack_code=("attacked.similarity", "recipes.similarity_goal", "encoders.scorer"),
     hub_category="sentence-similarity",
     answer="score, on the task's scale",
 )
