@@ -32,8 +32,9 @@ from rbench.config.registry import Registry, search_path
 from rbench.encoders.scorer import EncoderScorer
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import RbenchError
+from rbench.recipes.attacked import attacked_kind
 from rbench.recipes.build import recipe_class
-from rbench.recipes.run import seed_all, truth
+from rbench.recipes.run import seed_all
 from rbench.recipes.similarity_goal import SimilarityGoal
 from rbench.schema import AttackSpec, Choice, ResourceChoice, TaskSpec
 from rbench.tasks import Example, open_task
@@ -114,7 +115,8 @@ def theirs(
             seed_all(seed, spec.name, example.id)
             start = time.perf_counter()
             result = plain.attack(
-                OrderedDict(zip(task.columns, example.texts, strict=True)), truth(example, task).given
+                OrderedDict(zip(task.columns, example.texts, strict=True)),
+                attacked_kind(task).truth(example, task).given,
             )
             found = outcome(result) | {"seconds": time.perf_counter() - start}
             records.append(compared(spec.name, example, found, ours[example.id], scorer))

@@ -224,8 +224,7 @@ def _opened(encoder: Any, of: Collection, settings: Mapping[str, Any]) -> Any:
     """Return a retriever that gives vectors of queries, with the documents' vectors."""
     from rbench.encoders import index
     from rbench.encoders.retriever import Retriever
-    from rbench.recipes.answering import FunctionRetriever
-    from rbench.recipes.victim import RetrieverVictim
+    from rbench.recipes.attacked.ranking import FunctionRetriever, RetrieverVictim
 
     if isinstance(encoder, str):
         known = {name: value for name, value in settings.items() if name in ("device", "models", "include")}

@@ -219,7 +219,8 @@ def _write_tables(prepared: Prepared, store: Store, results: Results, progress: 
     """
     suite = prepared.plan.suite
     asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.sets_of(CONTRAST), "positives": suite.build}
-    asked["advsts"] = suite.attacks if any(prepared.loaded.tasks[name].kind == "sts" for name in suite.tasks) else ()
+    scored = (prepared.loaded.tasks[name].of_kind.has_scores for name in suite.tasks)
+    asked["advsts"] = suite.attacks if any(scored) else ()
     measures = {wanted.metric for wanted in suite.tables if wanted.metric not in results.metrics} - asked.keys()
     wanted_tables = [one for one in suite.tables if one.metric in measures or asked.get(one.metric, suite.attacks)]
     if not prepared.plan.texts:

@@ -30,7 +30,7 @@ from rbench.execution.publish import encoder as exporting
 from rbench.execution.run import device_of, ran
 from rbench.plan.lineage import chain, effective, trained_root, weights_source
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
-from rbench.schema import IN_DOMAIN, EncoderSpec, Record, TaskKind, TrainSpec, is_text_file
+from rbench.schema import IN_DOMAIN, EncoderSpec, KindName, Record, TrainSpec, is_text_file
 from rbench.schema.unlisted import is_path
 from rbench.store.runs import Store
 from rbench.store.weights import WeightCache, default_cache
@@ -178,7 +178,7 @@ def export(
 def load_encoder(
     encoder: str,
     *,
-    kind: TaskKind | None = None,
+    kind: KindName | None = None,
     device: str = "auto",
     progress: Progress | bool = True,
     **settings: Any,

@@ -15,9 +15,9 @@ from rbench.config.files import Files
 from rbench.config.overrides import Chosen
 from rbench.config.positions import Positioned, shown
 from rbench.config.registry import nearest, unknown
-from rbench.schema import AttackSpec, ResourceKind, Variants
+from rbench.schema import KINDS, AttackSpec, ResourceKind, Variants
 
-_ATTACK_FIELDS = ("max_words", "query_budget", "similarity", "ranking")
+_ATTACK_FIELDS = ("max_words", "query_budget", *(kind.goal for kind in KINDS.values() if kind.goal is not None))
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
 _MAY_EXPORT = ("licence", "protect", "queries_per_word", "control")
 """Fields of AttackSpec that a Python file sets by exports in capitals: `LICENCE` ..."""

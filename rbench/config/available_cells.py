@@ -68,7 +68,7 @@ def of_suite(
         CONTRAST: _contrast(victims, sets),
         ADVERSARIAL: [CellOf(e, task, None, f) for e, task, f in victims] if ADVERSARIAL in named else [],
         "parts": [CellOf(e, part, None, f) for e, t, f in victims for part in tested(tasks.get(t))],
-        "advsts": [cell for cell in attacked if cell.task in tasks and tasks[cell.task].kind == "sts"],
+        "advsts": [cell for cell in attacked if cell.task in tasks and tasks[cell.task].of_kind.has_scores],
     }
     labelled: dict[str, dict[str, Cells]] = {}
     for one in measures:

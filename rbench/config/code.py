@@ -22,7 +22,7 @@ from rbench.config.check import check
 from rbench.config.positions import Positioned, Problems, shown
 from rbench.config.registry import KINDS, Kind, Registry, load_module, read_source, unknown
 from rbench.errors import JobError, SuiteError
-from rbench.schema import RESOURCE_KINDS, Meaning, MeasureOf, ResourceKind, Serves, Stored
+from rbench.schema import CLASSES, RESOURCE_KINDS, Family, Meaning, MeasureOf, ResourceKind, Stored
 
 
 @dataclass(frozen=True)
@@ -183,10 +183,10 @@ def checked(found: Module) -> ModuleType:
     for kind, name in CALLS:
         if kind == found.kind and hasattr(module, name):
             _check(name, found, module)
-    told = getattr(module, "SERVES", "classification")
+    told = getattr(module, "SERVES", CLASSES)
     for served in (told,) if isinstance(told, str) else tuple(told):
-        if served not in get_args(Serves):
-            raise SuiteError(f"{place}: SERVES: {unknown('sort of task', served, get_args(Serves))}")
+        if served not in get_args(Family):
+            raise SuiteError(f"{place}: SERVES: {unknown('sort of task', served, get_args(Family))}")
     if found.kind in ("measures", "metrics"):
         _check_meanings(place, module)
     if found.kind == "noise" and not isinstance(module.UNIT, str):

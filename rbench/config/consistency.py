@@ -7,7 +7,7 @@ with tasks: those with classes, and those with scores (STS).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -23,15 +23,15 @@ from rbench.config.registry import Kind, Registry, unknown
 from rbench.errors import SuiteError
 from rbench.schema import (
     ADVERSARIAL,
+    CLASSES,
     CLEAN,
     CONTRAST,
-    COSINE,
     ENCODERS,
+    KINDS,
     Evaluation,
-    Serves,
+    Family,
     Strategy,
     Suite,
-    TaskKind,
     TaskSpec,
     Training,
 )
@@ -151,20 +151,13 @@ def check_suite(merged: Positioned, problems: Problems) -> Suite | None:
     return suite
 
 
-DEFAULTS: Mapping[Serves, str] = {"classification": CLEAN, "similarity": COSINE, "ranking": "retriever"}
-"""The strategy of a suite that names none, by what it serves."""
-_TASKS: Mapping[Serves, str] = {
-    "classification": "tasks with classes",
-    "similarity": "tasks with similarity scores",
-    "ranking": "rankings",
-}
-_SERVED: Mapping[TaskKind, Serves] = {"sts": "similarity", "ranking": "ranking"}
-"""By kind of task what a strategy must serve; all others have classes."""
+_TASKS: Mapping[Family, str] = {kind.family: kind.tasks for kind in KINDS.values()}
+_WITHOUT_CLASSES = tuple(dict.fromkeys(kind.family for kind in KINDS.values() if kind.family != CLASSES))
 
 
-def serves(module: ModuleType) -> tuple[Serves, ...]:
-    """Return what a strategy or attack serves: its export SERVES, one or several; without it `classification`."""
-    told: Any = getattr(module, "SERVES", "classification")
+def serves(module: ModuleType) -> tuple[Family, ...]:
+    """Return what a strategy or attack serves: its export SERVES, one or several families; without it CLASSES."""
+    told: Any = getattr(module, "SERVES", CLASSES)
     several: Any = [told] if isinstance(told, str) else told
     return tuple(several)
 
@@ -178,38 +171,33 @@ def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Strategy,
     """
     merged, problems, tasks = entries.merged, entries.problems, entries.tasks.of(entries.merged)
     for place, task in tasks:
-        if task.kind == "sts" and task.scale is None:
-            message = f"task {task.name} does not say which its lowest and highest scores are; write them into its file"
-            problems.add(place, f"{message}, for instance `scale: [0, 5]`")
-        elif task.kind not in _SERVED and len(task.labels) < 2:
-            which = f"one label, {task.labels[0]}" if task.labels else "no labels"
-            message = f"task {task.name} has {which} (its kind is {task.kind}): there is nothing to classify"
-            problems.add(place, message)
-    _check_goals(entries, {*(task.kind for _, task in tasks), *map(entries.tasks.stated_kind, known)})
-    for served in _SERVED.values():
-        _check_served(served, dict.fromkeys(task.name for _, task in tasks if _kind(task) == served), entries)
+        if (reason := task.of_kind.why_no_victims(task)) is not None:
+            problems.add(place, reason)
+    stated = [kind for name in known if (kind := entries.tasks.stated_kind(name)) is not None]
+    _check_goals(entries, {*(task.of_kind.goal for _, task in tasks), *(kind.goal for kind in stated)})
+    for family in _WITHOUT_CLASSES:
+        _check_served(family, [task for _, task in tasks if task.of_kind.family == family], entries)
     if "finetune" not in merged.data:
-        defaults = {task.name: DEFAULTS[_kind(task)] for _, task in tasks}
+        defaults = {task.name: task.of_kind.default_strategy for _, task in tasks}
         for name in defaults.values():
             entries.modules.open("finetune", name, merged.at())
         return {task: (Strategy(name=name),) for task, name in defaults.items()}
     chosen = [(choice, _serves(entries, "finetune", choice)) for choice in choices(merged, "finetune")]
     if any(of is None for _, of in chosen):
         return {}  # loading that strategy has added a problem
-    kinds = [entries.tasks.stated_kind(name) for name in known]
-    there: set[Serves] = {
-        next((what for one, what in _SERVED.items() if one == kind), "classification") for kind in kinds
-    }
+    # A file with errors may be of any kind; it counts as one with classes, and its own errors are told.
+    there = {kind.family if (kind := entries.tasks.stated_kind(name)) is not None else CLASSES for name in known}
     for choice, of in chosen:
         if there and there.isdisjoint(of or ()):
             meant = " and ".join(_TASKS[what] for what in of or ())
             problems.add(choice.place, f"{choice.name} is for {meant}, and this suite has none")
     found = {}
     for _, task in tasks:
-        serving = [choice for choice, of in chosen if _kind(task) in (of or ())]
+        kind = task.of_kind
+        serving = [choice for choice, of in chosen if kind.family in (of or ())]
         if chosen and not serving:
-            able = ", ".join(able_to("finetune", _kind(task), entries.modules.registry))
-            what = f"no strategy here is for {task.name}, one of the {_TASKS[_kind(task)]}; these are: {able}"
+            able = ", ".join(able_to("finetune", kind.family, entries.modules.registry))
+            what = f"no strategy here is for {task.name}, one of the {kind.tasks}; these are: {able}"
             problems.add(merged.at(("finetune",)), what)
         found[task.name] = tuple(
             Strategy(
@@ -247,15 +235,14 @@ def _encoders(located: Positioned) -> Iterator[tuple[str, str]]:
 def check_table(entries: Entries, known: Collection[str]) -> None:
     """Check that a suite with a table of adversarial STS attacks STS tasks, at least in one of its profiles."""
     for metric, table in tables(entries.merged):
-        attacked = entries.merged.data.get("attacks") and any(
-            entries.tasks.stated_kind(name) == "sts" for name in known
-        )
+        kinds = map(entries.tasks.stated_kind, known)
+        attacked = entries.merged.data.get("attacks") and any(kind is not None and kind.has_scores for kind in kinds)
         if metric == "advsts" and not attacked:
             what = "a table of advsts needs `attacks` and STS tasks under `tasks`, which this suite lacks"
             entries.problems.add(table.at(("metric",)), what)
 
 
-def able_to(kind: Kind, what: Serves, registry: Registry) -> list[str]:
+def able_to(kind: Kind, what: Family, registry: Registry) -> list[str]:
     """Return the names of all modules of a kind that serve such tasks. Files with errors are skipped."""
     found = []
     for name in registry.names(kind):
@@ -267,47 +254,54 @@ def able_to(kind: Kind, what: Serves, registry: Registry) -> list[str]:
     return found
 
 
-def _kind(task: TaskSpec) -> Serves:
-    return _SERVED.get(task.kind, "classification")
-
-
-def _serves(entries: Entries, kind: Kind, choice: Chosen) -> tuple[Serves, ...] | None:
+def _serves(entries: Entries, kind: Kind, choice: Chosen) -> tuple[Family, ...] | None:
     """Return what a module that was loaded serves, or None where it was not."""
     found = entries.modules.found.get((kind, choice.name))
     return serves(found.open()) if found is not None else None
 
 
-def _check_goals(entries: Entries, kinds: Collection[str | None]) -> None:
-    """Add a problem for each goal of an attack on a kind of tasks that neither the suite nor a profile of it has."""
+def _check_goals(entries: Entries, there: Collection[str | None]) -> None:
+    """Add a problem for each goal of an attack on a kind of tasks that neither the suite nor a profile of it has.
+
+    Args:
+        there: the goals of the kinds that they have.
+    """
+    of_kinds = {kind.goal: kind.name for kind in KINDS.values() if kind.goal is not None}
     for choice in choices(entries.merged, "attacks"):
-        for key, kind in (("similarity", "sts"), ("ranking", "ranking")):
-            if isinstance(choice.options.data, Mapping) and key in choice.options.data and kind not in kinds:
-                what = f"`{key}` is the goal of an attack on tasks of the kind {kind}, and this suite has none"
-                entries.problems.add(choice.options.at((key,)), f"{what}; leave it out")
+        for goal, kind in of_kinds.items():
+            if isinstance(choice.options.data, Mapping) and goal in choice.options.data and goal not in there:
+                what = f"`{goal}` is the goal of an attack on tasks of the kind {kind}, and this suite has none"
+                entries.problems.add(choice.options.at((goal,)), f"{what}; leave it out")
 
 
-def _check_served(what: Serves, scored: Collection[str], entries: Entries) -> None:
-    """Add a problem for each attack and each thing to build that needs classes, if there are tasks without."""
-    names, has = ", ".join(scored), "similarity scores" if what == "similarity" else "a ranking"
-    for choice in choices(entries.merged, "attacks") if scored else ():
+def _check_served(family: Family, tasks: Sequence[TaskSpec], entries: Entries) -> None:
+    """Add a problem for each attack and each thing to build that needs classes, if there are `tasks`, which have none.
+
+    Args:
+        tasks: those of the suite that are of the family.
+    """
+    if not tasks:
+        return
+    names, kind = ", ".join(dict.fromkeys(task.name for task in tasks)), tasks[0].of_kind
+    for choice in choices(entries.merged, "attacks"):
         spec, module = entries.attacks.found.get(choice.label), entries.modules.found.get(("attacks", choice.name))
         if spec is None:
             continue
-        if what == "ranking" and asks_for_gradients(spec, module):
+        if not kind.gradients and asks_for_gradients(spec, module):
             entries.problems.add(
                 choice.place,
-                f"attack {choice.name} needs gradients, which attacks on rankings do not have; take an attack without "
-                "gradients, such as textfooler",
+                f"attack {choice.name} needs gradients, which attacks on {kind.tasks} do not have; take an attack "
+                "without gradients, such as textfooler",
             )
-        elif spec.recipe is None and what not in (_serves(entries, "attacks", choice) or ()):
-            able = ", ".join(able_to("attacks", what, entries.modules.registry))
+        elif spec.recipe is None and family not in (_serves(entries, "attacks", choice) or ()):
+            able = ", ".join(able_to("attacks", family, entries.modules.registry))
             entries.problems.add(
                 choice.place,
-                f"attack {choice.name} needs classes, and {names} has {has}; take it out, or "
-                f"take the task out. Attacks for {_TASKS[what]}: {able}",
+                f"attack {choice.name} needs classes, and {names} has {kind.has}; take it out, or "
+                f"take the task out. Attacks for {kind.tasks}: {able}",
             )
-    for choice in choices(entries.merged, "build") if scored else ():
-        message = f"`build: {choice.name}` needs {_TASKS['classification']}, and {names} has {has}"
+    for choice in choices(entries.merged, "build"):
+        message = f"`build: {choice.name}` needs {_TASKS[CLASSES]}, and {names} has {kind.has}"
         entries.problems.add(choice.place, message)
 
 
@@ -320,10 +314,10 @@ def check_remote(entries: Entries) -> None:
         return
     whose = f"{', '.join(remote)}, which {'is' if len(remote) == 1 else 'are'} behind an endpoint"
     for place, task in entries.tasks.of(merged):
-        if task.kind not in _SERVED and len(task.columns) > 1:
+        if task.of_kind.family == CLASSES and len(task.columns) > 1:
             message = f"{task.name} has two texts in one input, and an endpoint reads one: it cannot be for {whose}"
             problems.add(place, f"{message}. Take a task of single texts, or one of similarity")
-    tunes = any(_kind(task) == "classification" for _, task in entries.tasks.of(merged))
+    tunes = any(task.of_kind.family == CLASSES for _, task in entries.tasks.of(merged))
     if "finetune" not in merged.data and tunes:
         problems.add(merged.at(), f"`finetune` is {CLEAN} where nothing is said, {_TRAINS.format(whose=whose)}")
     for choice in choices(merged, "finetune"):
@@ -361,11 +355,10 @@ def check_victims(entries: Entries) -> None:
     if not (victims := entries.victims):
         return
     for place, task in entries.tasks.of(merged):
-        if task.kind in _SERVED:
-            has = "similarity scores" if task.kind == "sts" else "a ranking"
+        if task.of_kind.family != CLASSES:
             problems.add(
                 place,
-                f"{task.name} has {has}, and classifiers that exist have classes: {', '.join(victims)}. "
+                f"{task.name} has {task.of_kind.has}, and classifiers that exist have classes: {', '.join(victims)}. "
                 "Put the task and its encoders into a suite of their own",
             )
     for choice in choices(merged, "build"):
@@ -373,7 +366,7 @@ def check_victims(entries: Entries) -> None:
             problems.add(choice.place, f"`build: {choice.name}` is made of encoders, and this suite has none")
     for choice in choices(merged, "evaluate"):
         scored = entries.tasks.found.get(choice.name)
-        if scored is not None and scored.kind == "sts" and not merged.data.get("encoders"):
+        if scored is not None and scored.of_kind.has_scores and not merged.data.get("encoders"):
             problems.add(
                 choice.place, f"{choice.name} scores encoders, and this suite has none; name some, or leave it"
             )

@@ -25,8 +25,10 @@ from rbench.errors import ResourceError, SuiteError
 from rbench.schema import (
     ADVERSARIAL,
     AS_IS,
+    CLASSES,
     CLEAN,
     CONTRAST,
+    KINDS,
     STS,
     TEST_ACCURACY,
     AdversarialOptions,
@@ -206,7 +208,7 @@ def _measured(choice: Chosen, entries: Entries) -> MeasureNeeds | None:
     if needs.of == "attacks" and not suite.attacks:
         add(f"the measure {name} needs `attacks`, which this suite lacks")
     tasks = [task for one in suite.tasks if (task := entries.tasks.found.get(one)) is not None]
-    if needs.of == "victims" and serves(module) == ("classification",):
+    if needs.of == "victims" and serves(module) == (CLASSES,):
         needs = needs.model_copy(update={"classes": True})
         if tasks and not any(task.labels for task in tasks):
             bare = ", ".join(task.name for task in tasks)
@@ -377,7 +379,7 @@ def _adversarial(choice: Chosen, needs: MeasureNeeds, entries: Entries) -> Itera
     asked = _made(choice, options, entries.suite.seeds[0], needs, entries)
     for name in dict.fromkeys(name for _, name in names(entries.merged, "tasks")):
         spec = entries.tasks.found.get(name)
-        if spec is not None and spec.kind == "sts":
+        if spec is not None and spec.of_kind.has_scores:
             message = f"`{ADVERSARIAL}` classifies texts, and {name} is an STS task: it has none"
             entries.problems.add(choice.place, message)
         yield name, asked
@@ -398,7 +400,7 @@ def _in_folder(folder: Path, place: str, entries: Entries) -> SetFile | None:
         wrong = f"the set in {folder} is of the task {about.task}, not among the suite's `tasks`"
     elif task is None:
         return None  # the problem was added when the task was loaded
-    elif about.kind == "sts":
+    elif KINDS[about.kind].has_scores:
         wrong = f"the set in {folder} is of an STS task: there is nothing to classify"
     elif about.columns == task.columns and about.labels == task.labels:
         return about

@@ -20,7 +20,7 @@ from rbench.config.code import Module, begins, check_literal, checked, find
 from rbench.config.positions import shown
 from rbench.config.registry import KINDS, Registry, line_of, read_source, unknown
 from rbench.errors import StoreError, SuiteError
-from rbench.schema import Meaning, TaskKind, TaskSpec
+from rbench.schema import KindName, Meaning, TaskSpec
 
 F = TypeVar("F", bound=str)
 
@@ -60,7 +60,7 @@ class Metric:
     that of the attack that did it the most harm."""
     oracle: bool = False
     """Whether only tasks with an oracle have it."""
-    kind: TaskKind | None = None
+    kind: KindName | None = None
     """The only kind of task that has it; None: every kind."""
     counts: str = "the examples that have a value with both victims"
     """The examples over which two victims are compared, in words."""
@@ -85,7 +85,7 @@ class Metric:
 
     def is_of(self, task: TaskSpec) -> bool:
         """Return whether attacks on a task have it."""
-        asked = self.judged is None or (task.kind not in ("sts", "ranking") and bool(task.labels))
+        asked = self.judged is None or task.has_classes
         return (task.has_oracle or not self.oracle) and self.kind in (None, task.kind) and asked
 
     def hindered(self, flags: Iterable[F]) -> list[F]:
@@ -252,7 +252,7 @@ class Metrics:
             raise SuiteError(f"{name} has no table: what it makes is in the RUN, beside its records")
         return found
 
-    def all(self, *of: Condition, kinds: Collection[TaskKind] | None = None) -> list[Metric]:
+    def all(self, *of: Condition, kinds: Collection[KindName] | None = None) -> list[Metric]:
         """Return metrics in the order of their places. Raises SuiteError where a file is wrong.
 
         A file that says by literals that its metric is another one is not opened.
@@ -270,7 +270,7 @@ class Metrics:
         """Return whether a file need be opened. One whose literals are wrong is, so that its user hears of them."""
         path = self.registry.path("metrics", name)
         others = {*get_args(Condition)} - {*of} if of else set()
-        unasked = {*get_args(TaskKind)} - {*kinds} if kinds is not None else set()
+        unasked = {*get_args(KindName)} - {*kinds} if kinds is not None else set()
         return versions.text(path, "OF") not in others and versions.text(path, "KIND") not in unasked
 
 
@@ -286,7 +286,7 @@ def _metric(name: str, registry: Registry) -> Metric:
     names = ("bounds", "part_of", "together", "oracle", "kind", "counts", "gate", "wider", "place")
     more = {name: getattr(module, name.upper()) for name in names if hasattr(module, name.upper())}
     if more.get("kind") is not None:
-        check_literal(place, "KIND", "kind of task", more["kind"], get_args(TaskKind))
+        check_literal(place, "KIND", "kind of task", more["kind"], get_args(KindName))
     if "bounds" in more:
         more["bounds"] = _bounds(more["bounds"], place)
     elif module.SHARE:

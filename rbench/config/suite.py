@@ -260,7 +260,7 @@ def _judged(
 
 def _tables(suite: Suite, entries: Entries, merged: Positioned) -> tuple[TableSpec, ...]:
     """Return a suite's tables. One that attacks STS tasks and names no tables has that of adversarial STS."""
-    scored = any(entries.tasks.found[name].kind == "sts" for name in suite.tasks)
+    scored = any(entries.tasks.found[name].of_kind.has_scores for name in suite.tasks)
     unsaid = "tables" not in merged.data
     return (*suite.tables, TableSpec(metric="advsts")) if unsaid and suite.attacks and scored else suite.tables
 

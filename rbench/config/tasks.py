@@ -28,7 +28,7 @@ from rbench.config.positions import Positioned, Problems, listed
 from rbench.config.registry import NAME, Registry, nearest, unknown
 from rbench.config.tabular import Place, check_unicode, is_table, open_place, text_of_label
 from rbench.errors import ResourceError, SuiteError
-from rbench.schema import ContrastSpec, LocalData, Strict, TaskKind, TaskSpec, is_text_file
+from rbench.schema import KINDS, ContrastSpec, KindName, LocalData, Strict, TaskKind, TaskSpec, is_text_file
 
 TEXTS = (
     ("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("question1", "question2"),
@@ -55,7 +55,7 @@ class TableOptions(Strict):
     """The column of the label, or of the score (kind `sts`)."""
     labels: tuple[str, ...] = ()
     """The labels in the order of their ids."""
-    kind: TaskKind | None = None
+    kind: KindName | None = None
     name: Annotated[str, Field(pattern=NAME.pattern)] | None = None
     """The task's name in tables and keys; None: the file's, without its suffix."""
     scale: tuple[float, float] | None = None
@@ -229,7 +229,7 @@ class _Guesses:
         names, columns = self._columns(kind, texts, label)
         local = LocalData(file=str(self.place.path), columns=columns, split=given.split)
         made: dict[str, Any] = {"kind": kind, "columns": names, "local": local.model_dump(mode="json")}
-        if kind == "sts":
+        if KINDS[kind].has_scores:
             return made | {"metric": "spearman"} | ({"scale": list(given.scale)} if given.scale is not None else {})
         if given.labels:
             self._name_absent(given.labels, label)
@@ -268,20 +268,21 @@ class _Guesses:
             return f"{self.place.path}: it has no rows"
         return f"{self.place.path}: cannot tell which column is {what}; there are {', '.join(self.columns)}. {remedy}"
 
-    def _guessed_kind(self, texts: Sequence[str]) -> TaskKind:
+    def _guessed_kind(self, texts: Sequence[str]) -> str:
         if len(texts) == 1:
             return "single"
-        kind: TaskKind = "nli" if [text.lower() for text in texts] == ["premise", "hypothesis"] else "pair"
+        named = [kind.name for kind in KINDS.values() if kind.names_columns == tuple(text.lower() for text in texts)]
+        kind = named[0] if named else "pair"
         self.said.append(f"the kind is {kind} (guessed from two texts; say `kind` to choose nli, pair or paraphrase)")
         return kind
 
     def _columns(self, kind: str, texts: Sequence[str], label: str) -> tuple[list[str], dict[str, str]]:
         """Return rbench's names of the text columns, and the file's names where they differ."""
-        if len(texts) != (1 if kind == "single" else 2) or kind == "unlabelled":
+        of_kind = KINDS[kind]
+        if len(texts) != of_kind.texts or of_kind.label_column is None:
             valid = "`text` names one column" if len(texts) == 2 else "`text` names two columns"
             raise ResourceError(f"{self.place.path}: the kind {kind} does not fit {len(texts)} texts; {valid}")
-        names = {"single": ["text"], "nli": ["premise", "hypothesis"]}.get(kind, list(texts))
-        of_label = "score" if kind == "sts" else "label"
+        names, of_label = list(of_kind.names_columns or texts), of_kind.label_column
         if of_label in names:
             raise ResourceError(f"{self.place.path}: rename the text column `{of_label}`; rbench calls another so")
         pairs = (*zip(names, texts, strict=True), (of_label, label))
@@ -411,7 +412,7 @@ class Tasks:
             self.files.problems.add(place, unknown(what, name, known))
             return
         task = self.load(name, place)
-        if task is not None and task.kind != "sts":
+        if task is not None and not task.of_kind.has_scores:
             valid = ", ".join(self.names_with_scores())
             message = f"task {name} (its kind is {task.kind}) has no similarity scores; {valid} have them"
             self.files.problems.add(place, message)
@@ -425,12 +426,12 @@ class Tasks:
 
         Files with errors are skipped: they fail where they are used.
         """
-        return self._names_where(lambda data: data.get("kind") == "sts")
+        return self._names_where(lambda data: (kind := _kind_in(data)) is not None and kind.has_scores)
 
-    def stated_kind(self, name: str) -> Any:
+    def stated_kind(self, name: str) -> TaskKind | None:
         """Return the kind that a task's file states. None where there is no such file, or it has errors."""
         known = name in self.files.registry.names("tasks")
-        return (self._quiet(name) or {}).get("kind") if known else None
+        return _kind_in(self._quiet(name) or {}) if known else None
 
     def _names_where(self, asked: Callable[[Mapping[str, Any]], bool]) -> list[str]:
         found = ((name, self._quiet(name)) for name in self.files.registry.names("tasks"))
@@ -443,6 +444,11 @@ class Tasks:
         except SuiteError:
             return None
         return content
+
+
+def _kind_in(content: Mapping[str, Any]) -> TaskKind | None:
+    """Return the kind that the content of a task's file states; None where it states none that there is."""
+    return KINDS.get(str(content.get("kind")))
 
 
 class ContrastSets:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rbench.errors import SuiteError
+from rbench.schema import KINDS
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -27,8 +28,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "recipe": ("recipes.binding",),
     "masked recipe": ("recipes.masked_lm",),
     "oracle": ("mini.oracle",),
-    "similarity": ("recipes.similarity_goal", "encoders.scorer"),
-    "ranking": ("recipes.ranking_goal", "encoders.retriever", "encoders.index"),
+    **{kind.family: kind.attack_code for kind in KINDS.values() if kind.attack_code},
     "measured": ("execution.measured",),
     "asked": ("encoders.classifier",),
     "static encoder": ("encoders.static",),

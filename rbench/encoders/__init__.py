@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,20 +15,18 @@ from rbench.encoders.foreign import reading as reading_files  # `reading` is a m
 from rbench.encoders.locate import EMBEDDED_TOKENIZER, TOKENIZER_FILES, is_vectors, transformer_folder
 from rbench.encoders.locate import locate as locate
 from rbench.errors import ResourceError
-from rbench.schema import EncoderSpec, TaskKind
+from rbench.schema import KINDS, EncoderSpec, KindName
 
 if TYPE_CHECKING:
-    from rbench.encoders.classifier import EncoderClassifier
-    from rbench.encoders.retriever import Retriever
-    from rbench.encoders.scorer import EncoderScorer
+    from rbench.encoders.classifier import OnEncoder
     from rbench.encoders.sentence import SentenceEncoder
 
-    AnyVictim: TypeAlias = EncoderClassifier | EncoderScorer | Retriever
-    """What a fine-tuning makes: a classifier, for similarity a scorer of pairs, for rankings a retriever."""
+    AnyVictim: TypeAlias = OnEncoder
+    """What a fine-tuning makes: the kind of task says which module of this package has it (`TaskKind.victim`)."""
 
 
 def load(
-    spec: EncoderSpec, where: str | Path, *, device: str = "cpu", seed: int = 0, kind: TaskKind | None = None
+    spec: EncoderSpec, where: str | Path, *, device: str = "cpu", seed: int = 0, kind: KindName | None = None
 ) -> SentenceEncoder:
     """Load the encoder `spec` with the weights at `where`: a folder, `id@commit` (or `id`) on the hub, or word vectors.
     One behind an endpoint has no weights; it is asked.
@@ -93,15 +92,10 @@ def load_victim(folder: Path, device: str = "cpu") -> tuple[AnyVictim, dict[str,
         kind = json.loads((folder / ABOUT).read_text(encoding="utf-8")).get("kind")
     except (OSError, ValueError, AttributeError):
         kind = None  # `EncoderClassifier.load` says what is wrong
-    if kind == "scorer":
-        from rbench.encoders.scorer import EncoderScorer
-
-        return EncoderScorer.load(folder, device)
-    if kind == "retriever":
-        from rbench.encoders.retriever import Retriever
-
-        return Retriever.load(folder, device)
-    return EncoderClassifier.load(folder, device)
+    if kind not in {one.victim for one in KINDS.values()}:  # also None, which is what a classifier states
+        return EncoderClassifier.load(folder, device)
+    saved: type[AnyVictim] = importlib.import_module(f"{__name__}.{kind}").VICTIM
+    return saved.load(folder, device)
 
 
 def _tokenizer(spec: EncoderSpec, where: str) -> Any:

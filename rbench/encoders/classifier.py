@@ -188,3 +188,7 @@ class EncoderClassifier(OnEncoder):
         classifier = cls(encoder, about["num_labels"], about["dropout"], about["max_length"])
         classifier.head.load_state_dict(head)
         return classifier
+
+
+VICTIM = EncoderClassifier
+"""The victims of this module, for `rbench.encoders.load_victim`."""

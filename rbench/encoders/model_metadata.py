@@ -16,7 +16,7 @@ from rbench.encoders.foreign import NOT_READ, modules, object_of, tensors_of, un
 from rbench.encoders.locate import ENCODER_HALVES, transformer_folder
 from rbench.encoders.reading import Settings
 from rbench.errors import ResourceError
-from rbench.schema import Attention, Dtype, Pooling, Similarity
+from rbench.schema import KINDS, Attention, Dtype, Pooling, Similarity
 
 MODES: dict[str, Pooling] = {
     "cls": "cls",
@@ -38,7 +38,7 @@ FLAGS = {
 """Maps the keys with which sentence-transformers before 5.4 says the modes to the modes."""
 ABOUT = "rbench.json"
 """The file in which `rbench.encoders.classifier` says what a victim's encoder is."""
-RANKED = {"corpus": "document", "passage": "document", "document": "document", "query": "ranking"}
+OF_KINDS = {name: key for kind in KINDS.values() for name, key in kind.prompts.items()}
 """Names of prompts in a model's files, the better ones last, and the kinds of texts before which they are read."""
 OVERALL = "config_sentence_transformers.json"
 MODEL_TYPE = "SentenceTransformer"
@@ -283,8 +283,8 @@ def _of_vectors(folder: Path, given: bool) -> dict[str, Any]:
         )
     if prompt := listed.get(str(default)):
         found |= {"prompt": prompt}
-    elif of_rankings := {RANKED[name]: listed[name] for name in RANKED if name in listed}:
-        found |= {"prompt": of_rankings}
+    elif prompts_by_kind := {key: listed[name] for name, key in OF_KINDS.items() if name in listed}:
+        found |= {"prompt": prompts_by_kind}
     found |= {"truncate_dim": config["truncate_dim"]} if _counts(config.get("truncate_dim")) else {}
     similarity = config.get("similarity_fn_name") or "cosine"
     if similarity not in get_args(Similarity):

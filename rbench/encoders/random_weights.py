@@ -14,7 +14,7 @@ from transformers import BertModel
 
 from rbench.encoders import architecture
 from rbench.errors import ResourceError
-from rbench.schema import EncoderSpec, TaskKind
+from rbench.schema import EncoderSpec, KindName
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-def draw(spec: EncoderSpec, tokenizer: Any, seed: int, kind: TaskKind | None = None) -> SentenceEncoder:
+def draw(spec: EncoderSpec, tokenizer: Any, seed: int, kind: KindName | None = None) -> SentenceEncoder:
     """Return the encoder with weights as transformers initialises a BERT, in eval mode, in float32, on the CPU.
 
     Weights are drawn on the CPU, so that they do not depend on the device. The global generators are left as they were.

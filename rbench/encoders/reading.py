@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from rbench.schema import Attention, Dtype, EncoderSpec, Positive, Similarity, Strict, TaskKind
+from rbench.schema import KINDS, Attention, Dtype, EncoderSpec, KindName, Positive, Similarity, Strict
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,10 +43,10 @@ class Settings(Strict):
     attention: Attention | None = None
 
     @classmethod
-    def of(cls, spec: EncoderSpec, kind: TaskKind | None = None) -> Self:
+    def of(cls, spec: EncoderSpec, kind: KindName | None = None) -> Self:
         """Return the settings of `spec` for texts of a kind of task; None: of no task."""
         same = {name: getattr(spec, name) for name in cls.model_fields if name not in ("prompt", "document")}
-        document = spec.prompt_for("document") if kind == "ranking" else ""
+        document = spec.prompt_for("document") if kind is not None and KINDS[kind].has_documents else ""
         return cls(prompt=spec.prompt_for(kind), document=document, **same)
 
     def for_documents(self) -> Self:

@@ -102,3 +102,7 @@ class Retriever(OnEncoder):
         """Return a retriever without documents, which `load` adds."""
         nothing = np.empty((0, encoder.dim), dtype=np.float32)
         return cls(encoder, nothing, (), {}, max_length=about["max_length"])
+
+
+VICTIM = Retriever
+"""The victims of this module, for `rbench.encoders.load_victim`."""

@@ -211,3 +211,7 @@ def _head(kind: str, state: dict[str, Tensor], encoder: SentenceEncoder) -> Cosi
     head = RegressionHead(encoder.dim)
     head.load_state_dict(state)
     return head
+
+
+VICTIM = EncoderScorer
+"""The victims of this module, for `rbench.encoders.load_victim`."""

@@ -101,7 +101,7 @@ def _whole(record: Record) -> bool:
 def _scores(outcomes: Collection[Outcome], spec: AttackJob) -> tuple[Score, ...]:
     """Return the metrics of the attacked sample; of STS pairs also errors and correlations, before and after."""
     scores = tuple(score.attack_scores(outcomes, oracle=spec.task.has_oracle).values())
-    return scores + (score.Deviations.of(outcomes).scores() if spec.task.kind == "sts" else ())
+    return scores + (score.Deviations.of(outcomes).scores() if spec.task.of_kind.has_scores else ())
 
 
 def _check_errors(

@@ -12,7 +12,7 @@ from rbench import score
 from rbench.errors import JobError
 from rbench.execution.inputs import Context, Inputs, Source, changed, check_like, own
 from rbench.plan.planner import selected_by
-from rbench.schema import FinetuneJob, Health, Job, PretrainJob, Record, Score, Split, TrainSpec
+from rbench.schema import FinetuneJob, Health, Job, PretrainJob, Record, Score, Split, TaskKind, TrainSpec
 from rbench.store.weights import weights_hash
 from rbench.system import checkpoints
 
@@ -88,7 +88,7 @@ def victim_health(job: Job, scores: Collection[Score], context: Context) -> Heal
     nor flags. None for other jobs.
     """
     spec = job.tuning
-    if spec is not None and spec.task.kind in ("sts", "ranking"):
+    if spec is not None and not spec.task.of_kind.has_classes:
         return Health()
     accuracy = next((one for one in scores if one.name == "validation_accuracy"), None)
     if spec is None or accuracy is None:
@@ -251,12 +251,12 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     with _checkpoints(kept, job):
         made = module.run(module.Options(**options), given)
         _check_again(inputs, kept)
-        quality = {"sts": "validation_spearman", "ranking": "ndcg@10"}.get(spec.task.kind, "validation_accuracy")
+        kind = spec.task.of_kind
         try:
-            victim, scores, health = _returned(made, quality)
+            victim, scores, health = _returned(made, kind)
         except ValueError as error:
             raise JobError(f"{code.path}: run returned {error}; see docs/guide-add-a-strategy.md") from None
-    context.progress.update(1, 1, f"{quality.replace('_', ' ')} {scores[quality]:.3f}")
+    context.progress.update(1, 1, f"{kind.quality.replace('_', ' ')} {scores[kind.quality]:.3f}")
     victim.save(
         folder,
         {
@@ -269,8 +269,8 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
     if "train_rows" in sizes:  # those of the sample that `training` asks for
         sizes["train_rows"] = spec.training.train_rows(sizes["train_rows"])
-    n = data.sizes["test" if spec.task.kind == "ranking" else "validation"]
-    n = n if spec.task.kind == "ranking" else min(n, spec.training.max_validation or n)
+    n = data.sizes[kind.quality_split]
+    n = min(n, spec.training.max_validation or n) if kind.quality_split == "validation" else n
     found = _scores(scores, {}, n, getattr(module, "COUNTED", {}))
     if spec.task.parts:
         from rbench.execution.parts import by_part, part_counts
@@ -280,8 +280,8 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     return Made(found, {"n": n, **sizes}, data.fingerprint, health)
 
 
-def _returned(made: Any, quality: str) -> tuple[Any, dict[str, float], Health | None]:
-    """Return the victim, scores and health of what a strategy returned. `quality` is the score that it must have.
+def _returned(made: Any, kind: TaskKind) -> tuple[Any, dict[str, float], Health | None]:
+    """Return the victim, scores and health of what a strategy returned. It must have the `quality` of the kind of task.
 
     Raises ValueError with what is wrong, and what is expected: a record that holds a number that is not finite cannot
     be read again.
@@ -292,9 +292,9 @@ def _returned(made: Any, quality: str) -> tuple[Any, dict[str, float], Health | 
     if len(pair) != 2 or not isinstance(pair[1], Mapping):
         what = "None" if made is None else f"an object of type {type(made).__name__}"
         raise ValueError(f"{what}; expected Finetuned(victim, scores), with a dict of scores by name")
-    if quality not in pair[1]:
-        raise ValueError(f"no score {quality}")
-    low, high = (-1 if quality == "validation_spearman" else 0), 1
+    if kind.quality not in pair[1]:
+        raise ValueError(f"no score {kind.quality}")
+    low, high = kind.lowest_score, 1
     health = getattr(made, "health", None)
     measured = [] if health is None else [health.values, *(one.values for one in health.series)]
     for name, value in (entry for values in (pair[1], *measured) for entry in values.items()):
@@ -302,8 +302,8 @@ def _returned(made: Any, quality: str) -> tuple[Any, dict[str, float], Health | 
             number = float(value)
         except (TypeError, ValueError):
             raise ValueError(f"{name} of type {type(value).__name__}; expected a finite number") from None
-        if name == quality and not low - ROUNDING <= number <= high + ROUNDING:
-            raise ValueError(f"{name} {number:g}; expected a number from {low} to {high}")
+        if name == kind.quality and not low - ROUNDING <= number <= high + ROUNDING:
+            raise ValueError(f"{name} {number:g}; expected a number from {low:g} to {high:g}")
         if not math.isfinite(number):
             raise ValueError(f"{name} {number:g}; expected a finite number")
     return pair[0], {name: float(value) for name, value in pair[1].items()}, health

@@ -45,8 +45,6 @@ HITS, SCORES, GOLD, NDCG = "hits", "scores", "gold", "ndcg"
 """What rows have, packed: whether texts are right; scores of pairs, and once their gold scores; nDCG of queries."""
 K = 10
 """The documents that nDCG looks at."""
-SCORE_OF = {"sts": "Spearman's correlation", "ranking": f"nDCG@{K}"}
-"""The score by kind of task; of all others it is accuracy."""
 
 
 def labels(options: Mapping[str, Any]) -> list[str]:

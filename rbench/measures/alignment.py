@@ -67,7 +67,7 @@ def tasks(options: Options) -> dict[str, Options]:
 
 def splits(options: Options, task: TaskSpec) -> tuple[str, ...]:
     """Return the splits to read. Raises ValueError for a task without scores, or a bound outside of its scale."""
-    if task.kind != "sts":
+    if not task.of_kind.has_scores:
         raise ValueError(f"task {task.name} has no similarity scores (its kind is {task.kind})")
     if not options.splits:
         raise ValueError("`splits` names no split; leave it out for all of them")

@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 from rbench.errors import JobError, SuiteError
 from rbench.measures._answers import Answers, answers
 from rbench.measures._context import Measured, VictimContext
-from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, SCORE_OF, WORST, Stored, share
+from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, WORST, Stored, share
 from rbench.measures._noise import METRICS as METRICS
 from rbench.measures._noise import labels as labels
 from rbench.measures._noise import spoken as spoken
@@ -260,7 +260,7 @@ class NoiseCell(Cell):
         if found is None or found.low is None or found.high is None or name == DROP:
             return found
         spec = self.done[0].job.measuring
-        least = -1.0 if spec is not None and spec.task.kind == "sts" else 0.0
+        least = spec.task.of_kind.lowest_score if spec is not None else 0.0
         return found.model_copy(update={"low": max(found.low, least), "high": min(found.high, 1.0)})
 
     def share(self, part: str, whole: str) -> float | None:
@@ -372,7 +372,7 @@ def _places(of: Grid[NoiseCell], victim: tuple[str, str] | None = None) -> list[
 def scores_of(of: Grid[NoiseCell]) -> dict[str, str]:
     """Return the name of the score of each task."""
     specs = (job.measuring.task for job in jobs(of.results, NAME) if job.measuring is not None)
-    return {task.name: SCORE_OF.get(task.kind, "accuracy") for task in specs}
+    return {task.name: task.of_kind.score for task in specs}
 
 
 def kinds_of(results: Results, kinds: Iterable[str]) -> dict[str, Kind]:

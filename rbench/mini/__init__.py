@@ -13,6 +13,7 @@ again. If the cache folder cannot be read or written, rows are generated without
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import logging
 import os
@@ -31,20 +32,18 @@ from rbench.system.scratch import default_cache
 
 __all__ = [
     "GENERATORS",
-    "RANKING",
     "Row",
     "contrast_rows",
     "fingerprint",
     "oracle",
     "rows",
     "splits",
-    "still_relevant",
 ]
 
 GENERATORS = tuple(SIZES)
 """Names of the generators, the values of `generator:` in a task file."""
-RANKING = "mini-ranking"
-"""The generator of the ranking task. Its rows have the columns of BEIR's files (`rbench.tasks.ranking`)."""
+OTHER_LANGUAGES = {"mini-ranking": "rbench.mini.ranking"}
+"""Generators that are modules of their own, with `SPLITS` and `generate`, which most tasks do not need."""
 Rows = TypeVar("Rows")
 
 log = logging.getLogger("rbench")
@@ -52,12 +51,10 @@ log = logging.getLogger("rbench")
 
 def splits(generator: str) -> tuple[str, ...]:
     """Return the names of a generator's splits. ResourceError for an unknown generator."""
-    if generator == RANKING:
-        from rbench.mini.ranking import SPLITS
-
-        return SPLITS
+    if generator in OTHER_LANGUAGES:
+        return tuple(importlib.import_module(OTHER_LANGUAGES[generator]).SPLITS)
     if generator not in SIZES:
-        known = ", ".join((*GENERATORS, RANKING))
+        known = ", ".join((*GENERATORS, *OTHER_LANGUAGES))
         raise ResourceError(f"The embedded world has no generator {generator!r}; it has {known}.")
     return tuple(SIZES[generator])
 
@@ -84,21 +81,6 @@ def contrast_rows(generator: str) -> list[Row]:
     return [dict(row) for row in _edited(generator)]
 
 
-def still_relevant(changed: str, original: str) -> int | None:
-    """Return whether the documents of mini-ranking that are relevant to a query are so to a changed one, 1 or 0.
-
-    None where the changed query is not of the language.
-    """
-    from rbench.mini.ranking import still_found
-
-    return still_found(changed, original, _documents())
-
-
-@cache
-def _documents() -> tuple[str, ...]:
-    return tuple(str(row["text"]) for row in rows(RANKING, "corpus"))
-
-
 @cache
 def _edited(generator: str) -> list[Row]:
     from rbench.mini.contrast import contrast_rows
@@ -108,10 +90,8 @@ def _edited(generator: str) -> list[Row]:
 
 @cache
 def _generated(generator: str) -> dict[str, list[Row]]:
-    if generator == RANKING:
-        from rbench.mini import ranking  # the rankings and the contrast sets are other languages than most tasks need
-
-        return keep(generator, ranking.generate)
+    if generator in OTHER_LANGUAGES:
+        return keep(generator, importlib.import_module(OTHER_LANGUAGES[generator]).generate)
     return keep(generator, lambda: generate(generator))
 
 

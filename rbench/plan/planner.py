@@ -311,12 +311,11 @@ class _Planner:
         """
         spec, inputs = self.inputs.attacks[attack], self.inputs
         wanted = self.suite.examples_for(task)
-        resource_set, kind = inputs.resources.only(spec.needs), inputs.tasks[task].kind
+        resource_set, family = inputs.resources.only(spec.needs), inputs.tasks[task].of_kind.family
         n = inputs.sizes[task]["test"] if wanted == "all" else wanted
         masked = "masked recipe" if "masked_lm" in spec.needs else None
         ways = (f"attacks/{spec.name}",) if spec.recipe is None else ("recipe", masked)
         oracle = "oracle" if inputs.tasks[task].has_oracle else None
-        similar = {"sts": "similarity", "ranking": "ranking"}.get(kind)
         job = AttackJob(
             encoder=self._keyed(encoder),
             strategy=strategy.on(task),
@@ -327,7 +326,7 @@ class _Planner:
             resource_fingerprints=self._hashes(resource_set),
             num_examples=n if training_texts is None else training_texts,
             split="test" if training_texts is None else "train",
-            versions=self._code("attack", *ways, *spec.needs, oracle, similar)["versions"],
+            versions=self._code("attack", *ways, *spec.needs, oracle, family)["versions"],
         )
         parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
         return self._job(job, parts, {"victim": victim, "masked_lm": self._behind(resource_set, task)}, seed)
@@ -357,7 +356,7 @@ class _Planner:
         """Whether a victim is scored on test rows though the suite does not ask for it: a classifier whose network runs
         here. The answers of functions and endpoints may cost money."""
         spec, rows = self.inputs.tasks[task], self.inputs.sizes[task].get("test", 0)
-        if not spec.labels or spec.kind in ("sts", "ranking") or not rows:
+        if not spec.has_classes or not rows:
             return False
         if victim.opening is not None:
             return victim.opening.victim.origin == "model"

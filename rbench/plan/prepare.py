@@ -119,7 +119,7 @@ def prepare_loaded(loaded: Loaded, options: Options) -> Prepared:
         *_without_pairs(loaded, data),
         *_without_training(loaded, data),
         *_without_teaching(loaded, data),
-        *_beyond_corpus(loaded, data),
+        *_beyond_data(loaded, data),
     ]
     splits = _splits(loaded, data, problems)
     weights = _locate_weights(loaded, options, problems)
@@ -413,7 +413,7 @@ def _without_training(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]
     """
     wrong = []
     for name in loaded.tuning if loaded.suite.encoders else ():
-        if name not in data or loaded.tasks[name].kind in ("sts", "ranking") or "train" in data[name].sizes:
+        if name not in data or not loaded.tasks[name].of_kind.has_classes or "train" in data[name].sizes:
             continue
         local = loaded.tasks[name].local
         whole = local is not None and local.split is not None
@@ -432,29 +432,25 @@ def _without_teaching(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]
     return [f"{said}. {remedy}" for one in tuned if one.teaches_too_little for said in one.unlearnable]
 
 
-def _beyond_corpus(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
-    """Return a problem for each attack and measure whose first `k` documents are more than a ranking task has, or whose
-    target is not among them."""
-    asked = [
-        (f"attack {name}", task, spec.ranking.k) for name, spec in loaded.attacks.items() for task in loaded.tuning
+def _beyond_data(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
+    """Return a problem for each option of an attack's goal and of a measure that the data of a task cannot have."""
+    return [
+        f"{user}: {problem}"
+        for user, task, options in _options_by_task(loaded)
+        if task in data and data[task].collection is not None
+        for problem in loaded.tasks[task].of_kind.beyond_data(task, options, data[task].collection)
     ]
+
+
+def _options_by_task(loaded: Loaded) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield who has options on a task, the task, and the options: those of goals, and those of measures of tasks."""
+    for name, spec in loaded.attacks.items():
+        for task in loaded.tuning:
+            if (goal := loaded.tasks[task].of_kind.goal) is not None:
+                yield f"attack {name}", task, getattr(spec, goal).model_dump()
     for label, needs in loaded.measures.items():
-        asked += [
-            (f"evaluate: {label}", task, int(what.options.get("k", 0))) for task, what in (needs.tasks or {}).items()
-        ]
-    corpora = {name: one.collection for name, one in data.items() if one.collection is not None}
-    wrong = [
-        f"{user}: `k` is {k}, and the corpus of {task} has {len(corpora[task].ids)} documents; give a smaller k"
-        for user, task, k in asked
-        if task in corpora and k >= len(corpora[task].ids)
-    ]
-    targets = {name: spec.ranking.target for name, spec in loaded.attacks.items() if spec.ranking.target is not None}
-    return wrong + [
-        f"attack {name}: `target` is {target!r}, which is no id of the corpus of {task}; name one of its documents"
-        for name, target in targets.items()
-        for task in loaded.tuning
-        if task in corpora and target not in corpora[task].place
-    ]
+        for task, what in (needs.tasks or {}).items():
+            yield f"evaluate: {label}", task, what.options
 
 
 def _splits(loaded: Loaded, data: Mapping[str, TaskData], problems: _Problems) -> dict[tuple[str, str], str]:
@@ -494,7 +490,7 @@ def _without_pairs(loaded: Loaded, data: Mapping[str, TaskData]) -> list[str]:
     small or not there."""
     wrong = []
     for task, strategies in loaded.tuning.items():
-        if task not in data or loaded.tasks[task].kind != "sts":
+        if task not in data or not loaded.tasks[task].of_kind.has_scores:
             continue
         sizes = data[task].sizes
         for strategy in strategies:

@@ -406,7 +406,7 @@ def _of_method(job: Job) -> Iterator[Fact]:
         yield Fact(name, "numbers of validation rows", spec.max_validation)
         yield from _of_code(name, spec, spec.victim.origin)
     elif isinstance(spec, AttackJob):
-        name, graded = f"attack {job.parts[3]}", spec.task.kind if spec.task.kind in ("sts", "ranking") else ""
+        name, graded = f"attack {job.parts[3]}", "" if spec.task.of_kind.goal is None else spec.task.kind
         yield Fact(name, "options", keyed(spec.attack), graded)
         yield Fact(name, "resource sets", spec.resources.name)
         yield from _of_code(name, spec, f"{graded} {spec.task.has_oracle}")

@@ -1,9 +1,9 @@
-"""Wrap functions and endpoints for TextAttack: texts in, probabilities or vectors out. Each text is asked once."""
+"""Wrap functions and endpoints for TextAttack: texts in, probabilities out. Each text is asked once."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -13,12 +13,10 @@ import torch
 from textattack.models.wrappers import ModelWrapper
 from torch import Tensor
 
-from rbench.encoders.index import Vectors, unit
 from rbench.encoders.inference import Batched, Memo, Remote
 from rbench.errors import AnswerError, JobError
-from rbench.schema import Similarity, TaskSpec
+from rbench.schema import TaskSpec
 from rbench.schema.victims import VictimSpec
-from rbench.tasks.ranking import Collection
 from rbench.victims.answers import Answers
 from rbench.victims.remote_classifier import open_answers
 from rbench.victims.scores import Row
@@ -26,9 +24,6 @@ from rbench.victims.scores import Row
 VERSION = 1
 
 Text = str | tuple[str, ...]
-
-Encode = Callable[[list[str]], Any]
-"""From texts to vectors (n, dim): lists, an array or a tensor."""
 
 CACHE_BYTES = 512 << 20
 
@@ -85,7 +80,7 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
         Raises:
             ResourceError: they have no usable answers, or the answers differ, also from those of an earlier check.
         """
-        with _generators_kept():
+        with generators_kept():
             self.answers.check()
 
     def get_grad(self, text_input: Text) -> NoReturn:
@@ -97,76 +92,11 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
         )
 
     def _ask(self, texts: list[Text]) -> list[Row | AnswerError]:
-        with _generators_kept():
+        with generators_kept():
             return self._each(texts)
 
     def _each(self, texts: list[Text]) -> list[Row | AnswerError]:
         return self.answers.each([(text,) if isinstance(text, str) else tuple(text) for text in texts])
-
-
-class FunctionRetriever(ModelWrapper):  # type: ignore[misc]
-    """A retriever under attack of which only the vectors are known: functions encode its queries and its documents.
-
-    It stands where `rbench.recipes.victim.RetrieverVictim` does, and is its own `retriever`.
-
-    Args:
-        name: for messages.
-        queries: from texts to vectors (n, dim), of queries.
-        documents: the same of documents, all of which are encoded at once.
-        of: the documents, and what is relevant to which query.
-
-    Raises:
-        JobError: a function gave something else than finite vectors, one for each text.
-    """
-
-    def __init__(self, name: str, queries: Encode, documents: Encode, of: Collection) -> None:
-        self.name, self._queries, self._of = name, queries, of
-        self.similarity: Similarity = "cosine"
-        self.retriever = self
-        self.ids = of.ids
-        self.corpus = self._vectors(documents, list(of.texts))
-        self.network = SimpleNamespace(backend="function")
-        self.model = self.tokenizer = None  # names that TextAttack uses
-        self.max_length: int | None = None
-        self.pooled = 1
-        self.by_text: Memo[str, Tensor] = Memo(CACHE_BYTES, lambda text, row: 300 + 2 * len(text) + 4 * len(row))
-
-    def __call__(self, text_input_list: Sequence[str], **kwargs: Any) -> Tensor:
-        """Return the vectors (n, dim) of queries, float32, of length 1. Raises JobError as the class does."""
-        return torch.stack(self.by_text.filled(text_input_list, self._asked))
-
-    def _asked(self, texts: list[str]) -> list[Tensor]:
-        return list(torch.from_numpy(self._vectors(self._queries, texts)))
-
-    def _vectors(self, encode: Encode, texts: list[str]) -> Vectors:
-        with _generators_kept():
-            given = encode(texts)
-        try:
-            # numpy has no bfloat16, so tensors are widened by torch
-            found = np.asarray(given.detach().cpu().double() if isinstance(given, Tensor) else given, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise JobError(
-                f"{self.name} gave no vectors for {len(texts)} texts ({error}); return rows of numbers"
-            ) from error
-        if found.ndim != 2 or len(found) != len(texts) or not np.isfinite(found).all():
-            raise JobError(
-                f"{self.name} gave numbers of the shape {found.shape} for {len(texts)} texts, or some that are not "
-                "finite; return a vector of finite numbers for each text"
-            )
-        return unit(found)
-
-    def relevant(self, query: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Return the places (m,) of the documents that are relevant to a query, and their grades (m,)."""
-        grades = self._of.relevance[query]
-        return np.array([self._of.place[one] for one in grades]), np.array([*grades.values()], dtype=np.float64)
-
-    def own(self, query: str) -> int | None:
-        """Return the place of the document that is left out of a query's ranking; None where none is."""
-        return self._of.own(query)
-
-    def is_truncated(self, text: str) -> bool:
-        """Return False: what a function reads of a text is not known."""
-        return False
 
 
 def open_answering(spec: VictimSpec, task: TaskSpec) -> AnsweringVictim:
@@ -177,7 +107,7 @@ def open_answering(spec: VictimSpec, task: TaskSpec) -> AnsweringVictim:
 
 
 @contextmanager
-def _generators_kept() -> Iterator[None]:
+def generators_kept() -> Iterator[None]:
     """Restore the global random generators after the block: an attack draws from them, whatever a function does."""
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:

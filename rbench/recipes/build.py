@@ -17,6 +17,7 @@ from rbench.config.code import begins, open_source
 from rbench.config.registry import load_module, nearest, unknown
 from rbench.errors import SuiteError
 from rbench.recipes._textattack import use_device
+from rbench.recipes.attacked import attacked_kind
 from rbench.recipes.binding import arguments, binding, dry_build
 from rbench.recipes.cached import EnoughWordsChanged, cached, columns_of, foreseen
 from rbench.recipes.observed import listen, watch
@@ -105,9 +106,8 @@ def build(
 ) -> Attack:
     """Build the attack of `spec` on `victim` with `resources`, for examples of `task`.
 
-    The victim is a `ScorerVictim` where the task has similarity scores, a `RetrieverVictim` where it is a ranking, and
-    a `Victim` elsewhere. On the former two the attack's goal is replaced by `SimilarityGoal` or `RankingGoal`; its
-    search, transformation and constraints stay.
+    The kind of the task says what the victim is, and whether another goal takes the place of the attack's own
+    (`rbench.recipes.attacked`). Search, transformation and constraints stay.
 
     Args:
         path: the Python file of the attack; None for a recipe.
@@ -120,22 +120,12 @@ def build(
         JobError: the file's source does not have this `digest`.
     """
     use_device(resources.device)
-    if task.kind == "sts" and task.scale is None:
-        raise SuiteError(f"task {task.name} has no scale, and attacks need it: write `scale: [lowest, highest]`")
     if spec.recipe is None:
         made = _own(spec, victim, resources, task, path, digest)
     else:
         made = _recipe(spec, victim, resources)
-    # The goals of pairs and rankings are needed by attacks on these alone.
-    if task.kind == "sts":
-        from rbench.recipes.similarity_goal import aim_at_similarity, remember_allowed
-
-        made = aim_at_similarity(made, victim, task, spec.similarity)
-    if task.kind == "ranking":
-        from rbench.recipes.ranking_goal import aim_at_ranking
-
-        made = aim_at_ranking(made, victim, spec.ranking)
-    attack = cached(made)
+    kind = attacked_kind(task)
+    attack = cached(kind.aimed(made, victim, task, spec))
     if hasattr(attack.search_method, "attack"):  # a search that counts words asks the attack that is run
         attack.search_method.attack = attack
     attack.pre_transformation_constraints.extend(foreseen(attack))
@@ -146,8 +136,7 @@ def build(
         attack.pre_transformation_constraints.append(EnoughWordsChanged(spec.max_words))
         attack.constraints.append(MaxWordsChanged(spec.max_words))
     attack.goal_function.query_budget = spec.query_budget or float("inf")
-    attack = listen(watch(attack))
-    return remember_allowed(attack) if task.kind == "sts" and spec.similarity.maximise else attack
+    return kind.finished(listen(watch(attack)), spec)
 
 
 def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:
@@ -195,14 +184,12 @@ class MaxWordsChanged(Constraint):  # type: ignore[misc]
 
 
 def protected_columns(spec: AttackSpec, task: TaskSpec) -> tuple[str, ...]:
-    """Return the columns of `task` that the attack must not change. On STS tasks `similarity.side` may add one.
+    """Return the columns of `task` that the attack must not change. The options of the kind's goal may add some.
 
     Raises:
         SuiteError: the attack protects a column that the task does not have.
     """
-    columns = spec.protect.get(task.kind, ())
-    if task.kind == "sts" and spec.similarity.side != "both":
-        columns = (*columns, task.columns[1 if spec.similarity.side == "first" else 0])
+    columns = (*spec.protect.get(task.kind, ()), *attacked_kind(task).protected_columns(task, spec))
     for column in columns:
         if column not in task.columns:
             hint = f"; did you mean {' or '.join(close)}?" if (close := nearest(column, task.columns)) else ""
@@ -210,4 +197,4 @@ def protected_columns(spec: AttackSpec, task: TaskSpec) -> tuple[str, ...]:
                 f"attack {spec.name} protects the column {column!r} of {task.kind} tasks, but {task.name} has the "
                 f"columns {', '.join(task.columns)}{hint}"
             )
-    return tuple(columns)
+    return columns

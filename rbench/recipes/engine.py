@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING
 from rbench.encoders import load_victim
 from rbench.encoders.inference import backends
 from rbench.errors import ModelChangedError
+from rbench.recipes.attacked import attacked_kind
 from rbench.recipes.build import build
 from rbench.recipes.run import Oracle, run
-from rbench.recipes.victim import RetrieverVictim, ScorerVictim, Victim
+from rbench.recipes.victim import NetworkVictim, Victim
 from rbench.schema import AttackSpec, Outcome, ResourceKind, ResourceSet, TaskSpec, VictimSpec
 from rbench.system.digests import Located, Watch
 from rbench.system.one_slot_cache import OneSlotCache
@@ -23,14 +25,7 @@ from rbench.words.resources import Resources
 if TYPE_CHECKING:
     from rbench.recipes.answering import AnsweringVictim
 
-    AnyVictim = Victim | ScorerVictim | RetrieverVictim | AnsweringVictim
-
-_WRAPPERS: dict[str, type[Victim | ScorerVictim | RetrieverVictim]] = {
-    "classifier": Victim,
-    "scorer": ScorerVictim,
-    "retriever": RetrieverVictim,
-}
-"""What TextAttack gets, by the KIND of the victim that a job fine-tuned."""
+    AnyVictim = NetworkVictim | AnsweringVictim
 
 POOLED = {"cpu": 4, "cuda": 64}
 """Examples that a process attacks at once, by device: enough to fill batches."""
@@ -191,8 +186,7 @@ def open_victim(given: VictimSpec | None, where: str, task: TaskSpec, name: str,
     """Open the victim at a place: a classifier that exists (`given`), or one that a job fine-tuned (None)."""
     if given is None:
         network, meta = load_victim(Path(where), config.device)
-        wrapper = _WRAPPERS[network.KIND]
-        longest = meta["max_length"]
+        wrapper, longest = attacked_kind(task).wrapper, meta["max_length"]
         return wrapper(network, name, max_length=longest, device=config.device, backend=config.backend)
     if given.origin != "model":
         from rbench.recipes.answering import open_answering  # asks functions and endpoints
@@ -205,21 +199,11 @@ def open_victim(given: VictimSpec | None, where: str, task: TaskSpec, name: str,
 
 
 def oracle(task: TaskSpec) -> Oracle | None:
-    """Return the function that gives the true label of a text of the embedded world; None for other tasks.
+    """Return the function that gives the true label of texts of the embedded world; None for tasks without an oracle.
 
-    Of a ranking it is given the changed query and the original one, and returns 1 where the same documents are relevant
-    to both. None for STS tasks too: the embedded world's score of a perturbed pair is no label.
+    What it reads of an example is said by the truth about the example (`rbench.recipes.attacked`).
     """
-    if task.generator is None or task.kind == "sts":
-        return None
-    from rbench import mini
-
     generator = task.generator
-    if task.kind == "ranking":
-        return lambda texts: mini.still_relevant(*texts)
-
-    def read(texts: tuple[str, ...]) -> int | None:
-        label = mini.oracle(generator, texts)
-        return None if label is None else int(label)
-
-    return read
+    if generator is None or not task.has_oracle:
+        return None
+    return functools.partial(attacked_kind(task).oracle_label, generator)

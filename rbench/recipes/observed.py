@@ -29,8 +29,8 @@ from textattack import Attack
 from textattack.constraints.overlap import MaxWordsPerturbed
 from textattack.transformations import WordSwapGradientBased
 
+from rbench.recipes.attacked import Truth
 from rbench.recipes.cached import EnoughWordsPerturbed
-from rbench.recipes.run import Truth
 from rbench.schema import Step
 from rbench.system.changes import Texts, changed
 

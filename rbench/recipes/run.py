@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import random
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,8 +24,9 @@ from textattack.attack_results import (
 from rbench.encoders import inference
 from rbench.errors import JobError, RbenchError
 from rbench.masking import masked
+from rbench.recipes.attacked import Truth, attacked_kind
 from rbench.recipes.cached import CachedAttack, SplicedText, columns_of
-from rbench.schema import TIMED_OUT, AttackSpec, Outcome, SkipReason, Status, TaskSpec
+from rbench.schema import TIMED_OUT, AttackSpec, Outcome, Status, TaskSpec
 from rbench.system.changes import words_changed
 from rbench.tasks import Example
 
@@ -35,67 +34,6 @@ VERSION = 1
 USES = ("recipes.cached", "inference.input_gradients")
 
 Oracle = Callable[[tuple[str, ...]], int | None]
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What is true of an example, and what its outcome says of it: a class, or a gold score on a task's scale."""
-
-    value: int | float | None
-    """The class, or the gold score; None for a gold score that is missing or no number."""
-    graded: bool
-    """Whether it is a gold score."""
-    query: str | None = None
-    """The id of a query, which stands for the documents that are relevant to it; None: it is no ranking task."""
-    skip: SkipReason | None = None
-    """Why the example cannot be attacked; None if it can be."""
-
-    @property
-    def given(self) -> int | str:
-        """The value in the form that `Attack.attack` accepts: it refuses floats."""
-        if self.query is not None:
-            return self.query
-        return repr(float(self.value or 0.0)) if self.graded else int(self.value or 0)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of an outcome that hold it."""
-        return {"gold": self.value} if self.graded else {"label": self.value}
-
-    def answer(self, when: str, output: Any) -> dict[str, Any]:
-        """Return the field of an outcome for a victim's answer. `when` is `original` or `perturbed`."""
-        if self.query is not None:
-            return {f"{when}_prediction": int(output.found), f"{when}_score": output.ndcg}
-        return {f"{when}_score": float(output)} if self.graded else {f"{when}_prediction": int(output)}
-
-    def step(self, raw: Any, output: Any) -> tuple[float, int | None]:
-        """Return the score and the prediction of a step of an attack, from what the goal function gives."""
-        if self.query is not None:
-            return 1 / output.rank, int(output.found)
-        return (float(output), None) if self.graded else (float(raw[self.given]), int(output))
-
-
-def truth(example: Example, task: TaskSpec) -> Truth:
-    """Return the truth about an example.
-
-    Raises:
-        JobError: a label is not a class of the task. (A bad gold score only makes the pair be skipped.)
-    """
-    label = example.label
-    if task.kind == "ranking":
-        return Truth(1, graded=False, query=example.id)
-    if task.kind == "sts":
-        assert task.scale is not None  # `build` has checked it
-        score = float(label) if label is not None and math.isfinite(label) else None
-        unfit: SkipReason | None = None
-        if not all(text.strip() for text in example.texts):
-            unfit = "empty sentence"
-        elif score is None or not task.scale[0] <= score <= task.scale[1]:
-            unfit = "gold outside the scale"
-        return Truth(score, graded=True, skip=unfit)
-    if label is None or label not in range(len(task.labels)):
-        raise JobError(f"task {task.name}, example {example.id}: {label!r} is not one of {len(task.labels)} classes")
-    return Truth(int(label), graded=False)
 
 
 def run(
@@ -141,7 +79,7 @@ def run(
 def _attacked(
     attack: Attack, example: Example, spec: AttackSpec, task: TaskSpec, seed: int, oracle: Oracle | None
 ) -> Outcome:
-    known = truth(example, task)
+    known = attacked_kind(task).truth(example, task)
     seed_all(seed, spec.name, example.id)
     start = inference.clock()
     try:
@@ -227,7 +165,7 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
         robust_words=getattr(search, "robust_words", None),
         texts_left=getattr(search, "texts_left", None),
         similarity=None if similarity is None else float(similarity),
-        oracle_label=None if oracle is None else oracle((*perturbed, *example.texts) if known.query else perturbed),
+        oracle_label=None if oracle is None else oracle(known.for_oracle(perturbed, example.texts)),
         steps=None if heard is None else heard.steps(before, after, known),
     )
 

@@ -207,33 +207,6 @@ class Victim(NetworkVictim):
         return [tokens_of(self.tokenizer, ids) for ids in encoded["input_ids"]]
 
 
-class RetrieverVictim(NetworkVictim):
-    """A retriever under attack: an `rbench.encoders.retriever.Retriever`. `max_length` is that of a query."""
-
-    def _opened(self, **options: Any) -> Network:
-        self.retriever = self.model
-        return Network(self.retriever, _vectors, tokenizer=self.tokenizer, **options)
-
-    def __call__(self, text_input_list: Sequence[str], **kwargs: Any) -> Tensor:
-        """Return the vectors (n, dim) of queries, float32, on the CPU: of length 1 where cosines are compared.
-
-        Raises:
-            JobError: the encoder gave NaN or infinity; names the victim and the query.
-        """
-        return torch.stack(self.by_text.filled(text_input_list, self._vectors))
-
-    def _vectors(self, queries: list[str]) -> Iterator[Tensor]:
-        rows = rows_of(self.tokenizer(queries, truncation=True, max_length=self.max_length))
-        for query, vector in zip(queries, self.by_ids(rows), strict=True):
-            if not torch.isfinite(vector).all():
-                raise JobError(f"victim {self.name} gave a vector that is not finite for {query[:200]!r}")
-            yield vector
-
-    def is_truncated(self, text: str) -> bool:
-        """Return whether a query is longer than `max_length` tokens, so that its end is cut off."""
-        return len(self.tokenizer([text], truncation=False, verbose=False)["input_ids"][0]) > self.max_length
-
-
 class Towards(NamedTuple):
     """A sentence as token ids, and the gradient of a loss at its vector, as bytes of float32."""
 
@@ -251,7 +224,7 @@ class ScorerVictim(NetworkVictim):
 
     def _opened(self, **options: Any) -> Network:
         self.scorer = self.model
-        return Network(self.scorer.encoder, _vectors, tokenizer=self.tokenizer, **options)
+        return Network(self.scorer.encoder, text_vectors, tokenizer=self.tokenizer, **options)
 
     @cached_property
     def gradients(self) -> Batched[Towards, Tensor]:
@@ -260,7 +233,7 @@ class ScorerVictim(NetworkVictim):
 
         twin: Any = steady(self.scorer.encoder)
         table, pad = twin.model.get_input_embeddings(), padding_of(self.tokenizer)
-        network = GradientNetwork(twin, _vectors, table, self.scorer.device, pad=pad)
+        network = GradientNetwork(twin, text_vectors, table, self.scorer.device, pad=pad)
 
         def computed(wanted: Sequence[Towards]) -> list[Tensor]:
             loss = torch.from_numpy(np.stack([np.frombuffer(one.direction, np.float32) for one in wanted])).clone()
@@ -355,6 +328,6 @@ class ScorerVictim(NetworkVictim):
         return [first + second for first, second in zip(tokens[::2], tokens[1::2], strict=True)]
 
 
-def _vectors(encoder: Any, **inputs: Tensor) -> Tensor:
+def text_vectors(encoder: Any, **inputs: Tensor) -> Tensor:
     vectors: Tensor = encoder(**inputs)
     return vectors.float()

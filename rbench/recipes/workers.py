@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import JobError, RbenchError
+from rbench.recipes.attacked import attacked_kind
 from rbench.recipes.engine import AttackTask, Engine, EngineConfig, at_once
-from rbench.recipes.run import truth
 from rbench.schema import Outcome
 from rbench.system import processes
 from rbench.system.processes import cores, limit_threads, memory, shared_cores
@@ -321,7 +321,7 @@ class _Worker:
             example_id=example.id,
             status="errored",
             original=example.texts,
-            **truth(example, attack_task.task).fields,
+            **attacked_kind(attack_task.task).truth(example, attack_task.task).fields,
             error=f"WorkerEnded: twice a process that attacked this example {self._how()}",
         )
 

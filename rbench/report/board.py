@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 
 from rbench.errors import StoreError
 from rbench.report.data import RunPage
-from rbench.schema import EncoderSpec, Job, Meaning, VictimSpec
+from rbench.schema import KINDS, EncoderSpec, Job, Meaning, VictimSpec
 from rbench.schema.jobs import content_key
+from rbench.schema.kinds import ACCURACIES
 from rbench.score.paired import Difference, Stated, combine_stated, compare, holm
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
@@ -41,7 +42,7 @@ OTHERS = frozenset({"encoder", "encoder_fingerprint", "victim", "victim_fingerpr
 """The fields of the job that makes or opens a victim that say which encoder or classifier it is."""
 MAKE_ENCODER = ("base", "encoder", "options.")
 """What the roles of jobs begin with that make an encoder (`Job.needs`)."""
-ONE_OF = ("all", "noise", "ranking", "similarity")
+ONE_OF = ("all", "noise", "graded", "similarity")
 """The kinds of columns of which a table shows the one that most of its rows have."""
 FIRST = ("stsb", "typos", "perspectrum_ranking")
 """Of several that as many rows have, these tasks and kinds of noise."""
@@ -72,12 +73,13 @@ class Column(NamedTuple):
     """A number that encoders may have. Two of the same key may be compared."""
 
     kind: str
-    """`attack`, `exact`, `all`, `noise`, `ranking`, `similarity` or `clean`."""
+    """`attack`, `exact`, `all`, `noise`, `graded` (what attacks leave of a score that is no accuracy, beside tables of
+    other tasks), `similarity` or `clean`."""
     key: str
     title: str
     about: Meaning
     of: str = ""
-    """The task of a similarity or ranking, or the kind of noise."""
+    """The task of a similarity or of a graded score, or the kind of noise."""
 
 
 class Reading(NamedTuple):
@@ -174,7 +176,7 @@ class Readings:
         there = {one.who for one in readings if one.setting == setting}
         numbers: dict[Who, dict[Column, Reading]] = {}
         for one in sorted(readings, key=lambda one: one.run.date):  # the newest of the same is kept
-            own = one.column.kind == "ranking" and one.column.of == setting.task  # it is among the attacks already
+            own = one.column.kind == "graded" and one.column.of == setting.task  # it is among the attacks already
             if one.who in there and one.number.value is not None and not own:
                 numbers.setdefault(one.who, {})[one.column] = one
         columns = _columns(numbers.values())
@@ -201,7 +203,7 @@ def _columns(rows: Iterable[Mapping[Column, Reading]]) -> tuple[Column, ...]:
     count = Counter(column for own in there for column in own)
     sound = Counter(column for own in there for column, one in own.items() if not _hindered(one.number))
     found = sorted((one for one in count if one.kind == "attack"), key=lambda one: (-sound[one], -count[one]))
-    for kind in ("all", "exact", "noise", "ranking", "similarity", "clean"):
+    for kind in ("all", "exact", "noise", "graded", "similarity", "clean"):
         first = (*FIRST, found[0].title) if found else FIRST
         own = [one for one in count if one.kind == kind and (kind not in ONE_OF or count[one] > 1)]
         own.sort(key=lambda one: (-count[one], first.index(one.of) if one.of in first else len(first)))
@@ -275,18 +277,18 @@ class _Reader:
 
     def _attacks(self) -> Iterator[Reading]:
         exact = self._exact()
-        for metric in ("aua", "clean"):
-            yield from self._of_attacks(metric, "attack" if metric == "aua" else metric, exact, ranking=False)
-        for metric, kind in (("ndcg_after", "attack"), ("ndcg_before", "clean")):
-            yield from self._of_attacks(metric, kind, exact, ranking=True)
+        for scored_by in dict.fromkeys(one.board_metrics for one in KINDS.values()):
+            for metric, kind in zip(scored_by, ("attack", "clean"), strict=True):
+                yield from self._of_attacks(metric, kind, exact, scored_by)
 
-    def _of_attacks(self, metric: str, kind: str, exact: set[str], *, ranking: bool) -> Iterator[Reading]:
-        """Yield a metric of the attacks on tasks with rankings, or on others. What victims are before attacks once."""
+    def _of_attacks(self, metric: str, kind: str, exact: set[str], scored_by: tuple[str, str]) -> Iterator[Reading]:
+        """Yield a metric of the attacks on tasks of the kinds with a pair of metrics: under attack, and before it. What
+        victims are before attacks once."""
         about = self.results.metrics.asked(metric)
         seen: set[tuple[Who, Setting]] = set()
         for name, cell in cells_of(self.results, about):
             spec = cell.cell.jobs[0].attacking
-            if spec is None or not cell.cell.present or (spec.task.kind == "ranking") != ranking:
+            if spec is None or not cell.cell.present or spec.task.of_kind.board_metrics != scored_by:
                 continue
             who, setting = self._victims(cell.cell.jobs)
             attack = self.known.get(name.attack or "", name.attack or "")
@@ -301,9 +303,9 @@ class _Reader:
             else:
                 column = Column(kind, content_key(same), attack, about.about)
             yield self._reading(who, column, setting, cell)
-            if ranking and kind == "attack":
-                task = self.known.get(spec.task.name, spec.task.name)
-                beside = column._replace(kind="ranking", title=f"nDCG: {task}, {attack}", of=spec.task.name)
+            if scored_by != ACCURACIES and kind == "attack":
+                task, score = self.known.get(spec.task.name, spec.task.name), spec.task.of_kind.board_score
+                beside = column._replace(kind="graded", title=f"{score}: {task}, {attack}", of=spec.task.name)
                 yield self._reading(who, beside, None, cell)
 
     def _exact(self) -> set[str]:
@@ -318,7 +320,8 @@ class _Reader:
         about = self.results.metrics.asked("aua")
         for cell in any_attack(self.results, grid(self.results)).cells.values():
             jobs = cell.jobs
-            if not cell.present or jobs[0].attacking is None or jobs[0].attacking.task.kind == "ranking":
+            spec = jobs[0].attacking
+            if not cell.present or spec is None or spec.task.of_kind.board_metrics != ACCURACIES:
                 continue
             who, setting = self._victims([run.job for run in cell.runs])
             several = {content_key(decisive(one)): self.known.get(one.parts[3], one.parts[3]) for one in jobs}

@@ -20,7 +20,6 @@ MeasureOf = Literal["encoders", "victims", "trainings", "attacks", "tasks"]
 """What a job of a measure reads (`rbench.schema.MeasureJob`)."""
 Stored = Literal["outcomes", "predictions", "rows"]
 """The files that may lie beside a record."""
-TaskKind = Literal["single", "nli", "pair", "paraphrase", "sts", "ranking", "unlabelled"]
 Pooling = Literal["cls", "cls+mlp", "mean", "first-last-mean", "last", "weighted-mean", "max", "sqrt-mean"]
 """How a text's vector is made of its tokens' (`rbench.encoders.sentence.pool`)."""
 Dtype = Literal["float32", "bfloat16", "float16", "auto"]
@@ -44,8 +43,6 @@ RESOURCE_NAMES: dict[ResourceKind, str] = {
 """What tables and lists call them."""
 Split = Literal["train", "validation", "test"]
 """Tables of rbench that are neither of a metric (`rbench.metrics`) nor of a measure (`rbench.measures`)."""
-Serves = Literal["classification", "similarity", "ranking"]
-"""What a strategy or an attack is for: tasks with classes, with similarity scores (kind `sts`), or rankings."""
 Pick = Literal["validation", "contrast"]
 Aggregation = Literal["all", "mean", "wmean"]
 """How the subsets of an STS set make one number: all pairs correlated together, or the mean of the subsets'

@@ -27,9 +27,9 @@ from rbench.schema.common import (
     Similarity,
     Split,
     Strict,
-    TaskKind,
     is_number,
 )
+from rbench.schema.kinds import KINDS, KindName, RankingData, RankingGoalSpec, SimilarityGoalSpec, TaskKind
 from rbench.schema.space import Space
 from rbench.schema.training_spec import TrainSpec
 
@@ -157,45 +157,6 @@ class LocalData(Checked):
             yield "`split` goes with `file`"
 
 
-class RankingPairs(Strict):
-    """A file of pairs below a data folder. The document of each pair is relevant to its query, and no other is."""
-
-    source: str
-    """`<folder>/<file stem>`."""
-    query: str
-    document: str
-    """The columns of the two texts. Equal texts are one query or one document."""
-
-
-class RankingHub(Strict):
-    """Queries, documents and relevance on the hub, each written `CONFIG/SPLIT`, or `CONFIG` for its only split; or as a
-    `.jsonl` file of the repository."""
-
-    id: str
-    revision: str
-    corpus: str = "corpus"
-    queries: str = "queries"
-    qrels: str = "default/test"
-
-
-class RankingData(Checked):
-    """Where the queries, documents and relevance of a ranking task are. A local copy comes before the hub's."""
-
-    folder: str | None = None
-    """A folder in BEIR's layout: a path, or a name below a data folder. It has `corpus.jsonl` (`_id`, `title`, `text`),
-    `queries.jsonl` (`_id`, `text`) and `qrels/SPLIT.tsv` (`query-id`, `corpus-id`, `score`)."""
-    split: str = "test"
-    """The file of `qrels` in the folder."""
-    pairs: RankingPairs | None = None
-    hub: RankingHub | None = None
-    without_own: bool = False
-    """Whether the document with a query's own id is left out of the query's ranking."""
-
-    def wrong(self) -> Iterator[str]:
-        if self.pairs is not None and (self.folder is not None or self.hub is not None):
-            yield "`pairs` stand alone; leave `folder` and `hub` out"
-
-
 def _several(value: Any) -> Any:
     """Return a text as a list of one, and an empty text as none."""
     return [value] * bool(value) if isinstance(value, str) else value
@@ -252,7 +213,7 @@ class TaskSpec(Named, Checked):
     # The ids of rows name the part that they came from.
     OPTIONAL = frozenset({"scale"})
 
-    kind: TaskKind
+    kind: KindName
     columns: tuple[str, ...]
     labels: tuple[str, ...] = ()
     metric: Literal["accuracy", "f1", "spearman"] = "accuracy"
@@ -279,9 +240,19 @@ class TaskSpec(Named, Checked):
     each part of the test split by itself."""
 
     @property
+    def of_kind(self) -> TaskKind:
+        """The kind of the task, which knows what is particular to such tasks."""
+        return KINDS[self.kind]
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether victims predict the classes that the task lists."""
+        return self.of_kind.has_classes and bool(self.labels)
+
+    @property
     def has_oracle(self) -> bool:
         """Whether an oracle tells the true class of any text of the task (only tasks of the embedded world)."""
-        return self.generator is not None and self.kind != "sts"
+        return self.generator is not None and self.of_kind.oracle
 
     @property
     def has_numbers_as_labels(self) -> bool:
@@ -291,8 +262,9 @@ class TaskSpec(Named, Checked):
     def wrong(self) -> Iterator[str]:
         if twice := sorted({label for label in self.labels if self.labels.count(label) > 1}):
             yield f"labels that stand more than once: {', '.join(twice)}"
-        if self.scale is not None and self.kind != "sts":
-            yield f"`scale` is the range of similarity scores, and a task of the kind {self.kind} has none"
+        for name, meaning in _fields_of_others(self.of_kind).items():
+            if getattr(self, name) != type(self).model_fields[name].get_default():
+                yield f"{meaning}, and a task of the kind {self.kind} has none"
         if self.scale is not None and not (all(map(math.isfinite, self.scale)) and self.scale[0] < self.scale[1]):
             low, high = self.scale
             yield f"`scale` is [lowest, highest], two different numbers, not [{low:g}, {high:g}]"
@@ -301,16 +273,13 @@ class TaskSpec(Named, Checked):
             yield f"parts that stand more than once: {', '.join(twice)}"
         if self.parts and (self.hub is not None or self.local is not None or self.generator is not None):
             yield "`parts` say where the rows are; leave `hub`, `local` and `generator` out"
-        if self.parts and self.kind in ("sts", "unlabelled"):
-            yield f"only tasks with classes have `parts`, and this one is of the kind {self.kind}"
-        if self.kind == "ranking" and (self.ranking is None) == (self.generator is None):
-            yield "a task of the kind ranking has either a `generator`, or says under `ranking` where its documents are"
-        if self.ranking is not None and (self.kind != "ranking" or self.hub is not None or self.local is not None):
-            yield "`ranking` is for tasks of this kind alone, and takes the place of `hub` and `local`"
-        if self.kind == "ranking" and (len(self.columns) != 1 or self.labels):
-            yield "a task of the kind ranking has one column, the query's, and no labels"
-        if self.subsets and self.kind != "sts":
-            yield f"`subsets` are parts of similarity tasks, and a task of the kind {self.kind} has none"
+        yield from self.of_kind.misfits(self)
+
+
+def _fields_of_others(kind: TaskKind) -> dict[str, str]:
+    """Return the fields of a task's file that kinds of other families have alone, and what they are."""
+    fields = {name: meaning for one in KINDS.values() for name, meaning in one.own_fields.items()}
+    return {name: meaning for name, meaning in fields.items() if name not in kind.own_fields}
 
 
 class ContrastSpec(Named, Checked):
@@ -386,7 +355,7 @@ class EncoderSpec(Named, Checked):
     """Whether vectors have unit length, after pooling and all that follows it."""
     truncate_dim: Positive | None = None
     """Keep only the first numbers of a vector, after normalisation, as sentence-transformers does; None: all."""
-    prompt: str | dict[TaskKind | Literal["document"], str] = ""
+    prompt: str | dict[KindName | Literal["document"], str] = ""
     """What the encoder reads before every text, such as "query: ". A mapping has a prompt for each kind of task, and
     none for the kinds that it leaves out. Attacks do not see it, so they never change it."""
     include_prompt: bool = True
@@ -438,7 +407,7 @@ class EncoderSpec(Named, Checked):
         if self.train is not None and self.dtype != "float32":
             yield f"an encoder is trained in float32: leave out `dtype: {self.dtype}`"
 
-    def prompt_for(self, kind: TaskKind | Literal["document"] | None) -> str:
+    def prompt_for(self, kind: KindName | Literal["document"] | None) -> str:
         """Return the prompt before texts of a kind of task; None: of no task. Empty: there is none.
 
         That of the kind `ranking` is the queries'; `document` gives that of the documents which are ranked.
@@ -456,29 +425,6 @@ class EncoderSpec(Named, Checked):
         return super().without_effect() | ({"head"} if self.prompt else {"head", "include_prompt"})
 
 
-class SimilarityGoalSpec(Strict):
-    """When an attack on a pair of an STS task has succeeded, and what it may change. All of it is ours."""
-
-    OPTIONAL = frozenset({"threshold", "maximise", "side"})
-
-    threshold: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """By how much the absolute error must grow, as a share of the width of the task's scale."""
-    maximise: bool = False
-    """Whether the search goes on after a success, for the largest error that the attack finds."""
-    side: Literal["both", "first", "second"] = "both"
-    """Which of the two sentences may change."""
-
-
-class RankingGoalSpec(Strict):
-    """When an attack on a query has succeeded."""
-
-    OPTIONAL = frozenset({"target"})
-    k: Positive = 10
-    """The attack pushes every relevant document out of the first `k`, so that their reciprocal ranks are below 1/k."""
-    target: str | None = None
-    """The id of a document that it pushes among the first `k` instead."""
-
-
 class AttackSpec(Named):
     """An attack: a TextAttack recipe (a class name with parameters) or a Python file with options."""
 
@@ -491,7 +437,7 @@ class AttackSpec(Named):
     """Class name of another recipe, whose constraints on changed texts are added where this one has none of that class.
     `parameters` set their values, too."""
     needs: tuple[ResourceKind, ...] = ()
-    protect: dict[TaskKind, tuple[str, ...]] = {"nli": ("premise",)}
+    protect: dict[KindName, tuple[str, ...]] = {"nli": ("premise",)}
     """Columns that the attack must not change, by kind of task."""
     max_words: Positive | None = None
     """Maximum number of words changed in one text; None: the recipe as published."""

@@ -17,12 +17,11 @@ from rbench.schema.entries import (
     AttackSpec,
     ContrastSpec,
     EncoderSpec,
-    RankingGoalSpec,
     ResourceSet,
-    SimilarityGoalSpec,
     TaskSpec,
     Training,
 )
+from rbench.schema.kinds import KINDS
 from rbench.schema.suite import AdversarialSet, AskedSet, Choice, MeasureNeeds, Strategy, StrategyNeeds, Suite
 from rbench.schema.victims import VictimSpec
 
@@ -112,12 +111,12 @@ class AttackJob(Strict):
     @field_validator("attack")
     @classmethod
     def _drop_goal(cls, attack: AttackSpec, others: ValidationInfo) -> AttackSpec:
-        """Drop the goals on STS tasks and on rankings from attacks on other tasks, which do not depend on them."""
+        """Drop the goals on tasks of other kinds, on which the attack does not depend."""
         task = others.data.get("task")
         if task is None:
             return attack
-        goals = {"sts": ("similarity", SimilarityGoalSpec()), "ranking": ("ranking", RankingGoalSpec())}
-        return attack.model_copy(update=dict(goal for kind, goal in goals.items() if kind != task.kind))
+        goals = {kind.goal for kind in KINDS.values() if kind.goal is not None} - {task.of_kind.goal}
+        return attack.model_copy(update={goal: AttackSpec.model_fields[goal].get_default() for goal in goals})
 
     @property
     def name_parts(self) -> Collection[int]:
@@ -366,7 +365,7 @@ class Plan(Strict):
             draw.encoder in suite.lineup
             and draw.train_seed in (None, *suite.train_seeds)
             and task in suite.tasks
-            and (strategy in tuned or attack.attacking.task.kind in ("sts", "ranking"))
+            and (strategy in tuned or not attack.attacking.task.of_kind.has_classes)
             and name in {one.label for one in suite.attacks}
             and attack.seed in suite.seeds
         )

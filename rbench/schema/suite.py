@@ -25,9 +25,9 @@ from rbench.schema.common import (
     Split,
     Stored,
     Strict,
-    TaskKind,
 )
 from rbench.schema.entries import ContrastSpec, Training
+from rbench.schema.kinds import KindName
 from rbench.schema.victims import victim_name
 
 ADVERSARIAL: Literal["adversarial"] = "adversarial"
@@ -475,7 +475,7 @@ class SetFile(Strict):
 
     format: Literal[1] = 1
     task: str
-    kind: TaskKind
+    kind: KindName
     columns: tuple[str, ...]
     labels: tuple[str, ...] = ()
     """Names of the classes; empty for an STS task."""

@@ -219,7 +219,7 @@ def _untallied(record: Record) -> str | None:
     try:
         tally = Tally.of_record(record)
         tally.scores()
-        if record.job.attacking is not None and record.job.attacking.task.kind == "sts":
+        if record.job.attacking is not None and record.job.attacking.task.of_kind.has_scores:
             Deviations.of_record(record).scores()
     except StoreError as error:
         return str(error)

@@ -22,7 +22,7 @@ _CHANGED = "the texts of this RUN are others than on the sheet"
 def classes_of(job: Job) -> TaskSpec | None:
     """Return the task of an attack on a task with classes, of whose texts people can be asked; None for other jobs."""
     task = job.attacking.task if job.attacking is not None else None
-    return task if task is not None and task.kind not in ("sts", "ranking") and task.labels else None
+    return task if task is not None and task.has_classes else None
 
 
 def read(store: Reader) -> Judged | None:

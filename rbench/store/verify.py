@@ -170,7 +170,7 @@ def unlike(store: Store, record: Record, outcomes: Sequence[Outcome]) -> Iterato
 def _attack(spec: AttackJob, record: Record, outcomes: Sequence[Outcome]) -> Iterator[str]:
     if len(outcomes) != spec.num_examples:
         yield f"it has {len(outcomes)} outcomes, but its job has {spec.num_examples} examples."
-    more = Deviations.of(outcomes).scores() if spec.task.kind == "sts" else ()
+    more = Deviations.of(outcomes).scores() if spec.task.of_kind.has_scores else ()
     counts = attack_counts(outcomes)
     yield from unequal(record, (*attack_scores(outcomes, spec.task.has_oracle).values(), *more), counts)
     if surplus := record.counts.keys() - counts.keys():

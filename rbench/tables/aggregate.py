@@ -203,7 +203,9 @@ class Grid(cells.Grid[Cell]):
     def scored_tasks(self) -> tuple[str, ...]:
         """The tasks whose examples are pairs with similarity scores (STS)."""
         return tuple(
-            task for task in self.tasks if any(r.spec.task.kind == "sts" for r in self.runs if r.spec.task.name == task)
+            task
+            for task in self.tasks
+            if any(r.spec.task.of_kind.has_scores for r in self.runs if r.spec.task.name == task)
         )
 
     @cached_property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from rbench.schema import RESOURCE_NAMES, AttackJob, AttackSpec, EncoderSpec, Job, Plan, ResourceKind, Source, TaskSpec
+from rbench.schema import KINDS, RESOURCE_NAMES, AttackJob, AttackSpec, EncoderSpec, Job, Plan, ResourceKind, Source
 from rbench.store.job_status import Standing
 from rbench.tables import draws
 from rbench.tables.aggregate import Cell, Grid
@@ -260,56 +260,9 @@ def variants(plan: Plan, behind: Iterable[Job]) -> list[str]:
     return [f"Variant {variant}, from {source}: {', '.join(names)}." for (variant, source), names in found.items()]
 
 
-_MEANT = (
-    "For STS pairs AUA is the share of all pairs that are not skipped and that the attack could not move by the "
-    "threshold, and clean accuracy is the share whose error was below it before the attack."
-)
-_RANKED = (
-    "An attack on a query succeeds where no relevant document is among the first k of all documents. A query that "
-    "found none before is skipped. Whether a changed query asks for the same is known in the embedded world alone:"
-)
-_SCORERS = {
-    "cosine": "cosine: the cosine of the encoder's two vectors, mapped to the scale by a monotone fit on validation",
-    "regression": "regression: a head on the encoder's two vectors, fine-tuned on the training split",
-}
-
-
 def rules(jobs: Iterable[AttackJob]) -> list[str]:
-    """Return notes on the rule of success, its thresholds and scales, and the scorers, of attacks on STS tasks;
-    and on that of attacks on rankings. There are none without such an attack.
-    """
-    jobs = list(jobs)
-    if ranked := [job for job in jobs if job.task.kind == "ranking"]:
-        goals = {(job.task.name, job.attack.ranking): None for job in ranked}
-        found = [f"{name} k = {goal.k}{f', target {goal.target}' if goal.target else ''}" for name, goal in goals]
-        return [f"{_RANKED} {'; '.join(found)}.", *rules(job for job in jobs if job.task.kind != "ranking")]
-    scored = [job for job in jobs if job.task.kind == "sts"]
-    if not scored:
-        return []
-    scales = dict.fromkeys(f"{job.task.name} {_scale(job.task)}" for job in scored)
-    changes = dict.fromkeys(_rule(job) for job in scored)
-    scorers = dict.fromkeys(_SCORERS.get(job.strategy.name, job.strategy.label) for job in scored)
-    return [
-        "An attack on an STS pair succeeds where the absolute error of the score grows by at least a share of the "
-        f"width of the task's scale: {'; '.join(changes)}. The rule is ours: the paper prints none. A pair whose error "
-        "is past the threshold before any change is skipped.",
-        f"Scales: {'; '.join(scales)}.",
-        _MEANT,
-        f"Scorers: {'; '.join(scorers)}.",
-    ]
-
-
-def _scale(task: TaskSpec) -> str:
-    if task.scale is None:
-        return "not stated"
-    low, high = task.scale
-    return f"{low:g} to {high:g}"
-
-
-def _rule(job: AttackJob) -> str:
-    """Describe the threshold in an attack's options, which side may change, and whether it goes on after a success."""
-    rule, scale = job.attack.similarity, job.task.scale
-    points = "" if scale is None else f" ({rule.threshold * (scale[1] - scale[0]):.3g} points of {job.task.name})"
-    side = "" if rule.side == "both" else f", only the {rule.side} sentence may change"
-    on = ", searched on to the largest error" if rule.maximise else ""
-    return f"{rule.threshold:g}{points}{side}{on}"
+    """Return notes on when attacks succeed, kind by kind of the tasks that were attacked. Of attacks whose goal is a
+    wrong class there are none."""
+    attacks = list(jobs)
+    by_kind = [[job for job in attacks if job.task.kind == kind] for kind in KINDS]
+    return [note for own in by_kind if own for note in own[0].task.of_kind.goal_notes(own)]

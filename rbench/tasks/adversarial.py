@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from rbench.config.measures import ABOUT as ABOUT
 from rbench.config.measures import read_about
 from rbench.errors import ResourceError
-from rbench.schema import AdversarialSet, Outcome, SetFile, Status, TaskSpec
+from rbench.schema import KINDS, AdversarialSet, Outcome, SetFile, Status, TaskSpec
 from rbench.tasks.clean import Example, Reserved, SetData, key
 from rbench.tasks.data import content_hash
 
@@ -132,7 +132,7 @@ def set_of(
 
 
 def _row(values: dict[str, Any], about: SetFile, place: str) -> AdversarialRow:
-    label = "score" if about.kind == "sts" else "label"
+    label = KINDS[about.kind].label_column or "label"
     originals = [original_column(column) for column in about.columns]
     for name in ("id", "status", label, *about.columns, *originals):
         if values.get(name) is None:

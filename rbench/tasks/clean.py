@@ -152,7 +152,7 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, spec: TaskSpec, renamed: Mapping[str, str], label_map: Mapping[str, int] | None = None) -> Columns:
         """Return the columns of `spec` under the source's names, which `renamed` gives where they differ."""
-        label = {"unlabelled": None, "sts": "score"}.get(spec.kind, "label")
+        label = spec.of_kind.label_column
         texts = tuple(renamed.get(column, column) for column in spec.columns)
         return cls(texts, label and renamed.get(label, label), label_map, renamed.get("subset", "subset"))
 
@@ -241,11 +241,11 @@ def example(spec: TaskSpec, columns: Columns, row: Row) -> Example | str:
 def key(spec: TaskSpec, texts: Sequence[str]) -> bytes:
     """Return a hash (16 bytes) of the normalised texts of a row. Rows with equal keys are duplicates.
 
-    The texts are sorted for paraphrase and sts, where their order has no meaning. A hash is used because the keys of
+    The texts are sorted where their order has no meaning. A hash is used because the keys of
     half a million long reviews are in memory at once.
     """
     normal = [normalised(text) for text in texts]
-    text = "\0".join(sorted(normal) if spec.kind in ("paraphrase", "sts") else normal)
+    text = "\0".join(normal if spec.of_kind.ordered else sorted(normal))
     return blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -264,7 +264,7 @@ def label_id(spec: TaskSpec, columns: Columns, value: Any) -> int | float | None
     """Return the label id or score that `value` stands for, or None if it is neither."""
     if columns.label_map is not None:
         return columns.label_map.get(str(value))
-    if spec.kind == "sts":
+    if spec.of_kind.has_scores:
         return _finite(value)
     if isinstance(value, str) and value in spec.labels:
         return spec.labels.index(value)
@@ -362,7 +362,7 @@ def _without(
 
 def _conflicts(spec: TaskSpec, examples: Sequence[Example], keys: Sequence[bytes]) -> int:
     """Return how many normalised texts have more than one label; 0 for tasks with scores or without labels."""
-    if spec.kind in ("sts", "unlabelled"):
+    if not spec.of_kind.has_classes:
         return 0
     first: dict[bytes, Any] = {}
     return len(

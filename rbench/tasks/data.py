@@ -8,15 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol, cast
 
 from rbench.config.tabular import files_of
 from rbench.errors import ResourceError
 from rbench.schema import TaskSpec
 from rbench.tasks.clean import FEW, MOST_UNKNOWN, Columns, Example, Reserved, Row, SplitColumns, clean
-
-if TYPE_CHECKING:
-    from rbench.tasks.ranking import Collection, Source
 
 logger = logging.getLogger("rbench")
 
@@ -42,8 +39,9 @@ class TaskData:
     read: Mapping[str, int] = field(default_factory=dict)
     subsets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     """For each split whose rows name their subsets (`TaskSpec.subsets`), the subset of each example by its id."""
-    collection: Collection | None = field(default=None, repr=False)
-    """The documents of a ranking task, whose examples are its queries."""
+    collection: Any = field(default=None, repr=False)
+    """What a task has beside its examples: the documents of a ranking (`rbench.tasks.ranking.Collection`), whose
+    examples are its queries. None: nothing."""
     untaught: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     _hashes: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     """A cache of `split_fingerprint`, by split."""
@@ -128,8 +126,8 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
     Raises:
         ResourceError: there is no data (says where it looked and how to get it), or it is unreadable (says where).
     """
-    if spec.kind == "ranking":
-        return _ranked(spec, data_path)
+    if (reader := spec.of_kind.module_in("rbench.tasks")) is not None:
+        return cast(TaskData, reader.open_task(spec, data_path))
     origin, columns, rows = _source(spec, data_path).read()
     examples, dropped = clean(spec, columns, rows, reserved, origin)
     for reason, count in dropped.counts.items():
@@ -146,20 +144,6 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
         subsets_of(spec, columns, rows),
         untaught=dropped.untaught,
     )
-
-
-def _ranked(spec: TaskSpec, data_path: Sequence[Path]) -> TaskData:
-    """Open a task of the kind ranking. All its queries are of the split `test`."""
-    from rbench.tasks import ranking
-
-    read = ranking.source(spec, data_path).read()
-    examples, dropped = {"test": read.queries}, read.dropped
-    for reason, count in dropped.counts.items():
-        logger.info("task %s: %d queries left out, %s", spec.name, count, reason)
-    whole = hashlib.sha256(f"{content_hash(examples)} {read.collection.digest}".encode()).hexdigest()
-    sizes = {"test": read.read}
-    of = read.collection
-    return TaskData(spec, read.origin, whole, dict(dropped.counts), dropped.places, {}, examples, sizes, collection=of)
 
 
 def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
@@ -184,6 +168,15 @@ _Read = tuple[str, SplitColumns, Mapping[str, Sequence[Row]]]
 """A description of where rows come from, the meaning of their columns, and the rows by split."""
 
 
+class DataPlace(Protocol):
+    """Where the rows of a task are. Rows are read, and the hub is asked, when a field is called."""
+
+    @property
+    def locate(self) -> Callable[[], str]: ...
+    @property
+    def files(self) -> Callable[[], list[Path]]: ...
+
+
 class _Source(NamedTuple):
     """Where the rows of a task are. Rows are read, and the hub is asked, when a field is called."""
 
@@ -192,12 +185,10 @@ class _Source(NamedTuple):
     read: Callable[[], _Read]
 
 
-def _any_source(spec: TaskSpec, data_path: Sequence[Path]) -> _Source | Source:
+def _any_source(spec: TaskSpec, data_path: Sequence[Path]) -> DataPlace:
     """Return where the rows of a task of any kind are."""
-    if spec.kind == "ranking":
-        from rbench.tasks import ranking
-
-        return ranking.source(spec, data_path)
+    if (reader := spec.of_kind.module_in("rbench.tasks")) is not None:
+        return cast(DataPlace, reader.source(spec, data_path))
     return _source(spec, data_path)
 
 

@@ -60,7 +60,7 @@ def layouts(spec: TaskSpec) -> list[Layout]:
         found.append(Layout(spec.local.splits))
     if spec.local is not None and spec.local.unsplit is not None:
         found.append(Layout({}, spec.local.unsplit))
-    if spec.kind == "unlabelled":
+    if spec.of_kind.label_column is None:
         return [*found, Layout({"train": (f"{spec.name}/train",)})]
     own = {name: (f"{spec.name}/{name}",) for name in ("train", "validation", "test")}
     held = own | {"validation": (f"{spec.name}/train{split.HOLDOUT}",)}

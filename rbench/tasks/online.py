@@ -112,7 +112,7 @@ def _not_found(spec: TaskSpec, data_path: Sequence[Path], reason: str) -> str:
     shown = choices[:1] if set(choices[0]) <= set(usual) else [choices[0], usual]
     files = ", or ".join(" + ".join(map(local.file_of, sources)) for sources in shown)
     optional = f"{spec.name}/validation.jsonl may be left out; " if f"{spec.name}/validation" in usual else ""
-    columns = ", ".join((*spec.columns, *({"sts": ("score",), "unlabelled": ()}.get(spec.kind, ("label",)))))
+    columns = ", ".join(filter(None, (*spec.columns, spec.of_kind.label_column)))
     return (
         f"task `{spec.name}`: no complete copy in {looked}; {reason}. "
         f"Put {files} ({optional}columns {columns}) into a folder DIR and pass --data DIR or set RBENCH_DATA=DIR."

@@ -14,6 +14,7 @@ Documents are kept in the order in which trec_eval breaks ties: by id, descendin
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -25,6 +26,9 @@ from rbench.errors import ResourceError
 from rbench.schema import HubData, RankingHub, RankingPairs, TaskSpec, is_text_file
 from rbench.tasks import lines, local, online
 from rbench.tasks.clean import EMPTY, Dropped, Example, Row
+from rbench.tasks.data import TaskData, content_hash
+
+logger = logging.getLogger("rbench")
 
 UNANSWERED = "no relevant document"
 """The reason for a query that is left out."""
@@ -111,6 +115,17 @@ def source(spec: TaskSpec, data_path: Sequence[Path]) -> Source:
             f"queries.jsonl and qrels/{of.split}.tsv"
         )
     return Source(lambda: f"folder {folder}", lambda: files, lambda: _of_folder(spec, folder, files))
+
+
+def open_task(spec: TaskSpec, data_path: Sequence[Path]) -> TaskData:
+    """Open a ranking task. All its queries are of the split `test`. Raises ResourceError as `source` does."""
+    read = source(spec, data_path).read()
+    examples, dropped, of = {"test": read.queries}, read.dropped, read.collection
+    for reason, count in dropped.counts.items():
+        logger.info("task %s: %d queries left out, %s", spec.name, count, reason)
+    whole = hashlib.sha256(f"{content_hash(examples)} {of.digest}".encode()).hexdigest()
+    sizes = {"test": read.read}
+    return TaskData(spec, read.origin, whole, dict(dropped.counts), dropped.places, {}, examples, sizes, collection=of)
 
 
 def _find(spec: TaskSpec, name: str, data_path: Sequence[Path], hub: RankingHub | None) -> Path | None:

@@ -31,7 +31,7 @@ SMALL = 2000
 def is_corpus(spec: TaskSpec) -> bool:
     """Whether the task's `file` is a corpus, which `lines.corpus` reads: unlabelled texts in .txt or .jsonl."""
     assert spec.local is not None and spec.local.file is not None
-    return spec.kind == "unlabelled" and is_text_file(spec.local.file)
+    return spec.of_kind.label_column is None and is_text_file(spec.local.file)
 
 
 def find(spec: TaskSpec, data_path: Sequence[Path]) -> Path:
@@ -55,7 +55,7 @@ def find(spec: TaskSpec, data_path: Sequence[Path]) -> Path:
 def columns(spec: TaskSpec) -> Columns:
     """Return the columns of the task's table, and the label ids of the names that stand there."""
     made = Columns.of(spec, spec.local.columns if spec.local is not None else {})
-    if spec.kind in ("sts", "unlabelled"):
+    if not spec.of_kind.has_classes:
         return made
     ids = {} if spec.has_numbers_as_labels else {str(i): i for i in range(len(spec.labels))}
     return made._replace(label_map=ids | {name: i for i, name in enumerate(spec.labels)})
@@ -79,7 +79,7 @@ def read(spec: TaskSpec, path: Path) -> tuple[str, Columns, dict[str, list[Row]]
                 raise ResourceError(f"{table.path}: task `{spec.name}` needs a column `{column}`; {there}")
     if place.whole is None:
         origin, rows = f"table {place.path}", _splits(spec, place)
-    elif spec.kind == "unlabelled" or spec.local.split == "test":
+    elif spec.of_kind.label_column is None or spec.local.split == "test":
         name = spec.local.split or "train"
         origin, rows = f"table {place.path} (all rows: {name})", {name: _numbered(name, place.whole)}
     else:
@@ -89,12 +89,12 @@ def read(spec: TaskSpec, path: Path) -> tuple[str, Columns, dict[str, list[Row]]
 
 def _splits(spec: TaskSpec, place: Place) -> dict[str, list[Row]]:
     rows = {name: _numbered(name, table) for name, table in place.splits.items()}
-    if spec.kind != "unlabelled" and "test" not in rows:
+    if spec.of_kind.label_column is not None and "test" not in rows:
         raise ResourceError(
             f"{place.path}: it has {' and '.join(rows)} but no test split, which is attacked. Add a test file, or name "
             "the single table that rbench shall divide"
         )
-    if "train" in rows and "validation" not in rows and spec.kind != "unlabelled":
+    if "train" in rows and "validation" not in rows and spec.of_kind.label_column is not None:
         held = set(split.holdout(len(rows["train"])))
         rows["validation"] = [row for i, row in enumerate(rows["train"]) if i in held]
         rows["train"] = [row for i, row in enumerate(rows["train"]) if i not in held]
@@ -134,7 +134,7 @@ def with_known_labels(spec: TaskSpec, rows: Mapping[str, list[Row]]) -> dict[str
     ]
     total = sum(map(len, rows.values()))
     if len(unknown) > MOST_UNKNOWN * total:
-        what = "a number" if spec.kind == "sts" else f"one of the labels {', '.join(spec.labels)}"
+        what = "a number" if spec.of_kind.has_scores else f"one of the labels {', '.join(spec.labels)}"
         raise ResourceError(
             f"{unknown[0].where} in the column `{of.label}` is not {what}. {len(unknown)} of {total} rows have no such "
             f"label, and more than {MOST_UNKNOWN:.0%} are refused. Name all labels, or take these rows out"
@@ -146,7 +146,7 @@ def _written(spec: TaskSpec, of: Columns, row: Row) -> Row:
     """Return the row with its label as text, and with the label in its place if it is unknown."""
     assert of.label is not None
     value = row.values.get(of.label)
-    text = value if spec.kind == "sts" else text_of_label(value)
+    text = value if spec.of_kind.has_scores else text_of_label(value)
     check_unicode(str(text), f"{row.where}: the label")
     where = row.where if label_id(spec, of, text) is not None else f'{row.where}: "{"" if value is None else value}"'
     return row._replace(where=where, values={**row.values, of.label: text})

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.encoders.reading import Settings, longest_input
-from rbench.schema import EncoderSpec, TaskKind
+from rbench.schema import EncoderSpec, KindName
 from rbench.train import models
 from rbench.train.objectives import Encoding
 
@@ -44,7 +44,7 @@ class MaskedEncoding(Encoding):
         self.kept: nn.Module = self.masked_lm
         self.collator: Any = DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask)
 
-    def _encoder(self, kind: TaskKind | None, max_length: int | None) -> SentenceEncoder:
+    def _encoder(self, kind: KindName | None, max_length: int | None) -> SentenceEncoder:
         """Return the encoder that `save` writes. ResourceError if the network cannot have its pooling."""
         from rbench.encoders.sentence import SentenceEncoder
 

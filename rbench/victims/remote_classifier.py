@@ -27,7 +27,7 @@ def open_answers(spec: VictimSpec, task: TaskSpec) -> Answers:
         SuiteError: the body does not fit the task, or the task has no labels.
         ResourceError: the function cannot be imported, or an environment variable is not set.
     """
-    if task.kind == "sts" or not task.labels:
+    if not task.has_classes:
         raise SuiteError(f"victim {spec.name} gives probabilities of labels, and the task {task.name} has none")
     if spec.origin == "function":
         from rbench.victims.function import open_function

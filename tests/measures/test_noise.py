@@ -86,7 +86,7 @@ def test_all_victims_read_the_same_texts_whatever_their_seed(
         seen.append(list(texts))
         return _predicted.asked(context, texts)
 
-    monkeypatch.setattr("rbench.measures._answers.asked", spy)
+    monkeypatch.setattr("rbench.measures._answers.classification.asked", spy)
     run(OPTIONS, given)
     run(OPTIONS, replace(given, victim=victims[MEMBERS[1]], seed=7))
     assert seen[0] == seen[1] and len(set(seen[0])) == len(seen[0])
@@ -99,7 +99,7 @@ def test_protected_columns_are_left_as_they_are(given: VictimContext, monkeypatc
         seen.extend(texts)
         return _predicted.asked(context, texts)
 
-    monkeypatch.setattr("rbench.measures._answers.asked", spy)
+    monkeypatch.setattr("rbench.measures._answers.classification.asked", spy)
     pairs = replace(given, task=data.spec, rows=data.split)
     run(Options(kinds=("drops",), degrees=(1.0,), protect=("premise",)), pairs)
     assert {premise for premise, _ in seen} == {"the film was a film"} and any(not other.strip() for _, other in seen)

@@ -162,8 +162,7 @@ def test_any_judgements_are_kept_as_they_are(
 
 
 def test_the_embedded_worlds_relevance_is_the_oracles() -> None:
-    from rbench import mini
-    from rbench.mini.ranking import relevant
+    from rbench.mini.ranking import relevant, still_found
 
     data = mini_ranking()
     of, queries = data.collection, data.split("test")
@@ -171,9 +170,9 @@ def test_the_embedded_worlds_relevance_is_the_oracles() -> None:
     for query in queries[::20]:
         found = {name for name, text in zip(of.ids, of.texts, strict=True) if relevant(query.texts[0], text)}
         assert found == of.relevance[query.id].keys()
-        assert mini.still_relevant(query.texts[0], query.texts[0]) == 1
-    assert mini.still_relevant("No such words.", queries[0].texts[0]) is None
-    assert mini.still_relevant(queries[1].texts[0], queries[0].texts[0]) == 0
+        assert still_found(query.texts[0], query.texts[0], of.texts) == 1
+    assert still_found("No such words.", queries[0].texts[0], of.texts) is None
+    assert still_found(queries[1].texts[0], queries[0].texts[0], of.texts) == 0
 
 
 def mini_ranking() -> TaskData:

@@ -64,7 +64,7 @@ def _front(task: TaskSpec) -> dict[str, Any]:
     licence = " ".join(task.licence.split())
     front: dict[str, Any] = {**licence_fields("" if licence.lower().replace("-", " ") == "not stated" else licence)}
     front["language"] = "en" if task.generator is None else "art"  # ISO 639: an artificial language
-    front["task_categories"] = ["sentence-similarity" if task.kind == "sts" else "text-classification"]
+    front["task_categories"] = [task.of_kind.hub_category]
     if task.hub is not None:
         front["source_datasets"] = [source.id for source in task.hub.sources]
     front["tags"] = ["adversarial", "robustness", "rbench"]
@@ -107,7 +107,7 @@ def _facts(made: Made) -> list[tuple[str, str]]:
         ("attack", f"{made.job.parts[3]} ({'; '.join(filter(None, (recipe, *said, options)))})"),
         ("reference of the attack", cited(attack.reference)),
         *((f"resource: {kind}", _resource(kind, made)) for kind in attack.needs),
-        ("success", _rule(spec)),
+        ("success", spec.task.of_kind.success_rule(spec)),
         ("seed", f"{made.job.seed}, which decides the victim, the sample of {spec.num_examples} texts and the attack"),
         ("made with", f"rbench {source.rbench}, textattack {source.packages.get('textattack', 'unknown')}"),
         ("key of the attack", made.job.key),
@@ -126,17 +126,8 @@ def _short(name: str) -> str:
     return PurePath(name).name if PurePath(name).is_absolute() else name
 
 
-def _rule(spec: AttackJob) -> str:
-    if spec.task.kind != "sts":
-        return "the victim's prediction for the changed text is not the label"
-    goal = getattr(spec.attack, "similarity", None)  # attacks on STS tasks have it
-    share = f"{goal.threshold:.0%} of the scale" if goal is not None else "the threshold of the attack's goal"
-    return f"the absolute error of the victim's score grows by at least {share} (ours)"
-
-
 def _columns(task: TaskSpec) -> list[tuple[str, str]]:
-    scored = task.kind == "sts"
-    answer = "score, on the task's scale" if scored else "class"
+    scored, answer = task.of_kind.has_scores, task.of_kind.answer
     return [
         ("id", "of the example in the task's test split: file or split, and row"),
         *((column, "text: changed where `status` is `succeeded`, else the original one") for column in task.columns),
@@ -226,7 +217,7 @@ def _write_rows(made: Made, path: Path) -> None:
 
     task, kept = made.spec.task, adversarial.kept(made.outcomes, made.only)
     rows = [adversarial.row_of(outcome) for outcome in kept]
-    text, whole, scored = Value("string"), Value("int64"), task.kind == "sts"
+    text, whole, scored = Value("string"), Value("int64"), task.of_kind.has_scores
     answer = Value("float64") if scored else ClassLabel(names=list(task.labels))
     values: dict[str, tuple[Any, list[Any]]] = {"id": (text, [row.id for row in rows])}
     for i, column in enumerate(task.columns):

@@ -135,7 +135,7 @@ def _note(of: Grid, tasks: Sequence[str], found: Mapping[str, Collection[Name]],
 
 
 def _classifies(cell: Cell) -> bool:
-    return any(run.spec.task.kind != "sts" for run in cell.runs)
+    return any(not run.spec.task.of_kind.has_scores for run in cell.runs)
 
 
 def _nothing(of: Grid, tasks: Sequence[str], options: Options) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from rbench.errors import SuiteError
-from rbench.schema import Count, Positive, Rate, Strict, TaskKind, TaskSpec, Variant, Variants
+from rbench.schema import Count, KindName, Positive, Rate, Strict, TaskSpec, Variant, Variants
 from rbench.words.substitution.options import (
     CODE,
     RELEASED_BUDGET,
@@ -76,7 +76,7 @@ class SubstitutionOptions(CandidateOptions, Variants):
     """What `until: fooled` does with a text on which the model errs already (ours). `change`: Algorithm 1 looks only
     after a replacement, so one word is replaced. `leave`: the text stays as it is, and no adversarial example of it is
     added. Then a model that favours one label is shown this label more often, and may favour it more."""
-    protect: dict[TaskKind, tuple[str, ...]] = Field(default={"nli": ("premise",)})
+    protect: dict[KindName, tuple[str, ...]] = Field(default={"nli": ("premise",)})
     """Columns in which nothing is replaced, by kind of task (ours: the paper has single texts only)."""
     keep: Literal["best", "last"] = "best"
     """Which epoch is kept (not printed). `best`: the adversarial epoch with the best accuracy on the clean validation

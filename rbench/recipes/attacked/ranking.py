@@ -1,0 +1,173 @@
+"""Attacks on rankings: the goal is that no relevant document is among the first k, or that a target is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from textattack import Attack
+from textattack.models.wrappers import ModelWrapper
+from torch import Tensor
+
+from rbench.encoders.index import Vectors, unit
+from rbench.encoders.inference import Memo, Network, rows_of
+from rbench.errors import JobError
+from rbench.recipes.answering import CACHE_BYTES, generators_kept
+from rbench.recipes.attacked.base import AttackedKind, Truth
+from rbench.recipes.ranking_goal import aim_at_ranking
+from rbench.recipes.victim import NetworkVictim, text_vectors
+from rbench.schema import AttackSpec, Similarity, TaskSpec
+from rbench.tasks import Example
+from rbench.tasks.ranking import Collection
+
+VERSION = 1
+
+Encode = Callable[[list[str]], Any]
+"""From texts to vectors (n, dim): lists, an array or a tensor."""
+
+
+@dataclass(frozen=True)
+class Query(Truth):
+    """A query, whose id stands for the documents that are relevant to it. The label of all queries is 1: found."""
+
+    id: str = ""
+
+    @property
+    def given(self) -> str:
+        return self.id
+
+    def answer(self, when: str, output: Any) -> dict[str, Any]:
+        return {f"{when}_prediction": int(output.found), f"{when}_score": output.ndcg}
+
+    def step(self, raw: Any, output: Any) -> tuple[float, int | None]:
+        return 1 / output.rank, int(output.found)
+
+    def for_oracle(self, changed: tuple[str, ...], original: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the changed query and the original one: the oracle says whether they ask for the same documents."""
+        return (*changed, *original)
+
+
+class RetrieverVictim(NetworkVictim):
+    """A retriever under attack: an `rbench.encoders.retriever.Retriever`. `max_length` is that of a query."""
+
+    def _opened(self, **options: Any) -> Network:
+        self.retriever = self.model
+        return Network(self.retriever, text_vectors, tokenizer=self.tokenizer, **options)
+
+    def __call__(self, text_input_list: Sequence[str], **kwargs: Any) -> Tensor:
+        """Return the vectors (n, dim) of queries, float32, on the CPU: of length 1 where cosines are compared.
+
+        Raises:
+            JobError: the encoder gave NaN or infinity; names the victim and the query.
+        """
+        return torch.stack(self.by_text.filled(text_input_list, self._vectors))
+
+    def _vectors(self, queries: list[str]) -> Iterator[Tensor]:
+        rows = rows_of(self.tokenizer(queries, truncation=True, max_length=self.max_length))
+        for query, vector in zip(queries, self.by_ids(rows), strict=True):
+            if not torch.isfinite(vector).all():
+                raise JobError(f"victim {self.name} gave a vector that is not finite for {query[:200]!r}")
+            yield vector
+
+    def is_truncated(self, text: str) -> bool:
+        """Return whether a query is longer than `max_length` tokens, so that its end is cut off."""
+        return len(self.tokenizer([text], truncation=False, verbose=False)["input_ids"][0]) > self.max_length
+
+
+class FunctionRetriever(ModelWrapper):  # type: ignore[misc]
+    """A retriever under attack of which only the vectors are known: functions encode its queries and its documents.
+
+    It stands where a `RetrieverVictim` does, and is its own `retriever`.
+
+    Args:
+        name: for messages.
+        queries: from texts to vectors (n, dim), of queries.
+        documents: the same of documents, all of which are encoded at once.
+        of: the documents, and what is relevant to which query.
+
+    Raises:
+        JobError: a function gave something else than finite vectors, one for each text.
+    """
+
+    def __init__(self, name: str, queries: Encode, documents: Encode, of: Collection) -> None:
+        self.name, self._queries, self._of = name, queries, of
+        self.similarity: Similarity = "cosine"
+        self.retriever = self
+        self.ids = of.ids
+        self.corpus = self._vectors(documents, list(of.texts))
+        self.network = SimpleNamespace(backend="function")
+        self.model = self.tokenizer = None  # names that TextAttack uses
+        self.max_length: int | None = None
+        self.pooled = 1
+        self.by_text: Memo[str, Tensor] = Memo(CACHE_BYTES, lambda text, row: 300 + 2 * len(text) + 4 * len(row))
+
+    def __call__(self, text_input_list: Sequence[str], **kwargs: Any) -> Tensor:
+        """Return the vectors (n, dim) of queries, float32, of length 1. Raises JobError as the class does."""
+        return torch.stack(self.by_text.filled(text_input_list, self._asked))
+
+    def _asked(self, texts: list[str]) -> list[Tensor]:
+        return list(torch.from_numpy(self._vectors(self._queries, texts)))
+
+    def _vectors(self, encode: Encode, texts: list[str]) -> Vectors:
+        with generators_kept():
+            given = encode(texts)
+        try:
+            # numpy has no bfloat16, so tensors are widened by torch
+            found = np.asarray(given.detach().cpu().double() if isinstance(given, Tensor) else given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise JobError(
+                f"{self.name} gave no vectors for {len(texts)} texts ({error}); return rows of numbers"
+            ) from error
+        if found.ndim != 2 or len(found) != len(texts) or not np.isfinite(found).all():
+            raise JobError(
+                f"{self.name} gave numbers of the shape {found.shape} for {len(texts)} texts, or some that are not "
+                "finite; return a vector of finite numbers for each text"
+            )
+        return unit(found)
+
+    def relevant(self, query: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Return the places (m,) of the documents that are relevant to a query, and their grades (m,)."""
+        grades = self._of.relevance[query]
+        return np.array([self._of.place[one] for one in grades]), np.array([*grades.values()], dtype=np.float64)
+
+    def own(self, query: str) -> int | None:
+        """Return the place of the document that is left out of a query's ranking; None where none is."""
+        return self._of.own(query)
+
+    def is_truncated(self, text: str) -> bool:
+        """Return False: what a function reads of a text is not known."""
+        return False
+
+
+class AttackedRankings(AttackedKind):
+    """Victims are retrievers. The oracle says whether the documents that are relevant to the original query are so to
+    the changed one."""
+
+    wrapper = RetrieverVictim
+
+    def truth(self, example: Example, task: TaskSpec) -> Query:
+        return Query(1, id=example.id)
+
+    def aimed(self, attack: Attack, victim: Any, task: TaskSpec, spec: AttackSpec) -> Attack:
+        return aim_at_ranking(attack, victim, spec.ranking)
+
+    def oracle_label(self, generator: str, texts: tuple[str, ...]) -> int | None:
+        from rbench.mini.ranking import still_found
+
+        changed, original = texts
+        return still_found(changed, original, _documents(generator))
+
+
+@cache
+def _documents(generator: str) -> tuple[str, ...]:
+    from rbench import mini
+
+    return tuple(str(row["text"]) for row in mini.rows(generator, "corpus"))
+
+
+ATTACKED = AttackedRankings()
