@@ -7,7 +7,7 @@ it does not know: an unknown name is an error that lists the nearest names.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from rbench.config import versions
-from rbench.config.code import Module, begins, check_literal, checked, find
+from rbench.config.code import begins, check_literal, checked, find
 from rbench.config.positions import shown
 from rbench.config.registry import KINDS, Registry, line_of, read_source, unknown
 from rbench.errors import StoreError, SuiteError
@@ -159,6 +159,7 @@ class Metrics:
     def __init__(self, registry: Registry | None = None) -> None:
         self.registry = registry if registry is not None else Registry()
         self._known: dict[str, Metric] = {}
+        self._numbers: dict[str, Mapping[str, Measured]] = {}
         self._unread: dict[str, SuiteError] = {}
         """What is wrong with the files of measures, by their names."""
 
@@ -190,10 +191,10 @@ class Metrics:
         if name in self:
             return self[name]
         number, _, label = name.partition(".")
-        if name in self.measured:
-            return self.measured[name]
-        if label and number in self.measured:
-            return self.measured[number].of_label(label)
+        if (found := self.measured.get(name)) is not None:
+            return found
+        if label and (found := self.measured.get(number)) is not None:
+            return found.of_label(label)
         for one in (name, number):
             if (wrong := self._wrong(one)) is not None:
                 raise wrong
@@ -203,33 +204,37 @@ class Metrics:
     @cached_property
     def measured(self) -> Mapping[str, Measured]:
         """The numbers that measures have for cells, by name. A file that is wrong has none."""
-        found: dict[str, Measured] = {}
-        for name in self.registry.names("measures"):
-            try:
-                file = find("measures", name, self.registry)
-                module: Any = file.open() if file.bundled else checked(file)
-            except SuiteError as error:
-                self._unread[name] = error
-                continue
-            if hasattr(module, "cells"):
-                numbers = getattr(module, "METRICS", None) or {name: module.ABOUT}
-                flags = tuple(getattr(module, "ABOUT_FLAGS", ()))
-                found |= {
-                    number: Measured(number, name, about, module.cells, about_flags=flags)
-                    for number, about in numbers.items()
-                }
-        return found
+        return _Numbers(self)
+
+    @property
+    def measure_of(self) -> Mapping[str, str]:
+        """The measure of each number."""
+        return _MeasureOf(self.measured)
+
+    def numbers_of(self, measure: str) -> Mapping[str, Measured]:
+        """Return the numbers of a measure; none where it has none for cells, or its file is wrong."""
+        if measure not in self._numbers:
+            self._numbers[measure] = self._read_numbers(measure)
+        return self._numbers[measure]
+
+    def _read_numbers(self, name: str) -> Mapping[str, Measured]:
+        try:
+            file = find("measures", name, self.registry)
+            measure: Any = file.open() if file.bundled else checked(file)
+        except SuiteError as error:
+            self._unread[name] = error
+            return {}
+        flags = tuple(measure.about_flags)
+        return {
+            number: Measured(number, name, about, measure.cells, about_flags=flags)
+            for number, about in measure.known_numbers.items()
+        }
 
     def _wrong(self, number: str) -> SuiteError | None:
         """Return what is wrong with a number's file: one of its name, or with its name as a text. None: nothing is."""
         if number in self._unread:
             return self._unread[number]
-        for name, error in self._unread.items():
-            with suppress(SuiteError):
-                source = read_source(self.registry.path("measures", name)).decode(errors="replace")
-                if f'"{number}"' in source or f"'{number}'" in source:
-                    return error
-        return None
+        return next((error for name, error in self._unread.items() if _mentions(self.registry, name, number)), None)
 
     def opened(self, kind: str, name: str) -> Any:
         """Return the module of a file of another kind, such as noise, from the same folders.
@@ -238,19 +243,18 @@ class Metrics:
         """
         return find(kind, name, self.registry).open()
 
-    def measure(self, name: str) -> Module:
-        """Return the file of a measure that has a table.
+    def measure(self, name: str) -> Any:
+        """Return a measure (`rbench.measures.Measure`) that has a table.
 
         Raises SuiteError where there is none, with the nearest names, or where the file is wrong.
         """
         known = self.registry.names("measures")
         if name not in known:
             raise SuiteError(unknown("metric", name, {*self.registry.names("metrics"), *known}))
-        found = find("measures", name, self.registry)
-        module = checked(found)
-        if not hasattr(module, "table") and not hasattr(module, "LAYOUTS"):
+        measure = checked(find("measures", name, self.registry))
+        if not measure.has_table:
             raise SuiteError(f"{name} has no table: what it makes is in the RUN, beside its records")
-        return found
+        return measure
 
     def all(self, *of: Condition, kinds: Collection[TaskKind] | None = None) -> list[Metric]:
         """Return metrics in the order of their places. Raises SuiteError where a file is wrong.
@@ -272,6 +276,60 @@ class Metrics:
         others = {*get_args(Condition)} - {*of} if of else set()
         unasked = {*get_args(TaskKind)} - {*kinds} if kinds is not None else set()
         return versions.text(path, "OF") not in others and versions.text(path, "KIND") not in unasked
+
+
+class _Numbers(Mapping[str, Measured]):
+    """The numbers of all measures, by name. A measure is opened when one of its numbers is asked for.
+
+    A number is looked for in the file of its name, then in those whose source has its name as a text, then in all.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def __getitem__(self, number: str) -> Measured:
+        for measure in self._likely(number):
+            if (found := self._metrics.numbers_of(measure).get(number)) is not None:
+                return found
+        raise KeyError(number)
+
+    def _likely(self, number: str) -> Iterator[str]:
+        registry = self._metrics.registry
+        names = registry.names("measures")
+        yield from (name for name in names if name == number)
+        yield from (name for name in names if _mentions(registry, name, number))
+        yield from names
+
+    def __iter__(self) -> Iterator[str]:
+        names = self._metrics.registry.names("measures")
+        return iter(dict.fromkeys(number for name in names for number in self._metrics.numbers_of(name)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _MeasureOf(Mapping[str, str]):
+    """By number its measure."""
+
+    def __init__(self, numbers: Mapping[str, Measured]) -> None:
+        self._numbers = numbers
+
+    def __getitem__(self, number: str) -> str:
+        return self._numbers[number].measure
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+def _mentions(registry: Registry, measure: str, number: str) -> bool:
+    """Whether the source of a measure has a name as a text."""
+    with suppress(SuiteError):
+        source = read_source(registry.path("measures", measure))
+        return f'"{number}"'.encode() in source or f"'{number}'".encode() in source
+    return False
 
 
 def _metric(name: str, registry: Registry) -> Metric:
