@@ -10,7 +10,7 @@ import hashlib
 import importlib
 import inspect
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from rbench.config.check import check
 from rbench.config.positions import Positioned, Problems, shown
 from rbench.config.registry import KINDS, Kind, Registry, load_module, read_source, unknown
 from rbench.errors import JobError, SuiteError
-from rbench.schema import RESOURCE_KINDS, Meaning, ResourceKind, Serves
+from rbench.schema import RESOURCE_KINDS, ResourceKind, Serves
 from rbench.schema.extension import Extension
 
 
@@ -102,7 +102,7 @@ def _class_in(module: ModuleType, base: type[Extension[Any]], found: Module) -> 
     last = list(dict.fromkeys(one for one in there if not any(one in other.__mro__[1:] for other in there)))
     if len(last) == 1:
         return last[0]
-    place, called = f"{shown(found.path)}:1:1", f"{base.__module__.partition('._')[0]}.{base.__name__}"
+    place, called = f"{shown(found.path)}:1:1", KINDS[found.kind].base.replace(":", ".")
     if last:
         raise SuiteError(f"{place}: it defines {' and '.join(one.__name__ for one in last)}; leave one {called} in it")
     raise SuiteError(
@@ -153,7 +153,6 @@ EXPORTS: dict[Kind, tuple[str, ...]] = {
     "objectives": ("Options", "build"),
     "finetune": ("Options", "run"),
     "figures": ("Options", "draw"),
-    "metrics": ("ABOUT", "OF", "SHARE", "value"),
     "noise": ("TITLE", "UNIT", "places", "put"),
 }
 """The names that a module of each kind must define."""
@@ -257,8 +256,6 @@ def checked(found: Module) -> Any:
     for served in (told,) if isinstance(told, str) else tuple(told):
         if served not in get_args(Serves):
             raise SuiteError(f"{place}: SERVES: {unknown('sort of task', served, get_args(Serves))}")
-    if found.kind == "metrics" and not isinstance(module.ABOUT, Meaning):
-        raise SuiteError(f"{place}: `ABOUT` must be an rbench.metrics.Meaning")
     if found.kind == "noise" and not isinstance(module.UNIT, str):
         raise SuiteError(f"{place}: `UNIT` must be a text, such as letters or words; see docs/noise.md")
     versions.declared(found.path)
@@ -270,12 +267,6 @@ def _one(kind: Kind) -> str:
     return f"{'an' if one[0] in 'aeiou' else 'a'} {one}"
 
 
-def check_literal(place: str, export: str, what: str, value: object, valid: Collection[str]) -> None:
-    """Raise SuiteError, with the nearest names, where an export has a value that is none of the valid ones."""
-    if value not in valid:
-        raise SuiteError(f"{place}: {export}: {unknown(what, value, valid)}")
-
-
 def _wrong_members(of: Extension[Any], found: Module) -> Iterator[str]:
     """Yield what is wrong with the members of a class, each with its place."""
     own, base = type(of), base_of(found.kind)
@@ -283,7 +274,9 @@ def _wrong_members(of: Extension[Any], found: Module) -> Iterator[str]:
     place = _place(found, own)
     for name, adapter in _attributes(base).items():
         try:
-            adapter.validate_python(getattr(of, name), strict=False)
+            adapter.validate_python(getattr(of, name))
+        except AttributeError:
+            yield f"{place}: {own.__name__} states no `{name}`"
         except ValidationError as error:
             (first, *_) = error.errors(include_url=False)
             where = "".join(f"[{part!r}]" for part in first["loc"])
@@ -309,7 +302,7 @@ def _attributes(base: type[Extension[Any]]) -> dict[str, TypeAdapter[Any]]:
     """Return what checks the attributes that a base states, by name."""
     hints = get_type_hints(base)
     own = [name for name in hints if name not in ("path", "guide") and not name.startswith("_")]
-    return {name: TypeAdapter(hints[name], config={"arbitrary_types_allowed": True}) for name in own}
+    return {name: TypeAdapter(hints[name]) for name in own}
 
 
 CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {
@@ -340,18 +333,6 @@ CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {
     ("noise", "put"): (
         ("found", "rng"),
         "Write `def put(found, rng)`, and return what takes the place of the text `found`; see docs/noise.md.",
-    ),
-    ("metrics", "value"): (
-        ("of",),
-        "Write `def value(of)`, and return an array with a number for each unit; see docs/guide-add-a-metric.md.",
-    ),
-    ("metrics", "units"): (
-        ("of",),
-        "Write `def units(of)`, and return whether each unit is in the set; see docs/guide-add-a-metric.md.",
-    ),
-    ("metrics", "counted"): (
-        ("of",),
-        "Write `def counted(of)`, and return a Share or a Sample; see docs/guide-add-a-metric.md.",
     ),
 }
 """The functions that are checked where a module of a kind defines them: the positional arguments with which rbench

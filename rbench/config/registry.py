@@ -66,7 +66,13 @@ KINDS: dict[Kind, Sort] = {
         about="a number or table of what attacks found",
         base="rbench.measures:Measure",
     ),
-    "metrics": Sort("metric", (PYTHON,), "metrics", about="a number with a value for each text, wherever --metric is"),
+    "metrics": Sort(
+        "metric",
+        (PYTHON,),
+        "metrics",
+        about="a number with a value for each text, wherever --metric is",
+        base="rbench.metrics:Metric",
+    ),
     "noise": Sort("kind of noise", (PYTHON,), "noise", about="changes texts as typing does, by degree (measure noise)"),
     "figures": Sort("figure", (PYTHON,), "report/figures", about="a drawing of a run (rbench figure)"),
 }

@@ -6,6 +6,7 @@ what it means, so that an editor completes them, and mypy and `rbench.config.cod
 
 from __future__ import annotations
 
+import sys
 from abc import ABC
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +39,7 @@ class Extension(ABC, Generic[O]):
     path: Path | None = None
     """The file. rbench sets it."""
     title: str = ""
-    """What it is, in a few words, for lists. Empty: the first line of the docstring."""
+    """What it is, in a few words, for lists. Empty: the first line of the docstring of the class, or of the file."""
     reference: str | tuple[str, ...] = ""
     """The works to cite: keys of references.bib, or texts."""
     licence: str = ""
@@ -55,6 +56,6 @@ class Extension(ABC, Generic[O]):
 
     def said(self) -> Mapping[str, Any]:
         """Return title, reference and licence."""
-        doc = type(self).__doc__ or ""
+        doc = type(self).__doc__ or sys.modules[type(self).__module__].__doc__ or ""
         title = self.title or doc.strip().partition("\n")[0]
         return {"title": title, "reference": self.reference, "licence": self.licence}
