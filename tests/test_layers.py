@@ -243,7 +243,7 @@ OPENS |= {"move", "rglob", "symlink_to", "hardlink_to", "makedirs", "removedirs"
 ELSEWHERE = {
     "(files('rbench.report') / folder / name).read_text",
     *("info.read_text", "Path('/proc/sys/kernel/random/boot_id').read_text", "Path(f'/proc/{pid}/stat').read_text"),
-    *("module.open", "measure.open", "loaded.modules['objectives', train.objective].open"),  # a module of Python
+    *("module.open", "loaded.modules['objectives', train.objective].open"),  # a module of Python
     "find('measures', name).open",  # the same
     *("where.open", "path.write_text", "Path(page).open", "self._path.open"),  # files that the user names
     "(where / 'rbench.json').read_text",  # a model's folder, which is the user's

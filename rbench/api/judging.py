@@ -266,7 +266,7 @@ def _metrics(names: Sequence[str], known: Metrics) -> tuple[tuple[AnyMetric, ...
 def _check_judged(metric: AnyMetric, *, together: bool) -> None:
     """Raise StoreError where a check cannot judge a metric."""
     why = ""
-    if isinstance(metric, Metric) and not metric.share and metric.judged is None:
+    if isinstance(metric, Metric) and not metric.share and not metric.of_people:
         why = "a check judges shares of texts, text by text, and it is a mean"
     elif metric.about.best is None:
         why = "neither of its ends is good"

@@ -72,17 +72,15 @@ def of_suite(
     }
     labelled: dict[str, dict[str, Cells]] = {}
     for one in measures:
-        module = entries.modules.found["measures", one.what.name].open()
-        of = getattr(module, "WAYS", one.tasks) if len(one.tasks) == 1 else one.tasks
+        measure = entries.modules.found["measures", one.what.name].open()
+        of = (measure.ways or one.tasks) if len(one.tasks) == 1 else one.tasks
         own = [CellOf(encoder, task) for encoder in suite.encoders for task in of] if one.tasks else attacked
-        if one.of == "victims" and hasattr(module, "spoken"):
-            own = [
-                CellOf(e, name, None, f) for e, t, f in victims for name in module.spoken(one.what.options, t, suite)
-            ]
-        if one.of == "victims" and hasattr(module, "labels"):
-            labelled[one.what.name] = {
-                label: [CellOf(e, t, None, f) for e, t, f in victims] for label in module.labels(one.what.options)
-            }
+        if one.of == "victims":
+            spoken = {t: measure.spoken(one.what.options, t, suite) for _, t, _ in victims}
+            if any(names is not None for names in spoken.values()):
+                own = [CellOf(e, name, None, f) for e, t, f in victims for name in spoken[t] or ()]
+            if labels := measure.labels(one.what.options):
+                labelled[one.what.name] = {label: [CellOf(e, t, None, f) for e, t, f in victims] for label in labels}
         cells[one.what.name] = list(dict.fromkeys((*cells.get(one.what.name, ()), *own)))
     cells = dict.fromkeys((table.metric for table in suite.tables), attacked) | cells
     return ground_of(attacked, tasks, cells, trained, Metrics(entries.modules.registry), labelled)
@@ -109,14 +107,15 @@ def ground_of(
     cells = {
         one.name: _where(one, [cell for cell in attacked if cell.task in having[one.name]]) for one in metrics.all()
     }
-    cells |= {name: measured.get(one.measure, ()) for name, one in metrics.measured.items()}
-    for name, one in metrics.measured.items():
-        cells |= {f"{name}.{label}": own for label, own in labelled.get(one.measure, {}).items()}
+    for measure, there in measured.items():
+        numbers = metrics.numbers_of(measure) if there and measure in metrics.registry.names("measures") else ()
+        cells |= dict.fromkeys(numbers, there)
+        cells |= {f"{name}.{label}": own for name in numbers for label, own in labelled.get(measure, {}).items()}
     return Ground(
         {metric: tuple(own) for metric, own in cells.items() if own},
         trained,
         {one.name: _needed(one) for one in metrics.all()},
-        {name: one.measure for name, one in metrics.measured.items()},
+        metrics.measure_of,
         tuple(metrics.registry.names("objectives")),
         {
             one.name: (100 * one.bounds[0], 100 * one.bounds[1]) if one.about.percent else one.bounds

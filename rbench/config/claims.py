@@ -160,7 +160,7 @@ def missing(metric: str, ground: Ground) -> str | None:
     if not ground.knows(metric):
         return unknown("metric of a claim", metric, ground.known, OWN)
     number, _, label = metric.partition(".")
-    if metric not in ground.known and number in ground.cells:
+    if metric not in ground.metrics and metric not in ground.measured and number in ground.cells:
         there = (other.removeprefix(f"{number}.") for other in ground.cells if other.startswith(f"{number}."))
         return no_label(number, label, there)
     measure = ground.measured.get(metric) or ground.measured.get(number, metric)

@@ -1,6 +1,7 @@
 """Finds Python modules by kind and name, rbench's own or a user's, and imports them, if their source is still the same.
 
-It checks their exports and options, and that rbench can call their functions with the arguments that it passes to them.
+A file of most kinds defines one subclass of the kind's base (`rbench.schema.extension`), of which the instance is
+returned. Its members are checked against the types that the base states, and its methods against the base's signatures.
 """
 
 from __future__ import annotations
@@ -8,21 +9,23 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rbench.config import versions
 from rbench.config.check import check
 from rbench.config.positions import Positioned, Problems, shown
 from rbench.config.registry import KINDS, Kind, Registry, load_module, read_source, unknown
 from rbench.errors import JobError, SuiteError
-from rbench.schema import CLASSES, RESOURCE_KINDS, Family, Meaning, MeasureOf, ResourceKind, Stored
+from rbench.schema import CLASSES, RESOURCE_KINDS, Family, ResourceKind
+from rbench.schema.extension import Extension
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,18 @@ class Module:
         own = versions.declared(self.path)
         return {**({self.own_name: own} if own is not None else {}), **versions.used_by(self.path)}
 
-    def open(self) -> ModuleType:
-        """Import the module. Its code runs once per process.
+    def open(self) -> Any:
+        """Import the module, and return it, or the instance of its class where its kind has a base.
 
-        Raises SuiteError where the import fails, and JobError where the file has changed since it was found.
+        Its code runs once per process.
+
+        Raises SuiteError where the import fails or there is no such class, and JobError where the file has changed
+        since it was found.
         """
+        module, base = self._imported(), base_of(self.kind)
+        return module if base is None else _instance(_class_in(module, base, self), self)
+
+    def _imported(self) -> ModuleType:
         if self.bundled and KINDS[self.kind].bundled:
             package = KINDS[self.kind].bundled.replace("/", ".")
             return importlib.import_module(f"rbench.{package}.{self.name}")
@@ -73,6 +83,58 @@ def open_source(path: Path, digest: str) -> ModuleType:
             f"{now[:16]} now. Run the command again, so that it plans with the file as it is now."
         )
     return load_module(path, source)
+
+
+@cache
+def base_of(kind: Kind) -> type[Extension[Any]] | None:
+    """Return the class of which files of a kind define a subclass; None for a kind whose files define functions."""
+    module, _, name = KINDS[kind].base.partition(":")
+    return getattr(importlib.import_module(module), name) if module else None
+
+
+def _class_in(module: ModuleType, base: type[Extension[Any]], found: Module) -> type[Extension[Any]]:
+    """Return the one subclass of its kind's base that a module defines. Raises SuiteError where there is not one."""
+    there = [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, base) and one.__module__ == module.__name__
+    ]
+    last = list(dict.fromkeys(one for one in there if not any(one in other.__mro__[1:] for other in there)))
+    if len(last) == 1:
+        return last[0]
+    place, called = f"{shown(found.path)}:1:1", KINDS[found.kind].base.replace(":", ".")
+    if last:
+        raise SuiteError(f"{place}: it defines {' and '.join(one.__name__ for one in last)}; leave one {called} in it")
+    raise SuiteError(
+        f"{place}: {_one(found.kind)} is a subclass of {called}, and this file defines none. What were functions and "
+        f"constants of the file are members of `class {_camel(found.name)}({base.__name__})`; see {base.guide}"
+    )
+
+
+def _camel(name: str) -> str:
+    return "".join(part.capitalize() for part in re.split(r"\W|_", name)) or "Mine"
+
+
+_instances: dict[type[Extension[Any]], Extension[Any]] = {}
+
+
+def _instance(of: type[Extension[Any]], found: Module) -> Extension[Any]:
+    """Return the instance of a class, which is made once. Raises SuiteError where it cannot be made."""
+    if of not in _instances:
+        try:
+            made = of()
+        except Exception as error:  # an abstract method is missing, or what its constructor raises
+            raise SuiteError(f"{_place(found, of)}: {error}; see {of.guide}") from error
+        made.name, made.path = found.name, found.path
+        _instances[of] = made
+    return _instances[of]
+
+
+def _place(found: Module, of: type) -> str:
+    """Return file, line and column of a class."""
+    at = re.search(rf"^class {of.__name__}\b", read_source(found.path).decode(errors="replace"), re.MULTILINE)
+    line = 1 if at is None else at.string.count("\n", 0, at.start()) + 1
+    return f"{shown(found.path)}:{line}:1"
 
 
 def find(kind: Kind, name: str, registry: Registry | None = None) -> Module:
@@ -91,8 +153,6 @@ EXPORTS: dict[Kind, tuple[str, ...]] = {
     "objectives": ("Options", "build"),
     "finetune": ("Options", "run"),
     "figures": ("Options", "draw"),
-    "measures": ("Options", "table"),
-    "metrics": ("ABOUT", "OF", "SHARE", "value"),
     "noise": ("TITLE", "UNIT", "places", "put"),
 }
 """The names that a module of each kind must define."""
@@ -105,8 +165,8 @@ class Modules:
         self.registry, self.problems = registry, problems
         self.found: dict[tuple[Kind, str], Module] = {}
 
-    def open(self, kind: Kind, name: str, place: str) -> ModuleType | None:
-        """Import the module of this kind and name; None where something is wrong. The name stands at `place`."""
+    def open(self, kind: Kind, name: str, place: str) -> Any:
+        """Open the module of this kind and name; None where something is wrong. The name stands at `place`."""
         if name not in self.registry.names(kind):
             self.problems.add(place, unknown(KINDS[kind].one, name, self.registry.names(kind)))
             return None
@@ -139,6 +199,8 @@ class Modules:
         if found is None:
             return ()
         module = found.open()
+        if isinstance(module, Extension):
+            return _resources(module, options, self.problems)
         declared: tuple[ResourceKind, ...] = tuple(getattr(module, "NEEDS", ()))
         if options is None or not hasattr(module, "needs"):
             return declared
@@ -150,26 +212,33 @@ class Modules:
         return tuple(need for need in declared if need in narrowed)
 
 
-def _exports(found: Module, module: ModuleType) -> tuple[str, ...]:
-    """Return the names that a module must define. A measure may have a table for each of its LAYOUTS, and what is made
-    of a training may have none."""
-    if found.kind == "measures" and getattr(module, "OF", "") == "trainings":
-        return ("Options", "OBJECTIVES", "run")
-    if found.kind == "measures" and hasattr(module, "LAYOUTS"):
-        return ("Options",)
-    return EXPORTS[found.kind]
+def _resources(of: Any, options: BaseModel | None, problems: Problems) -> tuple[ResourceKind, ...]:
+    """Return the resources that something needs with these options, of those that its class states."""
+    declared: tuple[ResourceKind, ...] = tuple(of.resources)
+    narrowed = declared if options is None else tuple(of.needs(options))
+    if beyond := [need for need in narrowed if need not in declared]:
+        message = f"needs(options) returns {beyond[0]!r}, which is not in `resources`"
+        problems.add(f"{shown(of.path)}:1:1", message)
+    return tuple(need for need in declared if need in narrowed)
 
 
-def checked(found: Module) -> ModuleType:
-    """Import a module and check it.
+def checked(found: Module) -> Any:
+    """Open a module and check it.
 
-    Raises SuiteError where it cannot be imported, lacks one of the EXPORTS of its kind, has a `run` that cannot be
-    called as `CALLS` says, lists an unknown resource in NEEDS or sort of task in SERVES, has an invalid VERSION, or
-    says of its numbers, or of the jobs of a measure, what cannot be.
+    Raises SuiteError where a member of its class has another type than the base states, or a method cannot be called
+    as the base's.
+
+    Of a kind without a base: raises SuiteError where the module lacks one of the EXPORTS of its kind, has a function
+    that cannot be called as `CALLS` says, or lists an unknown resource in NEEDS or sort of task in SERVES.
     """
     module = found.open()
     place = f"{shown(found.path)}:1:1"
-    exports = _exports(found, module)
+    if isinstance(module, Extension):
+        for problem in _wrong_members(module, found):
+            raise SuiteError(f"{problem}; see {module.guide}")
+        versions.declared(found.path)
+        return module
+    exports = EXPORTS[found.kind]
     missing = [name for name in exports if not hasattr(module, name)]
     if missing:
         listed = f"{', '.join(exports)}; missing: {', '.join(missing)}"
@@ -187,15 +256,8 @@ def checked(found: Module) -> ModuleType:
     for served in (told,) if isinstance(told, str) else tuple(told):
         if served not in get_args(Family):
             raise SuiteError(f"{place}: SERVES: {unknown('sort of task', served, get_args(Family))}")
-    if found.kind in ("measures", "metrics"):
-        _check_meanings(place, module)
     if found.kind == "noise" and not isinstance(module.UNIT, str):
         raise SuiteError(f"{place}: `UNIT` must be a text, such as letters or words; see docs/noise.md")
-    if found.kind == "measures":
-        check_literal(place, "OF", "value", getattr(module, "OF", "attacks"), get_args(MeasureOf))
-        check_literal(place, "STORES", "value", getattr(module, "STORES", "rows"), get_args(Stored))
-        if not isinstance(getattr(module, "UNSCALED", False), bool):
-            raise SuiteError(f"{place}: `UNSCALED` must be True or False")
     versions.declared(found.path)
     return module
 
@@ -205,27 +267,42 @@ def _one(kind: Kind) -> str:
     return f"{'an' if one[0] in 'aeiou' else 'a'} {one}"
 
 
-def check_literal(place: str, export: str, what: str, value: object, valid: Collection[str]) -> None:
-    """Raise SuiteError, with the nearest names, where an export has a value that is none of the valid ones."""
-    if value not in valid:
-        raise SuiteError(f"{place}: {export}: {unknown(what, value, valid)}")
+def _wrong_members(of: Extension[Any], found: Module) -> Iterator[str]:
+    """Yield what is wrong with the members of a class, each with its place."""
+    own, base = type(of), base_of(found.kind)
+    assert base is not None
+    place = _place(found, own)
+    for name, adapter in _attributes(base).items():
+        try:
+            adapter.validate_python(getattr(of, name))
+        except AttributeError:
+            yield f"{place}: {own.__name__} states no `{name}`"
+        except ValidationError as error:
+            (first, *_) = error.errors(include_url=False)
+            where = "".join(f"[{part!r}]" for part in first["loc"])
+            yield f"{place}: `{name}`{where} of {own.__name__}: {first['msg']}"
+    for name, stated in vars(base).items():
+        if name.startswith("_") or not inspect.isfunction(stated) or getattr(own, name) is stated:
+            continue
+        method, takes = getattr(of, name), "is not a function"
+        arguments = [one for one in inspect.signature(stated).parameters.values() if one.name != "self"]
+        passed = [one.name for one in arguments if one.kind is not one.KEYWORD_ONLY and one.default is one.empty]
+        try:
+            signature = inspect.signature(method)
+            takes = f"takes ({', '.join(signature.parameters)})"
+            signature.bind(*passed)
+        except (TypeError, ValueError):
+            line = begins(getattr(own, name), found.path)
+            called = f"the `{name}` of {_one(found.kind)} as {name}({', '.join(passed)})"
+            yield f"{shown(found.path)}:{line}:1: rbench calls {called}, and this one {takes}"
 
 
-def _check_meanings(place: str, module: ModuleType) -> None:
-    """Raise SuiteError where the Meaning of a number, in ABOUT or METRICS, is missing, is none, or has no such end.
-
-    A measure without `cells` has no numbers that others ask for, so its ABOUT may be anything.
-    """
-    numbers: Any = getattr(module, "METRICS", None) or {}
-    if not isinstance(numbers, Mapping):
-        raise SuiteError(f"{place}: `METRICS` must be a mapping of names to rbench.metrics.Meaning")
-    about = {"ABOUT": getattr(module, "ABOUT", None)} if not numbers or hasattr(module, "ABOUT") else {}
-    for export, meaning in {**about, **{f"METRICS: {name}": one for name, one in numbers.items()}}.items():
-        if isinstance(meaning, Meaning):
-            if meaning.best is not None:
-                check_literal(place, export, "end", meaning.best, ("lowest", "highest"))
-        elif hasattr(module, "cells") or hasattr(module, "value"):
-            raise SuiteError(f"{place}: `{export}` must be an rbench.metrics.Meaning")
+@cache
+def _attributes(base: type[Extension[Any]]) -> dict[str, TypeAdapter[Any]]:
+    """Return what checks the attributes that a base states, by name."""
+    hints = get_type_hints(base)
+    own = [name for name in hints if name not in ("path", "guide") and not name.startswith("_")]
+    return {name: TypeAdapter(hints[name]) for name in own}
 
 
 CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {
@@ -249,14 +326,6 @@ CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {
         "Write `def draw(options, results)`, and return a figure made with `rbench.report.figures.style.new`; see "
         "docs/guide-add-a-figure.md.",
     ),
-    ("measures", "table"): (
-        ("options", "results"),
-        "Write `def table(options, results)`, and return a `Table`; see docs/guide-add-a-measure.md.",
-    ),
-    ("measures", "run"): (
-        ("options", "context"),
-        "Write `def run(options, context)`, and return rows; see docs/guide-add-a-measure.md.",
-    ),
     ("noise", "places"): (
         ("text",),
         "Write `def places(text)`, and return start and end of each place that could be changed; see docs/noise.md.",
@@ -264,18 +333,6 @@ CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {
     ("noise", "put"): (
         ("found", "rng"),
         "Write `def put(found, rng)`, and return what takes the place of the text `found`; see docs/noise.md.",
-    ),
-    ("metrics", "value"): (
-        ("of",),
-        "Write `def value(of)`, and return an array with a number for each unit; see docs/guide-add-a-metric.md.",
-    ),
-    ("metrics", "units"): (
-        ("of",),
-        "Write `def units(of)`, and return whether each unit is in the set; see docs/guide-add-a-metric.md.",
-    ),
-    ("metrics", "counted"): (
-        ("of",),
-        "Write `def counted(of)`, and return a Share or a Sample; see docs/guide-add-a-metric.md.",
     ),
 }
 """The functions that are checked where a module of a kind defines them: the positional arguments with which rbench

@@ -334,7 +334,7 @@ def check_remote(entries: Entries) -> None:
             )
     for choice in choices(merged, "evaluate"):
         module = entries.modules.found.get(("measures", choice.name))
-        if module is not None and getattr(module.open(), "NETWORK", False):
+        if module is not None and module.open().network:
             problems.add(
                 choice.place,
                 f"the measure {choice.name} looks into networks, and there is none of {whose}. Measure the other "
@@ -371,7 +371,7 @@ def check_victims(entries: Entries) -> None:
                 choice.place, f"{choice.name} scores encoders, and this suite has none; name some, or leave it"
             )
         module = entries.modules.found.get(("measures", choice.name))
-        if module is not None and getattr(module.open(), "VECTORS", False):
+        if module is not None and module.open().vectors:
             problems.add(
                 choice.place,
                 f"the measure {choice.name} reads the vectors of encoders, and classifiers that exist may have none: "

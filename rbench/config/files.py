@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import yaml
@@ -28,6 +27,7 @@ from rbench.config.references import cited, entries
 from rbench.config.registry import FRAGMENT, KINDS, YAML, Kind, Registry, nearest, unknown
 from rbench.errors import SuiteError
 from rbench.schema import Named
+from rbench.schema.extension import Extension
 
 INCLUDE = "include"
 
@@ -202,8 +202,13 @@ def as_yaml(data: Mapping[str, Any]) -> str:
     return yaml.safe_dump({**first, **data}, sort_keys=False, allow_unicode=True, width=110)
 
 
-def said(module: ModuleType) -> dict[str, Any]:
-    """Return a module's title, reference and licence. Without a TITLE, the docstring's first line is the title."""
+def said(module: Any) -> Mapping[str, Any]:
+    """Return title, reference and licence of a module, or of the instance of its class.
+
+    Without a TITLE, the docstring's first line is the title.
+    """
+    if isinstance(module, Extension):
+        return module.said()
     title = getattr(module, "TITLE", "") or (inspect.getdoc(module) or "").partition("\n")[0]
     return {
         "title": title,

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ValidationError
 
 from rbench.config.check import check
 from rbench.config.code import Modules
-from rbench.config.consistency import serves
 from rbench.config.entries import Entries
 from rbench.config.metrics import HEADLINE, Metrics
 from rbench.config.overrides import Chosen, choices, measured_names, names, tables
@@ -54,7 +53,7 @@ def refused(wanted: TableSpec, metrics: Metrics) -> tuple[str, str] | None:
     name, paper = wanted.metric, "or ask for the layout paper"
     metric = metrics.get(name)
     if metric is None:
-        return _refused_of_measure(wanted, metrics.measure(name).open())
+        return _refused_of_measure(wanted, metrics.measure(name))
     if wanted.options:
         keys = ", ".join(wanted.options)
         return next(iter(wanted.options)), f"`options` are for measures; the metric {name} has none, such as {keys}"
@@ -80,8 +79,8 @@ def refused(wanted: TableSpec, metrics: Metrics) -> tuple[str, str] | None:
     return None
 
 
-def _refused_of_measure(wanted: TableSpec, module: Any) -> tuple[str, str] | None:
-    name, layouts = wanted.metric, getattr(module, "LAYOUTS", ())
+def _refused_of_measure(wanted: TableSpec, measure: Any) -> tuple[str, str] | None:
+    name, layouts = wanted.metric, measure.layouts
     if wanted.beside:
         return "beside", f"{name} is a measure, and only metrics of attacks stand beside each other"
     if not layouts:
@@ -91,9 +90,9 @@ def _refused_of_measure(wanted: TableSpec, module: Any) -> tuple[str, str] | Non
         return next(iter(wanted.options)), f"the table of {name} has no options, such as {', '.join(wanted.options)}"
     if wanted.layout not in layouts:
         return "layout", f"the layout {wanted.layout} shows attacks; {name} has the layouts {' and '.join(layouts)}"
-    if wanted.bold is not None and (wanted.layout == "full" or not getattr(module, "BOLD", True)):
+    if wanted.bold is not None and (wanted.layout == "full" or not measure.bold):
         return "bold", "this table has no bold entries; leave bold out"
-    if wanted.bold == "significant" and not getattr(module, "TESTED", False):
+    if wanted.bold == "significant" and not measure.tested:
         return "bold", _untested(name)
     return None
 
@@ -123,14 +122,14 @@ def check_tables(entries: Entries) -> None:
         _check_honoured(table, metrics, problems)
         if metric in metrics:
             continue
-        if not hasattr(metrics.measure(metric).open(), "LAYOUTS"):  # such a table has no options
+        if not metrics.measure(metric).layouts:  # such a table has no options
             options = Positioned({}, place)
             if isinstance(table.data, dict):
                 options = table.sub("options") if isinstance(table.data.get("options"), dict) else table.only(own)
             modules.check("measures", metric, place, options)
         found = modules.found.get(("measures", metric))
         # `check_purpose` knows what the tables of these three need.
-        if found is not None and metric not in {STS, CONTRAST, ADVERSARIAL, *asked} and hasattr(found.open(), "run"):
+        if found is not None and metric not in {STS, CONTRAST, ADVERSARIAL, *asked} and found.open().asks_models:
             problems.add(place, f"a table of {metric} needs `evaluate: [{metric}]`, which this suite lacks")
 
 
@@ -161,10 +160,9 @@ def name_measured(merged: Positioned, registry: Registry, problems: Problems) ->
     return merged.put(("measured",), Positioned(found, merged.at(("evaluate",)))) if found else merged
 
 
-def needs_of(module: Any, what: Choice) -> MeasureNeeds:
+def needs_of(measure: Any, what: Choice) -> MeasureNeeds:
     """Return what a measure needs by its file, without tasks and resources. `what` has all of its options."""
-    of, stores = getattr(module, "OF", "attacks"), getattr(module, "STORES", "rows")
-    return MeasureNeeds(what=what, of=of, stores=stores, unscaled=getattr(module, "UNSCALED", False))
+    return MeasureNeeds(what=what, of=measure.reads, stores=measure.stores, unscaled=measure.unscaled)
 
 
 def evaluations(entries: Entries) -> dict[str, MeasureNeeds]:
@@ -179,10 +177,10 @@ def evaluations(entries: Entries) -> dict[str, MeasureNeeds]:
             entries.tasks.scored(choice.name, choice.place)
             check(EvaluationOptions, choice.options, entries.problems)
     if (suite := entries.suite) is not None and suite.attacks and TEST_ACCURACY not in names:
-        module: Any = entries.modules.open("measures", TEST_ACCURACY, entries.merged.at(("attacks",)))
-        if module is not None:
-            what = Choice(name=TEST_ACCURACY, options=module.Options().model_dump(mode="json"))
-            found[TEST_ACCURACY] = needs_of(module, what).model_copy(update={"implied": True})
+        measure: Any = entries.modules.open("measures", TEST_ACCURACY, entries.merged.at(("attacks",)))
+        if measure is not None:
+            what = Choice(name=TEST_ACCURACY, options=measure.Options().model_dump(mode="json"))
+            found[TEST_ACCURACY] = needs_of(measure, what).model_copy(update={"implied": True})
     return found
 
 
@@ -192,31 +190,31 @@ def _measured(choice: Chosen, entries: Entries) -> MeasureNeeds | None:
     Where something is wrong, add a problem.
     """
     name, suite, modules = choice.name, entries.suite, entries.modules
-    module: Any = modules.open("measures", name, choice.place)
+    measure: Any = modules.open("measures", name, choice.place)
     made = modules.check("measures", name, choice.place, choice.options)
-    if module is None or made is None or suite is None:
+    if measure is None or made is None or suite is None:
         return None
     add = functools.partial(entries.problems.add, choice.place)
-    if not hasattr(module, "run"):
+    if not measure.asks_models:
         said = "asks no models: it reads what the RUN stores. Write it under `tables`: [{metric: "
         add(f"the measure {name} {said}{name}}}]")
         return None
-    needs = needs_of(module, Choice(name=name, options=made.model_dump(mode="json")))
-    needs = needs.model_copy(update={"files": tuple(_files(choice, module, made, entries))})
+    needs = needs_of(measure, Choice(name=name, options=made.model_dump(mode="json")))
+    needs = needs.model_copy(update={"files": tuple(_files(choice, measure, made, entries))})
     if needs.of == "trainings":
         add(f"{name} is made of trainings. Write it under `build`: [{name}]")
     if needs.of == "attacks" and not suite.attacks:
         add(f"the measure {name} needs `attacks`, which this suite lacks")
     tasks = [task for one in suite.tasks if (task := entries.tasks.found.get(one)) is not None]
-    if needs.of == "victims" and serves(module) == (CLASSES,):
+    if needs.of == "victims" and tuple(measure.serves) == (CLASSES,):
         needs = needs.model_copy(update={"classes": True})
         if tasks and not any(task.labels for task in tasks):
             bare = ", ".join(task.name for task in tasks)
             add(f"the measure {name} needs classes, which no task of this suite has ({bare}); take it out")
-    if hasattr(module, "check") and (wrong := module.check(made, suite)) is not None:
+    if (wrong := measure.check(made, suite)) is not None:
         add(f"{name}: {wrong}")
-    for task in tasks if hasattr(module, "check_task") else ():
-        if (wrong := module.check_task(made, task)) is not None:
+    for task in tasks if needs.of == "victims" else ():
+        if (wrong := measure.check_task(made, task)) is not None:
             add(f"{name}: {wrong}")
     if needs.of != "encoders":
         return needs
@@ -225,36 +223,32 @@ def _measured(choice: Chosen, entries: Entries) -> MeasureNeeds | None:
             f"the measure {name} reads the vectors of encoders as they are, and this suite has none: "
             "classifiers that exist have no frozen vectors. Name `encoders`, or leave it out"
         )
-    if missing := [export for export in ("tasks", "splits") if not hasattr(module, export)]:
-        exports = f"exports no {' and no '.join(missing)}"
-        add(f"the measure {name} has OF = 'encoders' and {exports}; see docs/guide-add-a-measure.md")
-        return needs
-    return _of_encoders(choice, module, made, needs, entries)
+    return _of_encoders(choice, measure, made, needs, entries)
 
 
-def _files(choice: Chosen, module: Any, made: BaseModel, entries: Entries) -> Iterator[str]:
+def _files(choice: Chosen, measure: Any, made: BaseModel, entries: Entries) -> Iterator[str]:
     """Find the files that options of a measure name, and yield `kind/name` of each. A problem has the name's place."""
-    for option, kind in getattr(module, "FILES", {}).items():
+    for option, kind in measure.files.items():
         for i, name in enumerate(getattr(made, option)):
             place = choice.options.at((option, i)) if option in choice.options.data else choice.place
             if entries.modules.open(kind, name, place) is not None:
                 yield f"{kind}/{name}"
 
 
-def _of_encoders(choice: Chosen, module: Any, made: BaseModel, needs: MeasureNeeds, entries: Entries) -> MeasureNeeds:
+def _of_encoders(choice: Chosen, measure: Any, made: BaseModel, needs: MeasureNeeds, entries: Entries) -> MeasureNeeds:
     """Return what a measure of encoders needs: its tasks with their splits, and resources."""
     tasks, splits = {}, {}
-    for name, own in module.tasks(made).items():
+    for name, own in measure.tasks(made).items():
         spec = entries.tasks.load(name, choice.place)
         if spec is None:
             continue
         try:
-            splits[name] = tuple(module.splits(own, spec))
+            splits[name] = tuple(measure.splits(own, spec))
         except ValueError as error:
             entries.problems.add(choice.place, f"{choice.name}: {error}")
         tasks[name] = Choice(name=choice.name, options=own.model_dump(mode="json"))
     resources = entries.modules.needs("measures", choice.name, made)
-    said = {name: value for name, value in choice.options.data.items() if name not in getattr(module, "BY_TASK", ())}
+    said = {name: value for name, value in choice.options.data.items() if name not in measure.options_by_task}
     label = Choice(name=choice.name, options=said).label
     return needs.model_copy(update={"label": label, "tasks": tasks, "splits": splits, "resources": resources})
 
@@ -262,7 +256,7 @@ def _of_encoders(choice: Chosen, module: Any, made: BaseModel, needs: MeasureNee
 def of_encoders(merged: Positioned, modules: Modules) -> set[str]:
     """Return the measures under `evaluate` that read encoders as they are, and name their tasks themselves."""
     found = {name: modules.found.get(("measures", name)) for name in measured_names(merged)}
-    return {name for name, one in found.items() if one is not None and getattr(one.open(), "OF", "") == "encoders"}
+    return {name for name, one in found.items() if one is not None and one.open().reads == "encoders"}
 
 
 def building(entries: Entries) -> dict[str, MeasureNeeds]:
@@ -272,12 +266,12 @@ def building(entries: Entries) -> dict[str, MeasureNeeds]:
     """
     found, problems, encoders = {}, entries.problems, entries.encoders.found
     for choice in choices(entries.merged, "build"):
-        module: Any = entries.modules.open("measures", choice.name, choice.place)
+        measure: Any = entries.modules.open("measures", choice.name, choice.place)
         made = entries.modules.check("measures", choice.name, choice.place, choice.options)
-        if module is None or made is None:
+        if measure is None or made is None:
             continue
-        if getattr(module, "OF", "") != "trainings":
-            message = f"`build` takes measures of trainings, and {choice.name} is none (its OF says so)"
+        if measure.reads != "trainings":
+            message = f"`build` takes measures of trainings, and {choice.name} is none (it reads {measure.reads})"
             problems.add(choice.place, message)
             continue
         for encoder in choices(entries.merged, "encoders"):
@@ -285,11 +279,11 @@ def building(entries: Entries) -> dict[str, MeasureNeeds]:
                 continue  # the problem was added when the encoder was loaded
             chain = bases(encoders[encoder.label], encoders)
             trained = next((below.train for below in chain if below.train is not None), None)
-            if trained is None or trained.objective not in module.OBJECTIVES:
-                accepted = " or ".join(module.OBJECTIVES)
+            if trained is None or trained.objective not in measure.objectives:
+                accepted = " or ".join(measure.objectives)
                 message = f"`build: {choice.name}` needs encoders that are trained with {accepted}"
                 problems.add(choice.place, f"{message}; {encoder.label} is not")
-        needs = needs_of(module, Choice(name=choice.name, options=made.model_dump(mode="json")))
+        needs = needs_of(measure, Choice(name=choice.name, options=made.model_dump(mode="json")))
         found[choice.label] = needs.model_copy(update={"label": choice.label})
     return found
 

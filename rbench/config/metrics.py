@@ -7,20 +7,20 @@ it does not know: an unknown name is an error that lists the nearest names.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from numbers import Real
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
 from rbench.config import versions
-from rbench.config.code import Module, begins, check_literal, checked, find
+from rbench.config.code import begins, checked, find
 from rbench.config.positions import shown
 from rbench.config.registry import KINDS, Registry, line_of, read_source, unknown
 from rbench.errors import StoreError, SuiteError
 from rbench.schema import KindName, Meaning, TaskSpec
+from rbench.schema.extension import Extension, NoOptions
 
 F = TypeVar("F", bound=str)
 
@@ -31,33 +31,28 @@ Condition = Literal["attacks", "victims", "all attacks"]
 """
 
 
-@dataclass(frozen=True)
-class Metric:
-    """What the file of a metric says."""
+class Metric(Extension[NoOptions]):
+    """A number that has a value for each attacked text, or one for a set of them.
 
-    name: str
+    Tables, intervals, comparisons, claims, conditions, checks and reports follow from what its class states.
+    """
+
+    guide: ClassVar[str] = "docs/guide-add-a-metric.md"
+
     about: Meaning
-    of: Condition
+    """Title, definition, which end is good, and how tables show it."""
     share: bool
-    """Whether the value of a unit is 0 or 1, so that the metric is a count over a count."""
-    value: Callable[[Any], Any]
-    """Returns the value of each unit of some `rbench.metrics.Observations`; NaN where it is in no denominator. With
-    `units` one number for all units that it is given; NaN where it is not defined."""
-    units: Callable[[Any], Any] | None = None
-    """Of a metric of a set, such as a correlation: returns whether each unit is in the set."""
-    influence: Callable[[Any], Any] | None = None
-    """Of a metric of a set: returns what each of its units adds to the value; without it the jackknife finds that."""
-    judged: Callable[[Any], Any] | None = None
-    """Of a metric of what people said: returns the share of raters who accept each unit; NaN where nobody was asked."""
-    counted: Callable[[Any], Any] | None = None
-    """Returns the metric of the counts in a record (`score.Tally`), so that no outcome has to be read."""
+    """Whether the value of a unit is 0 or 1, so that the metric is a count over a count with Wilson's interval; else it
+    is their mean, with Student's t."""
+    of: Condition = "attacks"
+    """What has a number: an attack on a victim; a victim before any attack; all attacks on a victim at once, where the
+    value of a unit is that of the attack that did it the most harm."""
     bounds: tuple[float, float] = (0.0, math.inf)
-    """The least and the largest value that there can be."""
+    """The least and the largest value that there can be. Of a share it is 0 to 1 without it."""
     part_of: str = ""
     """The metric of whose hits it counts some, so that it cannot be larger; its interval ends where that one's does."""
     together: bool = False
-    """Of a metric of attacks: whether it is also one of all attacks on a victim at once, where the value of a unit is
-    that of the attack that did it the most harm."""
+    """Of a metric of attacks: whether tables have a row of all attacks on a victim at once, too."""
     oracle: bool = False
     """Whether only tasks with an oracle have it."""
     kind: KindName | None = None
@@ -69,9 +64,71 @@ class Metric:
     wider: str = ""
     """A measure whose one number says the same of more texts. A check judges these where both runs have it."""
     place: int = 100
-    """Where it stands among other metrics. Those of the same place are in the order of their names."""
-    path: Path | None = field(default=None, compare=False, repr=False)
-    """Its file."""
+    """Where it stands among other metrics; rbench's own are 1 to 14. Those of one place are in the order of names."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        share = vars(cls).get("share", getattr(cls, "share", False))
+        if share is True and cls.bounds is Metric.bounds:
+            cls.bounds = (0.0, 1.0)
+        if share is True and cls.units is not Metric.units:
+            raise ValueError("a metric of a set, which has `units`, is no share: write `share = False`")
+        try:
+            low, high = map(float, cls.bounds)
+        except (TypeError, ValueError):
+            return  # they are of another type, as `rbench.config.code.checked` says
+        if not low < high:
+            raise ValueError(f"`bounds` are two numbers, the lower one first, and not {cls.bounds}")
+        cls.bounds = (low, high)
+
+    @abstractmethod
+    def value(self, of: Any) -> Any:
+        """Return the value of each unit of some `rbench.metrics.Observations`: an array, NaN for one in no denominator.
+
+        With `units` it returns one number for all units that it is given; NaN where it is not defined.
+        """
+
+    def units(self, of: Any) -> Any:
+        """Of a metric of a set, such as a correlation: return whether each unit is in the set."""
+        raise NotImplementedError
+
+    def influence(self, of: Any) -> Any:
+        """Of a metric of a set: return what each of its units adds to the value. Else the jackknife finds that."""
+        raise NotImplementedError
+
+    def judged(self, of: Any) -> Any:
+        """Of a metric of what people said: return the share of raters who accept each unit; NaN where nobody was asked.
+
+        With `units` the metric is ASR times their mean, without it their mean. Intervals then have raters as a level.
+        """
+        raise NotImplementedError
+
+    def counted(self, of: Any) -> Any:
+        """Return the metric of the counts in a record (`rbench.metrics.Tally`), a `Share` or a `Sample`.
+
+        Without it tables read outcomes, and show `no outcomes` for a RUN that keeps only counts.
+        """
+        raise NotImplementedError
+
+    @property
+    def of_set(self) -> bool:
+        """Whether it is one number of a set of units."""
+        return type(self).units is not Metric.units
+
+    @property
+    def has_influence(self) -> bool:
+        """Whether it says what each unit adds."""
+        return type(self).influence is not Metric.influence
+
+    @property
+    def of_people(self) -> bool:
+        """Whether it is of what people said."""
+        return type(self).judged is not Metric.judged
+
+    @property
+    def of_counts(self) -> bool:
+        """Whether the counts in a record give it."""
+        return type(self).counted is not Metric.counted
 
     def at(self, error: BaseException | None = None) -> str:
         """Return the start of a message: the file, and the line that an exception left, or else where `value` begins.
@@ -85,7 +142,7 @@ class Metric:
 
     def is_of(self, task: TaskSpec) -> bool:
         """Return whether attacks on a task have it."""
-        asked = self.judged is None or task.has_classes
+        asked = not self.of_people or task.has_classes
         return (task.has_oracle or not self.oracle) and self.kind in (None, task.kind) and asked
 
     def hindered(self, flags: Iterable[F]) -> list[F]:
@@ -159,6 +216,7 @@ class Metrics:
     def __init__(self, registry: Registry | None = None) -> None:
         self.registry = registry if registry is not None else Registry()
         self._known: dict[str, Metric] = {}
+        self._numbers: dict[str, Mapping[str, Measured]] = {}
         self._unread: dict[str, SuiteError] = {}
         """What is wrong with the files of measures, by their names."""
 
@@ -190,10 +248,10 @@ class Metrics:
         if name in self:
             return self[name]
         number, _, label = name.partition(".")
-        if name in self.measured:
-            return self.measured[name]
-        if label and number in self.measured:
-            return self.measured[number].of_label(label)
+        if (found := self.measured.get(name)) is not None:
+            return found
+        if label and (found := self.measured.get(number)) is not None:
+            return found.of_label(label)
         for one in (name, number):
             if (wrong := self._wrong(one)) is not None:
                 raise wrong
@@ -203,33 +261,37 @@ class Metrics:
     @cached_property
     def measured(self) -> Mapping[str, Measured]:
         """The numbers that measures have for cells, by name. A file that is wrong has none."""
-        found: dict[str, Measured] = {}
-        for name in self.registry.names("measures"):
-            try:
-                file = find("measures", name, self.registry)
-                module: Any = file.open() if file.bundled else checked(file)
-            except SuiteError as error:
-                self._unread[name] = error
-                continue
-            if hasattr(module, "cells"):
-                numbers = getattr(module, "METRICS", None) or {name: module.ABOUT}
-                flags = tuple(getattr(module, "ABOUT_FLAGS", ()))
-                found |= {
-                    number: Measured(number, name, about, module.cells, about_flags=flags)
-                    for number, about in numbers.items()
-                }
-        return found
+        return _Numbers(self)
+
+    @property
+    def measure_of(self) -> Mapping[str, str]:
+        """The measure of each number."""
+        return _MeasureOf(self.measured)
+
+    def numbers_of(self, measure: str) -> Mapping[str, Measured]:
+        """Return the numbers of a measure; none where it has none for cells, or its file is wrong."""
+        if measure not in self._numbers:
+            self._numbers[measure] = self._read_numbers(measure)
+        return self._numbers[measure]
+
+    def _read_numbers(self, name: str) -> Mapping[str, Measured]:
+        try:
+            file = find("measures", name, self.registry)
+            measure: Any = file.open() if file.bundled else checked(file)
+        except SuiteError as error:
+            self._unread[name] = error
+            return {}
+        flags = tuple(measure.about_flags)
+        return {
+            number: Measured(number, name, about, measure.cells, about_flags=flags)
+            for number, about in measure.known_numbers.items()
+        }
 
     def _wrong(self, number: str) -> SuiteError | None:
         """Return what is wrong with a number's file: one of its name, or with its name as a text. None: nothing is."""
         if number in self._unread:
             return self._unread[number]
-        for name, error in self._unread.items():
-            with suppress(SuiteError):
-                source = read_source(self.registry.path("measures", name)).decode(errors="replace")
-                if f'"{number}"' in source or f"'{number}'" in source:
-                    return error
-        return None
+        return next((error for name, error in self._unread.items() if _mentions(self.registry, name, number)), None)
 
     def opened(self, kind: str, name: str) -> Any:
         """Return the module of a file of another kind, such as noise, from the same folders.
@@ -238,19 +300,18 @@ class Metrics:
         """
         return find(kind, name, self.registry).open()
 
-    def measure(self, name: str) -> Module:
-        """Return the file of a measure that has a table.
+    def measure(self, name: str) -> Any:
+        """Return a measure (`rbench.measures.Measure`) that has a table.
 
         Raises SuiteError where there is none, with the nearest names, or where the file is wrong.
         """
         known = self.registry.names("measures")
         if name not in known:
             raise SuiteError(unknown("metric", name, {*self.registry.names("metrics"), *known}))
-        found = find("measures", name, self.registry)
-        module = checked(found)
-        if not hasattr(module, "table") and not hasattr(module, "LAYOUTS"):
+        measure = checked(find("measures", name, self.registry))
+        if not measure.has_table:
             raise SuiteError(f"{name} has no table: what it makes is in the RUN, beside its records")
-        return found
+        return measure
 
     def all(self, *of: Condition, kinds: Collection[KindName] | None = None) -> list[Metric]:
         """Return metrics in the order of their places. Raises SuiteError where a file is wrong.
@@ -271,39 +332,65 @@ class Metrics:
         path = self.registry.path("metrics", name)
         others = {*get_args(Condition)} - {*of} if of else set()
         unasked = {*get_args(KindName)} - {*kinds} if kinds is not None else set()
-        return versions.text(path, "OF") not in others and versions.text(path, "KIND") not in unasked
+        return versions.text(path, "of") not in others and versions.text(path, "kind") not in unasked
+
+
+class _Numbers(Mapping[str, Measured]):
+    """The numbers of all measures, by name. A measure is opened when one of its numbers is asked for.
+
+    A number is looked for in the file of its name, then in those whose source has its name as a text, then in all.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def __getitem__(self, number: str) -> Measured:
+        for measure in self._likely(number):
+            if (found := self._metrics.numbers_of(measure).get(number)) is not None:
+                return found
+        raise KeyError(number)
+
+    def _likely(self, number: str) -> Iterator[str]:
+        registry = self._metrics.registry
+        names = registry.names("measures")
+        yield from (name for name in names if name == number)
+        yield from (name for name in names if _mentions(registry, name, number))
+        yield from names
+
+    def __iter__(self) -> Iterator[str]:
+        names = self._metrics.registry.names("measures")
+        return iter(dict.fromkeys(number for name in names for number in self._metrics.numbers_of(name)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _MeasureOf(Mapping[str, str]):
+    """By number its measure."""
+
+    def __init__(self, numbers: Mapping[str, Measured]) -> None:
+        self._numbers = numbers
+
+    def __getitem__(self, number: str) -> str:
+        return self._numbers[number].measure
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+def _mentions(registry: Registry, measure: str, number: str) -> bool:
+    """Whether the source of a measure has a name as a text."""
+    with suppress(SuiteError):
+        source = read_source(registry.path("measures", measure))
+        return f'"{number}"'.encode() in source or f"'{number}'".encode() in source
+    return False
 
 
 def _metric(name: str, registry: Registry) -> Metric:
     if name not in registry.names("metrics"):
         raise SuiteError(unknown(KINDS["metrics"].one, name, registry.names("metrics"), " (`rbench list metrics`)"))
-    found = find("metrics", name, registry)
-    module: Any = checked(found)
-    place = f"{shown(found.path)}:1:1"
-    check_literal(place, "OF", "condition", module.OF, get_args(Condition))
-    if not isinstance(module.SHARE, bool):
-        raise SuiteError(f"{place}: `SHARE` must be True or False")
-    names = ("bounds", "part_of", "together", "oracle", "kind", "counts", "gate", "wider", "place")
-    more = {name: getattr(module, name.upper()) for name in names if hasattr(module, name.upper())}
-    if more.get("kind") is not None:
-        check_literal(place, "KIND", "kind of task", more["kind"], get_args(KindName))
-    if "bounds" in more:
-        more["bounds"] = _bounds(more["bounds"], place)
-    elif module.SHARE:
-        more["bounds"] = (0.0, 1.0)
-    functions = {
-        name: getattr(module, name) for name in ("units", "influence", "counted", "judged") if hasattr(module, name)
-    }
-    if module.SHARE and "units" in functions:
-        raise SuiteError(f"{place}: a metric of a set, which exports `units`, is no share: write SHARE = False")
-    return Metric(name, module.ABOUT, module.OF, module.SHARE, module.value, path=found.path, **functions, **more)
-
-
-def _bounds(said: Any, place: str) -> tuple[float, float]:
-    """Return BOUNDS as numbers. Raises SuiteError where they are not two, the lower one first."""
-    numbers = said if isinstance(said, tuple | list) else ()
-    if len(numbers) == 2 and all(isinstance(one, Real) and not isinstance(one, bool) for one in numbers):
-        low, high = map(float, numbers)
-        if low < high:
-            return low, high
-    raise SuiteError(f"{place}: `BOUNDS` must be two numbers, the lower one first, such as (0.0, 1.0)")
+    metric: Metric = checked(find("metrics", name, registry))
+    return metric

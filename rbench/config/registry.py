@@ -39,6 +39,8 @@ class Sort(NamedTuple):
     """Whether YAML files of this kind may include fragments."""
     about: str = ""
     """What they are for, in a few words."""
+    base: str = ""
+    """The class of which a Python file of this kind defines a subclass, as `module:class`."""
 
 
 YAML, PYTHON = ".yaml", ".py"
@@ -57,8 +59,20 @@ KINDS: dict[Kind, Sort] = {
     "contrast": Sort("contrast set", bundled="contrast", about="test texts with small edits that change the label"),
     "objectives": Sort("objective", (PYTHON,), "train/objectives", about="a way to train an encoder (rbench train)"),
     "finetune": Sort("finetune strategy", (PYTHON,), "train/finetune", about="makes a victim of an encoder and a task"),
-    "measures": Sort("measure", (PYTHON,), "measures", about="a number or table of what attacks found"),
-    "metrics": Sort("metric", (PYTHON,), "metrics", about="a number with a value for each text, wherever --metric is"),
+    "measures": Sort(
+        "measure",
+        (PYTHON,),
+        "measures",
+        about="a number or table of what attacks found",
+        base="rbench.measures:Measure",
+    ),
+    "metrics": Sort(
+        "metric",
+        (PYTHON,),
+        "metrics",
+        about="a number with a value for each text, wherever --metric is",
+        base="rbench.metrics:Metric",
+    ),
     "noise": Sort("kind of noise", (PYTHON,), "noise", about="changes texts as typing does, by degree (measure noise)"),
     "figures": Sort("figure", (PYTHON,), "report/figures", about="a drawing of a run (rbench figure)"),
 }

@@ -75,8 +75,8 @@ def declared(path: Path) -> int | None:
 
 
 def text(path: Path, name: str) -> str:
-    """Return the text that a Python file assigns to a name; an empty one where it assigns none."""
-    value = _stated(path, name)
+    """Return the text that a Python file, or a class in it, assigns to a name; an empty one where it assigns none."""
+    value = _stated(path, name, classes=True)
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
 
 
@@ -108,11 +108,13 @@ def _used(path: Path) -> tuple[str, ...]:
     return tuple(sorted({_name(file) for file in _walk(path)[0]} - {_name(path)}))
 
 
-def _stated(path: Path, name: str) -> ast.expr | None:
-    """Return the expression that a file assigns to a name, outside of functions and classes."""
+def _stated(path: Path, name: str, *, classes: bool = False) -> ast.expr | None:
+    """Return the expression that a file assigns to a name outside of functions, and also in its classes or not."""
     if _inside(path, _PACKAGE) is not None and name.encode() not in _source(path):
         return None  # most of rbench's own files, and to parse them all takes a good part of planning
-    for node in _tree(path).body:
+    body = _tree(path).body
+    inside = [node for one in body if classes and isinstance(one, ast.ClassDef) for node in one.body]
+    for node in (*body, *inside):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if isinstance(node, ast.Assign | ast.AnnAssign) and any(
             isinstance(target, ast.Name) and target.id == name for target in targets

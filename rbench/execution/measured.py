@@ -41,13 +41,11 @@ def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Rec
 
     Outcomes replace those of a run that was killed: another machine may not build the same to the last bit.
     """
-    module: Any = context.modules["measures", spec.what.name].open()
-    options = module.Options.model_validate(spec.what.options)
+    own: Any = context.modules["measures", spec.what.name].open()
+    options = own.Options.model_validate(spec.what.options)
     inputs = Inputs(job, context)
     given = _GIVEN[spec.of](job, spec, inputs, context)
-    found = module.run(options, given.context)
-    if not isinstance(found, Measured):
-        found = Measured(list(found), counts={"rows": len(found)})
+    found = own.computed(options, given.context)
     _check_finite(found, context.modules["measures", spec.what.name].path)
     inputs.check(ask=True)
     context.store.read(job).check_owner()

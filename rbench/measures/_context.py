@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rbench.errors import JobError
-from rbench.schema import EncoderSpec, MeasuredRow, Outcome, Prediction, Score, Strict, TaskSpec
+from rbench.schema import EncoderSpec, MeasuredRow, Outcome, Prediction, Score, TaskSpec
 from rbench.system.progress import counting
 
 if TYPE_CHECKING:
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from rbench.encoders.sentence import RememberedVectors, SentenceEncoder
     from rbench.tasks import Example, SetData, TaskData
     from rbench.words.resources import Resources
-
-
-class Plain(Strict):
-    """The options of a measure that has none."""
 
 
 class Asked(NamedTuple):

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rbench.measures._context import Measured, Plain, VictimContext
+from rbench.measures import Measure
+from rbench.measures._context import Measured, VictimContext
 from rbench.measures._predicted import asked, unlike_predictions
 from rbench.measures.contrast import ABOUT as SCALE
 from rbench.measures.contrast import OnSets, on_sets
 from rbench.schema import AdversarialSet, Job, Plan, Prediction, Record
+from rbench.schema.extension import NoOptions
 from rbench.score.contrast import SET_SCORES, adversarial_scores, adversarial_values, judged
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured as Cell
@@ -26,15 +28,9 @@ from rbench.tables.table import Entry, Meaning, groups_of, mark_best
 if TYPE_CHECKING:
     from rbench.tasks.adversarial import AdversarialRow
 
-TITLE = "Adversarial sets: accuracy on texts that an attack made against one victim"
 VERSION = 1
-OF = "victims"
 NAME = "adversarial"
-STORES = "predictions"
 USES = ("encoders.classify", "score.contrast")
-REQUIRED = SET_SCORES
-"""The scores of every complete record."""
-TOLD = "to classify: {:,} rows of adversarial sets"
 
 ABOUT = Meaning(
     "Adversarial sets",
@@ -57,89 +53,98 @@ INTERVAL = (
 )
 
 
-Options = Plain
+class Adversarial(Measure[NoOptions]):
+    """Accuracy on adversarial sets: texts that an attack made against one victim, classified by all victims."""
 
+    title = "Adversarial sets: accuracy on texts that an attack made against one victim"
+    reads = "victims"
+    stores = "predictions"
+    required_scores = SET_SCORES
+    workload = "to classify: {:,} rows of adversarial sets"
+    numbers = {"adversarial": ABOUT}
 
-def run(options: Plain, context: VictimContext) -> Measured:
-    """Classify every original once, and every changed text.
+    def run(self, options: NoOptions, context: VictimContext) -> Measured:
+        """Classify every original once, and every changed text.
 
-    `texts_cut` counts the texts that are longer than the victim's input. `changed_read_as_original` counts the changed
-    texts that have the same tokens as their original for the victim, because the changed words were cut off or are not
-    in its vocabulary.
-    """
-    import numpy as np
+        `texts_cut` counts the texts that are longer than the victim's input. `changed_read_as_original` counts the
+        changed texts that have the same tokens as their original for the victim, because the changed words were cut
+        off or are not in its vocabulary.
+        """
+        import numpy as np
 
-    assert context.set is not None
-    rows: tuple[AdversarialRow, ...] = context.set.rows
-    changed = [row for row in rows if row.changed]
-    texts = [*(row.original for row in rows), *(row.texts for row in changed)]
-    found = asked(context, texts)
-    own = dict(zip((row.id for row in rows), found.read, strict=False))
-    named = [*((row, True) for row in rows), *((row, False) for row in changed)]
-    predictions = [
-        Prediction(
-            bundle=row.id,
-            example_id=row.id if original else f"{row.id}:changed",
-            original=original,
-            label=int(row.label),
-            prediction=int(label),
+        assert context.set is not None
+        rows: tuple[AdversarialRow, ...] = context.set.rows
+        changed = [row for row in rows if row.changed]
+        texts = [*(row.original for row in rows), *(row.texts for row in changed)]
+        found = asked(context, texts)
+        own = dict(zip((row.id for row in rows), found.read, strict=False))
+        named = [*((row, True) for row in rows), *((row, False) for row in changed)]
+        predictions = [
+            Prediction(
+                bundle=row.id,
+                example_id=row.id if original else f"{row.id}:changed",
+                original=original,
+                label=int(row.label),
+                prediction=int(label),
+            )
+            for (row, original), label in zip(named, found.labels, strict=True)
+        ]
+        scores = adversarial_scores(judged(predictions))
+        right = {score.name: score.value for score in scores}
+        context.progress(
+            len(texts), len(texts), f"accuracy {right['clean']:.3f}, on the set {right['adversarial']:.3f}"
         )
-        for (row, original), label in zip(named, found.labels, strict=True)
-    ]
-    scores = adversarial_scores(judged(predictions))
-    right = {score.name: score.value for score in scores}
-    context.progress(len(texts), len(texts), f"accuracy {right['clean']:.3f}, on the set {right['adversarial']:.3f}")
-    alike = sum(own[row.id] == read for row, read in zip(changed, found.read[len(rows) :], strict=True))
-    counts = {
-        "rows": len(rows),
-        "changed": len(changed),
-        "texts_cut": int(np.sum(found.cut)),
-        "changed_read_as_original": alike,
-    }
-    return Measured(predictions, scores, counts)
+        alike = sum(own[row.id] == read for row, read in zip(changed, found.read[len(rows) :], strict=True))
+        counts = {
+            "rows": len(rows),
+            "changed": len(changed),
+            "texts_cut": int(np.sum(found.cut)),
+            "changed_read_as_original": alike,
+        }
+        return Measured(predictions, scores, counts)
 
+    def examples(self, prepared: Any, job: Job) -> int:
+        """Return how many rows a job classifies: those of the folder, or the examples of the attack behind the set."""
+        if "attack" in job.needs:
+            made = prepared.plan.job(job.needs["attack"]).attacking
+            return int(made.num_examples)
+        assert job.measuring is not None
+        sets = prepared.sets[job.measuring.task.name]
+        return next(len(one.rows) for one in sets if one.set == job.measuring.set)
 
-def examples(prepared: Any, job: Job) -> int:
-    """Return how many rows a job classifies: those of the folder, or the examples of the attack that makes the set."""
-    if "attack" in job.needs:
-        made = prepared.plan.job(job.needs["attack"]).attacking
-        return int(made.num_examples)
-    assert job.measuring is not None
-    sets = prepared.sets[job.measuring.task.name]
-    return next(len(one.rows) for one in sets if one.set == job.measuring.set)
+    def unlike(self, record: Record, lines: Sequence[Prediction]) -> Iterator[str]:
+        """Say which numbers of a record are not those of its predictions."""
+        return unlike_predictions(record, lines, adversarial_scores, ("rows", "changed"))
 
+    def table(self, options: NoOptions, results: Results) -> Table:
+        """Make the table of a RUN. Raises StoreError where its suite has no `evaluate: [adversarial]`."""
+        found = cells(results)
+        several = found.several
+        marked = mark_best(found.rows([*_SHOWN]), [SCALE] * (len(found.sets) * len(_SHOWN)))
+        rows: list[tuple[Entry, ...]] = [
+            (encoder, *([strategy] if several else []), *entries)
+            for (encoder, strategy), entries in zip(found.victims, marked, strict=True)
+        ]
+        tasks = [task for task, _ in found.sets]
+        titles = [task if tasks.count(task) == 1 else f"{task} {name}" for task, name in found.sets]
+        return Table(
+            metric="adversarial",
+            header=(
+                "Encoder",
+                *(["Fine-tuning"] if several else []),
+                *(f"{t} {s}" for t in titles for s in _SHOWN.values()),
+            ),
+            rows=tuple(rows),
+            groups=groups_of(rows) if several else frozenset(),
+            cells=tuple(_described(cell) for of in found.sets for cell in found.of(of)),
+            notes=_notes(found),
+            interval=INTERVAL,
+            flags=found.flags.listed(found.jobs),
+            about=ABOUT,
+        )
 
-def unlike(record: Record, lines: Sequence[Prediction]) -> Iterator[str]:
-    """Say which numbers of a record are not those of its predictions."""
-    return unlike_predictions(record, lines, adversarial_scores, ("rows", "changed"))
-
-
-def table(options: Plain, results: Results) -> Table:
-    """Make the table of a RUN. Raises StoreError where its suite has no `evaluate: [adversarial]`."""
-    found = cells(results)
-    several = found.several
-    marked = mark_best(found.rows([*_SHOWN]), [SCALE] * (len(found.sets) * len(_SHOWN)))
-    rows: list[tuple[Entry, ...]] = [
-        (encoder, *([strategy] if several else []), *entries)
-        for (encoder, strategy), entries in zip(found.victims, marked, strict=True)
-    ]
-    tasks = [task for task, _ in found.sets]
-    titles = [task if tasks.count(task) == 1 else f"{task} {name}" for task, name in found.sets]
-    return Table(
-        metric="adversarial",
-        header=(
-            "Encoder",
-            *(["Fine-tuning"] if several else []),
-            *(f"{t} {s}" for t in titles for s in _SHOWN.values()),
-        ),
-        rows=tuple(rows),
-        groups=groups_of(rows) if several else frozenset(),
-        cells=tuple(_described(cell) for of in found.sets for cell in found.of(of)),
-        notes=_notes(found),
-        interval=INTERVAL,
-        flags=found.flags.listed(found.jobs),
-        about=ABOUT,
-    )
+    def cells(self, results: Results) -> OnSets:
+        return cells(results)
 
 
 def cells(results: Results) -> OnSets:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.measures._context import Plain
+from rbench.measures import Measure
 from rbench.schema import Score, TableSpec
+from rbench.schema.extension import NoOptions
 from rbench.score import Deviations, Tally
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
@@ -29,7 +30,6 @@ from rbench.tables.notes import notes, sizes
 from rbench.tables.results import Run
 from rbench.tables.table import Contest, Entry, Layout, Meaning, Number, best_of, groups_of
 
-TITLE = "Adversarial STS: errors and correlations of scorers, before and after an attack (RobustSentEmbed, Table 2)"
 ABOUT = Meaning(
     "Adversarial STS",
     "success rate of attacks on scorers of similarity, and error and Spearman's correlation before and after",
@@ -58,9 +58,6 @@ _DEFINITIONS = (
     "scores, ×100. Both are over n pairs: all but those that errored or were never scored. After the attack a pair has "
     "the score of its final text, also where the attack failed; a skipped pair keeps its score."
 )
-
-
-Options = Plain
 
 
 @dataclass(frozen=True)
@@ -153,11 +150,6 @@ def full(results: Results, wanted: TableSpec) -> Table:
     return replace(_table(whole, found, "full", header, rows), cells=tuple(described), caption=caption)
 
 
-LAYOUTS = {"paper": paper, "full": full}
-TESTED = True
-"""Whether entries are tested for bold."""
-
-
 def _table(
     whole: Grid, found: Sequence[Scorer], layout: Layout, header: Sequence[str], rows: Sequence[tuple[Entry, ...]]
 ) -> Table:
@@ -207,3 +199,15 @@ def _among(rows: Sequence[Scorer]) -> list[list[int]]:
 
 def _titles(names: Sequence[str]) -> list[str]:
     return [METRICS[name].title if name in METRICS else name.upper() for name in names]
+
+
+class Advsts(Measure[NoOptions]):
+    """Adversarial STS (RobustSentEmbed, section 4.2 and Table 2): one row for each scorer under attack."""
+
+    title = "Adversarial STS: errors and correlations of scorers, before and after an attack (RobustSentEmbed, Table 2)"
+    numbers = METRICS
+    layouts = {"paper": paper, "full": full}
+    tested = True
+
+    def cells(self, results: Results) -> Tabled[Scorer]:
+        return cells(results)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from rbench.measures import EncoderContext, MeasuredRow
+from rbench.measures import EncoderContext, Measure, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
 from rbench.schema import Score, Split, Strict, TaskSpec
@@ -23,12 +23,9 @@ from rbench.score.statistics import Sample
 from rbench.tables import Results, Table
 from rbench.tables.table import Entry, Meaning, best_of
 
-TITLE = "Alignment and uniformity of sentence vectors (RobustSentEmbed, Figure 3)"
 VERSION = 1
-OF = "encoders"
 USES = ("encoders.sentence",)
 NAME = "alignment"
-BY_TASK = ("task",)
 ABOUT = Meaning(
     "Alignment and uniformity",
     "mean squared distance of pairs that mean the same, and logarithm of the mean of exp(-2 d^2) over pairs of "
@@ -60,50 +57,91 @@ class Options(Strict):
     """Pairs with this score or more mean the same."""
 
 
-def tasks(options: Options) -> dict[str, Options]:
-    """Return the task to load."""
-    return {options.task: options}
+class Alignment(Measure[Options]):
+    """Alignment and uniformity of an encoder's vectors (RobustSentEmbed, equations 11 and 12, Figure 3)."""
 
+    title = "Alignment and uniformity of sentence vectors (RobustSentEmbed, Figure 3)"
+    reads = "encoders"
+    numbers = METRICS
+    options_by_task = ("task",)
 
-def splits(options: Options, task: TaskSpec) -> tuple[str, ...]:
-    """Return the splits to read. Raises ValueError for a task without scores, or a bound outside of its scale."""
-    if not task.of_kind.has_scores:
-        raise ValueError(f"task {task.name} has no similarity scores (its kind is {task.kind})")
-    if not options.splits:
-        raise ValueError("`splits` names no split; leave it out for all of them")
-    if task.scale is not None and not task.scale[0] <= options.positive <= task.scale[1]:
-        low, high = task.scale
-        raise ValueError(
-            f"`positive` is {options.positive:g}, and the scores of {task.name} go from {low:g} to {high:g}"
+    def tasks(self, options: Options) -> dict[str, Options]:
+        """Return the task to load."""
+        return {options.task: options}
+
+    def splits(self, options: Options, task: TaskSpec) -> tuple[str, ...]:
+        """Return the splits to read. Raises ValueError for a task without scores, or a bound outside of its scale."""
+        if not task.of_kind.has_scores:
+            raise ValueError(f"task {task.name} has no similarity scores (its kind is {task.kind})")
+        if not options.splits:
+            raise ValueError("`splits` names no split; leave it out for all of them")
+        if task.scale is not None and not task.scale[0] <= options.positive <= task.scale[1]:
+            low, high = task.scale
+            raise ValueError(
+                f"`positive` is {options.positive:g}, and the scores of {task.name} go from {low:g} to {high:g}"
+            )
+        return options.splits
+
+    def run(self, options: Options, context: EncoderContext) -> list[MeasuredRow]:
+        """Return one row. Texts whose vector is 0 have no direction: they are left out, with their pairs."""
+        rows = [one for split in options.splits for one in context.rows(split)]
+        texts = [text for one in rows for text in one.texts]
+        at: dict[str, int] = {}
+        for i, text in enumerate(texts):
+            at.setdefault(text, i)  # a text belongs to the first pair that it is in
+        found = on_sphere(context.vectors(list(at)))
+        place = {text: i for i, text in enumerate(at)}
+        first, second = (found[[place[one.texts[side]] for one in rows]] for side in (0, 1))
+        whole = np.isfinite(first).all(1) & np.isfinite(second).all(1)
+        close = whole & np.array([float(one.label or 0) >= options.positive for one in rows])
+        directed = np.isfinite(found).all(1)
+        numbers: dict[str, float | None] = {
+            "pairs": int(close.sum()),
+            "texts": int(directed.sum()),
+            "without_direction": int((~directed).sum()),
+        }
+        clusters = np.array([i // 2 for i in at.values()])[directed]
+        for name, one in (
+            ("alignment", alignment(first[close], second[close])),
+            ("uniformity", uniformity(found[directed], clusters)),
+        ):
+            numbers |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+        return [MeasuredRow(names={}, numbers=numbers)]
+
+    def table(self, options: Options, results: Results) -> Table:
+        """Make one row for each task and encoder."""
+        found = cells(results, options if options.model_fields_set else None, planned=False)
+        shown = [(task, row) for task in found.tasks for row in found.rows]
+        columns = [[found.number(row, task, name) for task, row in shown] for name in METRICS]
+        if len(found.tasks) == 1:  # numbers of different tasks do not compete
+            columns = [best_of(column, "lowest") for column in columns]
+        rows: list[tuple[Entry, ...]] = []
+        for i, (task, row) in enumerate(shown):
+            low, high = columns[0][i], columns[1][i]
+            sizes = (low.n if low is not None else None, high.n if high is not None else None)
+            rows.append((task, *found.names(row), sizes[0], low, sizes[1], high))
+        return Table(
+            metric=NAME,
+            header=("Task", *found.named, "Pairs", "Alignment", "Texts", "Uniformity"),
+            rows=tuple(rows),
+            cells=tuple(_cell(found, row, task) for task, row in shown if found.of(row, task)),
+            notes=(
+                "Vectors have length 1. Pairs: those with a score of at least "
+                f"{_bounds(found)}; texts: all distinct ones, each once. Low is good for both, and each alone is no "
+                "quality: an encoder that maps all texts to one vector has alignment 0 and uniformity 0.",
+                *_left_out(found),
+                *found.common_notes(),
+            ),
+            interval=found.interval(
+                "95% intervals: Student's t over pairs for alignment; for uniformity normal, of a U-statistic, the two "
+                "texts of a pair drawn together."
+            ),
+            flags=found.flags.listed(found.asked),
+            about=ABOUT,
         )
-    return options.splits
 
-
-def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
-    """Return one row. Texts whose vector is 0 have no direction; they are left out, with their pairs, and counted."""
-    rows = [one for split in options.splits for one in context.rows(split)]
-    texts = [text for one in rows for text in one.texts]
-    at: dict[str, int] = {}
-    for i, text in enumerate(texts):
-        at.setdefault(text, i)  # a text belongs to the first pair that it is in
-    found = on_sphere(context.vectors(list(at)))
-    place = {text: i for i, text in enumerate(at)}
-    first, second = (found[[place[one.texts[side]] for one in rows]] for side in (0, 1))
-    whole = np.isfinite(first).all(1) & np.isfinite(second).all(1)
-    close = whole & np.array([float(one.label or 0) >= options.positive for one in rows])
-    directed = np.isfinite(found).all(1)
-    numbers: dict[str, float | None] = {
-        "pairs": int(close.sum()),
-        "texts": int(directed.sum()),
-        "without_direction": int((~directed).sum()),
-    }
-    clusters = np.array([i // 2 for i in at.values()])[directed]
-    for name, one in (
-        ("alignment", alignment(first[close], second[close])),
-        ("uniformity", uniformity(found[directed], clusters)),
-    ):
-        numbers |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
-    return [MeasuredRow(names={}, numbers=numbers)]
+    def cells(self, results: Results) -> ByEncoder:
+        return cells(results)
 
 
 class Found(NamedTuple):
@@ -171,39 +209,6 @@ def _score(one: MeasuredJob, name: str) -> Score:
     numbers = one.rows[0].numbers
     n = int(numbers["pairs" if name == "alignment" else "texts"] or 0)
     return Score(name=name, value=numbers[name], n=n, low=numbers[f"{name}_low"], high=numbers[f"{name}_high"])
-
-
-def table(options: Options, results: Results) -> Table:
-    """Make one row for each task and encoder."""
-    found = cells(results, options if options.model_fields_set else None, planned=False)
-    shown = [(task, row) for task in found.tasks for row in found.rows]
-    columns = [[found.number(row, task, name) for task, row in shown] for name in METRICS]
-    if len(found.tasks) == 1:  # numbers of different tasks do not compete
-        columns = [best_of(column, "lowest") for column in columns]
-    rows: list[tuple[Entry, ...]] = []
-    for i, (task, row) in enumerate(shown):
-        low, high = columns[0][i], columns[1][i]
-        sizes = (low.n if low is not None else None, high.n if high is not None else None)
-        rows.append((task, *found.names(row), sizes[0], low, sizes[1], high))
-    return Table(
-        metric=NAME,
-        header=("Task", *found.named, "Pairs", "Alignment", "Texts", "Uniformity"),
-        rows=tuple(rows),
-        cells=tuple(_cell(found, row, task) for task, row in shown if found.of(row, task)),
-        notes=(
-            "Vectors have length 1. Pairs: those with a score of at least "
-            f"{_bounds(found)}; texts: all distinct ones, each once. Low is good for both, and each alone is no "
-            "quality: an encoder that maps all texts to one vector has alignment 0 and uniformity 0.",
-            *_left_out(found),
-            *found.common_notes(),
-        ),
-        interval=found.interval(
-            "95% intervals: Student's t over pairs for alignment; for uniformity normal, of a U-statistic, the two "
-            "texts of a pair drawn together."
-        ),
-        flags=found.flags.listed(found.asked),
-        about=ABOUT,
-    )
 
 
 def _bounds(found: ByEncoder) -> str:

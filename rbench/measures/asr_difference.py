@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rbench.errors import StoreError
-from rbench.measures._context import Plain
+from rbench.measures import Measure
 from rbench.schema import Job
 from rbench.schema.claims import CellOf, Comparison, Group
+from rbench.schema.extension import NoOptions
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.cells import in_order
@@ -25,11 +26,8 @@ from rbench.tables.table import Entry, Meaning, Number, groups_of
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.claims import Bound, Found, estimate
 
-TITLE = "Differences of attack success rates, paired by text, with intervals"
 MEAN = "mean"
 """Takes the place of an attack's name in the rows with the mean difference over all attacks."""
-
-Options = Plain
 
 
 class Victim(NamedTuple):
@@ -52,42 +50,60 @@ class Difference(NamedTuple):
     """The attacks that are compared."""
 
 
-def table(options: Plain, results: Results) -> Table:
-    """Make one row for each task, pair of victims and attack.
+class AsrDifference(Measure[NoOptions]):
+    """Differences of attack success rates, paired by text (ADCL's hypotheses H1 and H2)."""
 
-    Raises:
-        StoreError: there is no pair of victims on both of which the same attack is finished.
-    """
-    cells_of_run = grid(results)
-    rows: list[tuple[Entry, ...]] = []
-    cells: list[dict[str, Any]] = []
-    for of_pair in _differences(cells_of_run, results):
-        rows += [_row(one, cells_of_run.flags) for one in of_pair]
-        cells += [_cell(one, cells_of_run.flags) for one in of_pair]
-    if not rows:
-        raise StoreError(
-            f"{results.root} has no two victims to compare on which the same attack is finished. Run the suite to its "
-            "end; it needs two encoders or two strategies"
+    title = "Differences of attack success rates, paired by text, with intervals"
+
+    def table(self, options: NoOptions, results: Results) -> Table:
+        """Make one row for each task, pair of victims and attack.
+
+        Raises:
+            StoreError: there is no pair of victims on both of which the same attack is finished.
+        """
+        cells_of_run = grid(results)
+        rows: list[tuple[Entry, ...]] = []
+        cells: list[dict[str, Any]] = []
+        for of_pair in _differences(cells_of_run, results):
+            rows += [_row(one, cells_of_run.flags) for one in of_pair]
+            cells += [_cell(one, cells_of_run.flags) for one in of_pair]
+        if not rows:
+            raise StoreError(
+                f"{results.root} has no two victims to compare on which the same attack is finished. Run the suite to "
+                "its end; it needs two encoders or two strategies"
+            )
+        unpaired = any(cell["paired"] is False for cell in cells)
+        return Table(
+            metric="asr_difference",
+            header=(
+                "Task",
+                "Victim",
+                "less that of",
+                "Attack",
+                "n",
+                "ASR",
+                "of the other",
+                "Difference",
+                "95% interval",
+            ),
+            rows=tuple(rows),
+            groups=groups_of(rows, 3),
+            cells=tuple(cells),
+            notes=(
+                "Differences in points, over the texts that both victims classify correctly; n counts these, once for "
+                "each training and fine-tuning seed. mean: over the attacks. Intervals cover the choice of texts, and "
+                "training and fine-tuning seeds where there are several. rbench claims and rbench compare have p and "
+                "verdicts.",
+                *(["This RUN keeps no outcomes: judged unpaired, by counts."] if unpaired else []),
+                *results.plan.suite.notes,
+                *cells_of_run.flags.notes(run.job for run in cells_of_run.runs),
+                *missing("attack jobs", [run.job for run in cells_of_run.runs], results.standing),
+            ),
+            flags=cells_of_run.flags.listed(run.job for run in cells_of_run.runs),
+            about=Meaning(
+                "Differences of attack success rates", "less is more robust", undefined="no text was attacked"
+            ),
         )
-    unpaired = any(cell["paired"] is False for cell in cells)
-    return Table(
-        metric="asr_difference",
-        header=("Task", "Victim", "less that of", "Attack", "n", "ASR", "of the other", "Difference", "95% interval"),
-        rows=tuple(rows),
-        groups=groups_of(rows, 3),
-        cells=tuple(cells),
-        notes=(
-            "Differences in points, over the texts that both victims classify correctly; n counts these, once for each "
-            "training and fine-tuning seed. mean: over the attacks. Intervals cover the choice of texts, and training "
-            "and fine-tuning seeds where there are several. rbench claims and rbench compare have p and verdicts.",
-            *(["This RUN keeps no outcomes: judged unpaired, by counts."] if unpaired else []),
-            *results.plan.suite.notes,
-            *cells_of_run.flags.notes(run.job for run in cells_of_run.runs),
-            *missing("attack jobs", [run.job for run in cells_of_run.runs], results.standing),
-        ),
-        flags=cells_of_run.flags.listed(run.job for run in cells_of_run.runs),
-        about=Meaning("Differences of attack success rates", "less is more robust", undefined="no text was attacked"),
-    )
 
 
 def _differences(cells_of_run: Grid, results: Results) -> list[list[Difference]]:

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from rbench.errors import StoreError
+from rbench.measures import Measure
 from rbench.schema import Score
 from rbench.schema.common import Strict
 from rbench.score.budget import START, By, Curve, Spent, shared_top
@@ -23,8 +24,6 @@ from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.formats import unknown
 from rbench.tables.notes import counted, notes
 from rbench.tables.table import Entry, Meaning, Number, groups_of, mark_best
-
-TITLE = "Attack success rate by queries or words allowed, and the area under the curve"
 
 BUDGETS: dict[By, tuple[float, ...]] = {
     "queries": (25, 50, 100, 200, 500, 1000),
@@ -111,44 +110,50 @@ def _chosen(what: str, name: str | None, there: Sequence[str]) -> Sequence[str]:
     return there if name is None else (name,)
 
 
-def table(options: Options, results: Results) -> Table:
-    """Make the table. Raises StoreError where nothing is done, outcomes are missing, or a name is unknown."""
-    of, by = grid(results), options.by
-    found = panels(of, options)
-    widest = max(panel.top for panel in found)
-    budgets = sorted(set(options.budgets)) or [budget for budget in BUDGETS[by] if budget < widest]
-    several = len(of.finetunes) > 1
-    rows: list[tuple[Entry, ...]] = []
-    cells = []
-    for panel in found:
-        entries = []
-        for cell, curve in panel.curves:
-            area = _area(panel, curve.area(panel.top) if panel.top > START[by] else None)
-            scores = {"area": area, **{_name(by, b): curve.at(b) for b in budgets}, "asr": cell.sampled("asr")}
-            numbers = {name: _number(of, cell, name, score) for name, score in scores.items()}
-            entries.append(list(numbers.values()))
-            cells.append(_cell(of, panel, cell, numbers))
-        marked = mark_best(entries, [of.metrics["asr"].about] * (len(budgets) + 2))
-        for (cell, _), numbers_ in zip(panel.curves, marked, strict=True):
-            rows.append((panel.attack, panel.task, cell.encoder, *([cell.finetune] if several else []), *numbers_))
-    header = ["Attack", "Task", "Encoder", *(["Fine-tuning"] if several else []), "Area"]
-    tasks = tuple(dict.fromkeys(panel.task for panel in found))
-    attacked = [cell for panel in found for cell, _ in panel.curves]
-    return Table(
-        metric="budget",
-        header=(*header, *(f"≤ {_shown(by, budget)}" for budget in budgets), "ASR"),
-        rows=tuple(rows),
-        groups=groups_of(rows, 2),
-        cells=tuple(cells),
-        notes=notes(of, tasks, [*_notes(by, found), f"n: {counted(attacked, 'asr', tasks)}."]),
-        interval="Wilson 95% intervals of the rates, percentile bootstrap 95% intervals of the areas, over examples.",
-        flags=of.flags.listed(job for cell in attacked for job in cell.jobs),
-        about=Meaning(
-            f"Attack success rate by {_WHAT[by].removeprefix('of the ')}",
-            "successes within the budget / (succeeded + failed)",
-            "lowest",
-        ),
-    )
+class Budget(Measure[Options]):
+    """Attack success rate by budget: of the queries that an attack may ask, or of the words that it may change."""
+
+    title = "Attack success rate by queries or words allowed, and the area under the curve"
+
+    def table(self, options: Options, results: Results) -> Table:
+        """Make the table. Raises StoreError where nothing is done, outcomes are missing, or a name is unknown."""
+        of, by = grid(results), options.by
+        found = panels(of, options)
+        widest = max(panel.top for panel in found)
+        budgets = sorted(set(options.budgets)) or [budget for budget in BUDGETS[by] if budget < widest]
+        several = len(of.finetunes) > 1
+        rows: list[tuple[Entry, ...]] = []
+        cells = []
+        for panel in found:
+            entries = []
+            for cell, curve in panel.curves:
+                area = _area(panel, curve.area(panel.top) if panel.top > START[by] else None)
+                scores = {"area": area, **{_name(by, b): curve.at(b) for b in budgets}, "asr": cell.sampled("asr")}
+                numbers = {name: _number(of, cell, name, score) for name, score in scores.items()}
+                entries.append(list(numbers.values()))
+                cells.append(_cell(of, panel, cell, numbers))
+            marked = mark_best(entries, [of.metrics["asr"].about] * (len(budgets) + 2))
+            for (cell, _), numbers_ in zip(panel.curves, marked, strict=True):
+                rows.append((panel.attack, panel.task, cell.encoder, *([cell.finetune] if several else []), *numbers_))
+        header = ["Attack", "Task", "Encoder", *(["Fine-tuning"] if several else []), "Area"]
+        tasks = tuple(dict.fromkeys(panel.task for panel in found))
+        attacked = [cell for panel in found for cell, _ in panel.curves]
+        return Table(
+            metric="budget",
+            header=(*header, *(f"≤ {_shown(by, budget)}" for budget in budgets), "ASR"),
+            rows=tuple(rows),
+            groups=groups_of(rows, 2),
+            cells=tuple(cells),
+            notes=notes(of, tasks, [*_notes(by, found), f"n: {counted(attacked, 'asr', tasks)}."]),
+            interval="Wilson 95% intervals of the rates, percentile bootstrap 95% intervals of the areas, over "
+            "examples.",
+            flags=of.flags.listed(job for cell in attacked for job in cell.jobs),
+            about=Meaning(
+                f"Attack success rate by {_WHAT[by].removeprefix('of the ')}",
+                "successes within the budget / (succeeded + failed)",
+                "lowest",
+            ),
+        )
 
 
 def _name(by: By, budget: float) -> str:

@@ -9,63 +9,65 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from rbench.measures import MeasureContext, MeasuredRow
-from rbench.measures._context import Plain
+from rbench.measures import Measure, MeasureContext, MeasuredRow
 from rbench.measures._stored import jobs, measured
+from rbench.schema.extension import NoOptions
 from rbench.tables import Results, Table
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Meaning, Number
 
-TITLE = "Statistics of the data: classes, mean length, sizes (ADCL, Table 5)"
 VERSION = 1
-OF = "tasks"
 USES = ()
 NAME = "data"
 SPLITS = ("train", "validation", "test")
 
-Options = Plain
 
+class Data(Measure[NoOptions]):
+    """Statistics of the data (ADCL, appendix B, Table 5): classes, mean length, and sizes of splits."""
 
-def run(options: Plain, context: MeasureContext) -> list[MeasuredRow]:
-    """Return a row for each split, and one for all of them."""
-    words = {
-        split: [sum(len(text.split()) for text in one.texts) for one in context.rows(split)]
-        for split in SPLITS
-        if split in context.splits
-    }
-    words["all"] = [n for own in words.values() for n in own]
-    classes = float(len(context.task.labels)) if context.task.labels else None
-    return [
-        MeasuredRow(
-            names={"split": split},
-            numbers={"rows": len(own), "mean_words": fmean(own) if own else None, "classes": classes},
+    title = "Statistics of the data: classes, mean length, sizes (ADCL, Table 5)"
+    reads = "tasks"
+
+    def run(self, options: NoOptions, context: MeasureContext) -> list[MeasuredRow]:
+        """Return a row for each split, and one for all of them."""
+        words = {
+            split: [sum(len(text.split()) for text in one.texts) for one in context.rows(split)]
+            for split in SPLITS
+            if split in context.splits
+        }
+        words["all"] = [n for own in words.values() for n in own]
+        classes = float(len(context.task.labels)) if context.task.labels else None
+        return [
+            MeasuredRow(
+                names={"split": split},
+                numbers={"rows": len(own), "mean_words": fmean(own) if own else None, "classes": classes},
+            )
+            for split, own in words.items()
+        ]
+
+    def table(self, options: NoOptions, results: Results) -> Table:
+        """Make one row for each task."""
+        rows: list[tuple[Entry, ...]] = []
+        cells = []
+        for one in measured(results, NAME, options):
+            numbers = {row.names["split"]: row.numbers for row in one.rows}
+            task, classes = one.spec.task.name, numbers["all"]["classes"]
+            sizes = [int(numbers[split]["rows"] or 0) if split in numbers else None for split in SPLITS]
+            mean = Number(numbers["all"]["mean_words"], percent=False, n=int(numbers["all"]["rows"] or 0))
+            rows.append((task, int(classes) if classes is not None else "", mean, *sizes))
+            for split, own in numbers.items():
+                cells.append({"task": task, "split": split, **own})
+        asked = jobs(results, NAME)
+        return Table(
+            metric=NAME,
+            header=("Task", "Classes", "Mean words", *(split.capitalize() for split in SPLITS)),
+            rows=tuple(rows),
+            cells=tuple(cells),
+            notes=(
+                "Mean words: of all rows, split at white space, all columns of a row together. Sizes are of rows as "
+                "used.",
+                *results.plan.suite.notes,
+                *missing("jobs", asked, results.standing),
+            ),
+            about=Meaning("Data", "sizes of the tasks as they are used", percent=False, undefined="no rows"),
         )
-        for split, own in words.items()
-    ]
-
-
-def table(options: Plain, results: Results) -> Table:
-    """Make one row for each task."""
-    rows: list[tuple[Entry, ...]] = []
-    cells = []
-    for one in measured(results, NAME, options):
-        numbers = {row.names["split"]: row.numbers for row in one.rows}
-        task, classes = one.spec.task.name, numbers["all"]["classes"]
-        sizes = [int(numbers[split]["rows"] or 0) if split in numbers else None for split in SPLITS]
-        mean = Number(numbers["all"]["mean_words"], percent=False, n=int(numbers["all"]["rows"] or 0))
-        rows.append((task, int(classes) if classes is not None else "", mean, *sizes))
-        for split, own in numbers.items():
-            cells.append({"task": task, "split": split, **own})
-    asked = jobs(results, NAME)
-    return Table(
-        metric=NAME,
-        header=("Task", "Classes", "Mean words", *(split.capitalize() for split in SPLITS)),
-        rows=tuple(rows),
-        cells=tuple(cells),
-        notes=(
-            "Mean words: of all rows, split at white space, all columns of a row together. Sizes are of rows as used.",
-            *results.plan.suite.notes,
-            *missing("jobs", asked, results.standing),
-        ),
-        about=Meaning("Data", "sizes of the tasks as they are used", percent=False, undefined="no rows"),
-    )

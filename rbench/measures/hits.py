@@ -10,23 +10,18 @@ replaces. Here both texts differ from the original in the same word, so that onl
 from __future__ import annotations
 
 from rbench.errors import JobError
-from rbench.measures import EncoderContext, MeasuredRow
+from rbench.measures import EncoderContext, Measure, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
-from rbench.schema import Count, Positive, ResourceKind, Score, Strict, TaskSpec
+from rbench.schema import Count, Positive, Score, Strict, TaskSpec
 from rbench.score import wilson
 from rbench.tables import Results, Table
 from rbench.tables.cells import Measured
 from rbench.tables.table import Entry, Meaning, best_of
 
-TITLE = "Semantic sensitivity: synonyms nearer than antonyms, by layer (CLINE, Table 7)"
 VERSION = 1
-OF = "encoders"
-NETWORK = True
 USES = ("encoders.sentence", "resources.thesaurus")
-NEEDS: tuple[ResourceKind, ...] = ("synonyms", "pos_tagger")
 NAME = "hits"
-BY_TASK = ("task",)
 PARTS = {"cls": "CLS", "mean": "MEAN", "bertscore": "BS"}
 WAYS = tuple(PARTS)
 """What stands for tasks in claims where there is one task, as in the paper's table."""
@@ -52,42 +47,88 @@ class Options(Strict):
     """At most this many triplets, the first ones, for a quick look. None: all."""
 
 
-def tasks(options: Options) -> dict[str, Options]:
-    """Return the task to load."""
-    return {options.task: options}
+class Hits(Measure[Options]):
+    """Semantic sensitivity (CLINE, Table 7): is a text nearer to itself with a synonym, or with an antonym?"""
 
+    title = "Semantic sensitivity: synonyms nearer than antonyms, by layer (CLINE, Table 7)"
+    reads = "encoders"
+    network = True
+    resources = ("synonyms", "pos_tagger")
+    options_by_task = ("task",)
+    ways = WAYS
+    numbers = {"hits": ABOUT}
 
-def splits(options: Options, task: TaskSpec) -> tuple[str, ...]:
-    """Return no split: all that there are will do. Raises ValueError for a task of pairs."""
-    if len(task.columns) != 1:
-        raise ValueError(f"task {task.name} has {len(task.columns)} columns of text; triplets are made of single texts")
-    return ()
+    def tasks(self, options: Options) -> dict[str, Options]:
+        """Return the task to load."""
+        return {options.task: options}
 
+    def splits(self, options: Options, task: TaskSpec) -> tuple[str, ...]:
+        """Return no split: all that there are will do. Raises ValueError for a task of pairs."""
+        if len(task.columns) != 1:
+            raise ValueError(
+                f"task {task.name} has {len(task.columns)} columns of text; triplets are made of single texts"
+            )
+        return ()
 
-def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
-    """Return a row for each part and layer: the number of triplets and of hits, and all hits packed.
+    def run(self, options: Options, context: EncoderContext) -> list[MeasuredRow]:
+        """Return a row for each part and layer: the number of triplets and of hits, and all hits packed.
 
-    Raises JobError where no text has a word with both a synonym and an antonym.
-    """
-    from rbench.measures._layers import hits, triplets
-    from rbench.score.packed import packed
+        Raises JobError where no text has a word with both a synonym and an antonym.
+        """
+        from rbench.measures._layers import hits, triplets
+        from rbench.score.packed import packed
 
-    assert context.resources is not None
-    rows = [one for split in context.splits for one in context.rows(split)]
-    made = triplets(rows, context.resources.pos_tags, context.resources.thesaurus, options.seed)[: options.max_triplets]
-    if not made:
-        raise JobError(
-            f"no text of {context.task.name} has a word with both a synonym and an antonym in the thesaurus, so there "
-            "is no triplet to count"
+        assert context.resources is not None
+        rows = [one for split in context.splits for one in context.rows(split)]
+        made = triplets(rows, context.resources.pos_tags, context.resources.thesaurus, options.seed)[
+            : options.max_triplets
+        ]
+        if not made:
+            raise JobError(
+                f"no text of {context.task.name} has a word with both a synonym and an antonym in the thesaurus, so "
+                "there is no triplet to count"
+            )
+        found = hits(context.encoder, made, lambda done, of: context.progress(done, of, "triplets"))
+        return [
+            MeasuredRow(
+                names={"part": part, "layer": str(layer), "hits": packed(own)},
+                numbers={"n": len(own), "hits": int(own.sum())},
+            )
+            for (part, layer), own in found.items()
+        ]
+
+    def table(self, options: Options, results: Results) -> Table:
+        """Make one row for each task and encoder."""
+        found = cells(results, options if options.model_fields_set else None, planned=False)
+        shown = [(task, row) for task in found.tasks for row in found.rows]
+        columns = [[found.number(row, task, part) for task, row in shown] for part in PARTS]
+        if len(found.tasks) == 1:  # shares of different tasks do not compete
+            columns = [best_of(column, "highest") for column in columns]
+        rows: list[tuple[Entry, ...]] = []
+        for i, (task, row) in enumerate(shown):
+            sizes = [one.n for column in columns if (one := column[i]) is not None]
+            own = zip(columns, PARTS, strict=True)
+            entries = [entry for column, part in own for entry in (column[i], layers(found, row, task, part))]
+            rows.append((task, *found.names(row), max((n or 0 for n in sizes), default=None), *entries))
+        headings = [heading for title in PARTS.values() for heading in (title, "layer")]
+        return Table(
+            metric=NAME,
+            header=("Task", *found.named, "n", *headings),
+            rows=tuple(rows),
+            cells=tuple(cell for task, row in shown for cell in _cells(found, row, task)),
+            notes=(
+                "n: triplets. A triplet is a text, the text with one word replaced by a synonym, and with it replaced "
+                "by an antonym. Equal similarities are no hit. The layer with the most hits is shown, chosen on the "
+                "same triplets. A coin hits 50%.",
+                *found.common_notes(),
+            ),
+            interval=found.interval("Wilson 95% intervals, which leave out that the layer was chosen."),
+            flags=found.flags.listed(found.asked),
+            about=ABOUT,
         )
-    found = hits(context.encoder, made, lambda done, of: context.progress(done, of, "triplets"))
-    return [
-        MeasuredRow(
-            names={"part": part, "layer": str(layer), "hits": packed(own)},
-            numbers={"n": len(own), "hits": int(own.sum())},
-        )
-        for (part, layer), own in found.items()
-    ]
+
+    def cells(self, results: Results) -> ByEncoder:
+        return cells(results)
 
 
 def best(part: str, one: MeasuredJob) -> MeasuredRow | None:
@@ -122,37 +163,6 @@ def layers(found: ByEncoder, row: Row, task: str, part: str) -> str:
     """Return the best layers of an encoder's trainings: `5`, `5, 6`, or nothing."""
     rows = [best(part, one) for one in found.of(row, task)]
     return ", ".join(dict.fromkeys(one.names["layer"] for one in rows if one is not None))
-
-
-def table(options: Options, results: Results) -> Table:
-    """Make one row for each task and encoder."""
-    found = cells(results, options if options.model_fields_set else None, planned=False)
-    shown = [(task, row) for task in found.tasks for row in found.rows]
-    columns = [[found.number(row, task, part) for task, row in shown] for part in PARTS]
-    if len(found.tasks) == 1:  # shares of different tasks do not compete
-        columns = [best_of(column, "highest") for column in columns]
-    rows: list[tuple[Entry, ...]] = []
-    for i, (task, row) in enumerate(shown):
-        sizes = [one.n for column in columns if (one := column[i]) is not None]
-        own = zip(columns, PARTS, strict=True)
-        entries = [entry for column, part in own for entry in (column[i], layers(found, row, task, part))]
-        rows.append((task, *found.names(row), max((n or 0 for n in sizes), default=None), *entries))
-    headings = [heading for title in PARTS.values() for heading in (title, "layer")]
-    return Table(
-        metric=NAME,
-        header=("Task", *found.named, "n", *headings),
-        rows=tuple(rows),
-        cells=tuple(cell for task, row in shown for cell in _cells(found, row, task)),
-        notes=(
-            "n: triplets. A triplet is a text, the text with one word replaced by a synonym, and with it replaced by "
-            "an antonym. Equal similarities are no hit. The layer with the most hits is shown, chosen on the same "
-            "triplets. A coin hits 50%.",
-            *found.common_notes(),
-        ),
-        interval=found.interval("Wilson 95% intervals, which leave out that the layer was chosen."),
-        flags=found.flags.listed(found.asked),
-        about=ABOUT,
-    )
 
 
 def _cells(found: ByEncoder, row: Row, task: str) -> list[dict[str, object]]:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from rbench.errors import StoreError
-from rbench.measures._context import Plain
+from rbench.measures import Measure
+from rbench.schema.extension import NoOptions
 from rbench.schema.judged import KEPT, TEXTS, Answer, Item, Judged
 from rbench.score.people import alpha
 from rbench.tables import Results, Table
@@ -30,58 +31,63 @@ NUMBERS = {
 }
 _SHARES = {"natural": "Natural", "natural_original": "Originals natural"}
 
-Options = Plain
 
+class JudgedTexts(Measure[NoOptions]):
+    """What people said of the texts that attacks made: a bracket of valid ASR, and how far raters agree."""
 
-def table(options: Plain, results: Results) -> Table:
-    """Make the table. Raises StoreError where nobody was asked about the RUN."""
-    said, of = results.judged, grid(results)
-    if said is None:
-        raise StoreError(
-            f"{results.root} is not judged. rbench judge export makes sheets for people who judge its texts."
+    title = TITLE
+
+    def table(self, options: NoOptions, results: Results) -> Table:
+        """Make the table. Raises StoreError where nobody was asked about the RUN."""
+        said, of = results.judged, grid(results)
+        if said is None:
+            raise StoreError(
+                f"{results.root} is not judged. rbench judge export makes sheets for people who judge its texts."
+            )
+        several = len(of.finetunes) > 1
+        rows: list[tuple[Entry, ...]] = []
+        cells: list[dict[str, Any]] = []
+        groups = set()
+        for cell in sorted(of.cells.values(), key=lambda cell: of.tasks.index(cell.task)):
+            answers = [(item, one) for run in cell.done for _, item, one in said.of(run.job.key)]
+            if not answers:
+                continue
+            groups |= {len(rows)} if rows and rows[-1][0] != cell.task else set()
+            changed = _labels((item, one) for item, one in answers if item.kind == "changed")
+            agreed = alpha(changed)
+            numbers = {name: cell.number(name) for name in NUMBERS}
+            shares = {name: _share(results, cell, name) for name in _SHARES}
+            texts = len({item for _, item, _ in changed})
+            names: list[Entry] = [cell.task, cell.encoder, *([cell.finetune] if several else []), cell.attack, texts]
+            own = [results.flags.on(Number(share, percent=True), cell.jobs) for share in shares.values()]
+            rows.append((*names, *numbers.values(), *own, Number(agreed, percent=False, digits=2)))
+            told = {name: number.value for name, number in numbers.items() if number is not None}
+            cells.append(
+                {
+                    **cell.at(*AXES),
+                    "texts": texts,
+                    **told,
+                    **shares,
+                    "alpha": agreed,
+                    "flags": results.flags.told(cell.jobs),
+                }
+            )
+        header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "Judged"]
+        return Table(
+            metric="judged",
+            layout="paper",
+            header=(*header, *NUMBERS.values(), *_SHARES.values(), "Alpha"),
+            rows=tuple(rows),
+            groups=frozenset(groups),
+            cells=tuple(cells),
+            notes=notes(of, of.tasks, (*_NOTES, *_said(said))),
+            interval=OF_PEOPLE,
+            flags=of.flags.listed(run.job for run in of.runs),
+            about=Meaning(
+                TITLE, "ASR, and what is left of it", undefined="nobody answered that, or answers do not differ"
+            ),
+            brief=tuple(_said(said)),
         )
-    several = len(of.finetunes) > 1
-    rows: list[tuple[Entry, ...]] = []
-    cells: list[dict[str, Any]] = []
-    groups = set()
-    for cell in sorted(of.cells.values(), key=lambda cell: of.tasks.index(cell.task)):
-        answers = [(item, one) for run in cell.done for _, item, one in said.of(run.job.key)]
-        if not answers:
-            continue
-        groups |= {len(rows)} if rows and rows[-1][0] != cell.task else set()
-        changed = _labels((item, one) for item, one in answers if item.kind == "changed")
-        agreed = alpha(changed)
-        numbers = {name: cell.number(name) for name in NUMBERS}
-        shares = {name: _share(results, cell, name) for name in _SHARES}
-        texts = len({item for _, item, _ in changed})
-        names: list[Entry] = [cell.task, cell.encoder, *([cell.finetune] if several else []), cell.attack, texts]
-        own = [results.flags.on(Number(share, percent=True), cell.jobs) for share in shares.values()]
-        rows.append((*names, *numbers.values(), *own, Number(agreed, percent=False, digits=2)))
-        told = {name: number.value for name, number in numbers.items() if number is not None}
-        cells.append(
-            {
-                **cell.at(*AXES),
-                "texts": texts,
-                **told,
-                **shares,
-                "alpha": agreed,
-                "flags": results.flags.told(cell.jobs),
-            }
-        )
-    header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "Judged"]
-    return Table(
-        metric="judged",
-        layout="paper",
-        header=(*header, *NUMBERS.values(), *_SHARES.values(), "Alpha"),
-        rows=tuple(rows),
-        groups=frozenset(groups),
-        cells=tuple(cells),
-        notes=notes(of, of.tasks, (*_NOTES, *_said(said))),
-        interval=OF_PEOPLE,
-        flags=of.flags.listed(run.job for run in of.runs),
-        about=Meaning(TITLE, "ASR, and what is left of it", undefined="nobody answered that, or answers do not differ"),
-        brief=tuple(_said(said)),
-    )
 
 
 _NOTES = (

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from rbench.errors import JobError, SuiteError
+from rbench.measures import Measure
 from rbench.measures._answers import Answers, answers
 from rbench.measures._context import Measured, VictimContext
 from rbench.measures._noise import DROP, NAME, NONE, NORMALISED, WORST, Stored, share
@@ -29,7 +30,7 @@ from rbench.measures._noise import labels as labels
 from rbench.measures._noise import spoken as spoken
 from rbench.measures._stored import jobs, read_rows
 from rbench.noise import MOST_CLAUSES, Kind, noised, normalise
-from rbench.schema import Job, Meaning, MeasuredRow, Record, Score, Strict, Suite, TableSpec, TaskSpec
+from rbench.schema import Job, Meaning, MeasuredRow, Record, Score, Strict, Suite, TaskSpec
 from rbench.schema.common import Count, Positive
 from rbench.store.verify import unequal
 from rbench.tables import Results, Table
@@ -44,10 +45,7 @@ from rbench.tables.table import Entry, Layout, Number, best_of
 if TYPE_CHECKING:
     from rbench.tasks import Example
 
-TITLE = "Scores on texts with typing errors, look-alike letters and other noise, by degree"
 VERSION = 2
-OF = "victims"
-SERVES = ("classification", "similarity", "ranking")
 USES = (
     "encoders.classify",
     "encoders.index",
@@ -58,8 +56,6 @@ USES = (
     "score.packed",
     "score.sts",
 )
-FILES = {"kinds": "noise"}
-TOLD = "to read: {:,} texts with and without noise"
 
 
 class Options(Strict):
@@ -91,19 +87,6 @@ class Options(Strict):
         return self
 
 
-def check(options: Options, suite: Suite) -> str | None:
-    """Refuse a suite that asks for noise twice: its labels would stand for two numbers."""
-    twice = sum(one.name == NAME for one in suite.evaluate) > 1
-    return "a suite asks for noise once; put all kinds and degrees into one entry" if twice else None
-
-
-def check_task(options: Options, task: TaskSpec) -> str | None:
-    """Refuse a task that lacks a protected column."""
-    absent = [column for column in options.protect if column not in task.columns]
-    said = f"protect names the column {absent[0]}" if absent else ""
-    return f"{said}; {task.name} has the columns {', '.join(task.columns)}" if absent else None
-
-
 class Changed(NamedTuple):
     """The sampled texts, changed in one draw."""
 
@@ -114,38 +97,6 @@ class Changed(NamedTuple):
     """Whether the noise changed each of them."""
     units: dict[str, float | None]
     """How many units were `changed`, how many could be (`possible`), and how many there are (`units`)."""
-
-
-def run(options: Options, context: VictimContext) -> Measured:
-    """Change the texts, ask the victim for each distinct one once, and return a row for each kind, draw and defence.
-
-    A row has what `answers` stores, packed, and counts: of texts (`n`), of those that the noise changed (`texts`), of
-    these, those of which the victim's tokenizer makes the same as of the text without noise (`undone`), of tokens with
-    and without noise (`tokens` and `plain`; 0 where a victim does not show them), and of units changed, changeable and
-    all.
-
-    Raises JobError where there is no text.
-    """
-    examples = _sample(context.rows("test"), options) if "test" in context.splits else []
-    if not examples:
-        raise JobError(f"{context.task.name} has no test text, so there is nothing to change")
-    sets = list(_changed(options, context, examples))
-    defences = {"": lambda text: text, **({"normalise": normalise} if options.defence else {})}
-    index: dict[tuple[str, ...], int] = {}
-    read: list[tuple[str, Changed, list[int]]] = []
-    defended = {name: cache(defend) for name, defend in defences.items()}
-    for one in sets:  # rows with and without the defence stand side by side: where they are the same, they pack well
-        for name, defend in defended.items():
-            texts = [tuple(defend(text) for text in row) for row in one.rows]
-            read.append((name, one, [index.setdefault(row, len(index)) for row in texts]))
-    found = answers(context, [*index], examples)
-    rows = list(_rows(read, found))
-    counts = {
-        "n": len(examples),
-        "texts_without_letters": sum(not any(map(str.isalpha, "".join(one.texts))) for one in examples),
-        "texts_cut": int(found.cut[read[0][2]].sum()),
-    }
-    return Measured(rows, _scores(rows, options.model_dump()), counts)
 
 
 def _sample(rows: Sequence[Example], options: Options) -> list[Example]:
@@ -208,34 +159,8 @@ def _scores(rows: Sequence[MeasuredRow], options: Mapping[str, Any]) -> tuple[Sc
     return tuple(found)
 
 
-def examples(prepared: Any, job: Any) -> int:
-    """Return how many texts a job reads."""
-    options = Options.model_validate(job.spec.what.options)
-    n = prepared.data[job.spec.task.name].sizes.get("test", 0)
-    sets = 1 + len(options.kinds) * len(options.degrees) * options.draws
-    return int(min(options.num_examples or n, n) * sets * (2 if options.defence else 1))
-
-
-def unlike(record: Record, lines: Sequence[MeasuredRow]) -> Iterator[str]:
-    """Say which numbers of a record are not those of its rows.
-
-    Up to VERSION 1 records also have the areas under curves over degrees, which nothing reads any more.
-    """
-    assert record.job.measuring is not None
-    n = int(lines[0].numbers["n"] or 0) if lines else 0
-    ours = _scores(lines, record.job.measuring.what.options)
-    if record.job.measuring.versions.get(f"measures.{NAME}", 1) == 1:
-        ours = tuple(score for score in ours if _is_of_one_degree(score.name))
-        kept = tuple(score for score in record.scores if _is_of_one_degree(score.name))
-        record = record.model_copy(update={"scores": kept})
-    yield from unequal(record, ours, {"n": n})
-
-
 def _is_of_one_degree(label: str) -> bool:
     return "@" in label or label.startswith(NONE)
-
-
-# ------------------------------------------------------------------------------------------------- cells and tables
 
 
 @dataclass(frozen=True)
@@ -497,7 +422,92 @@ def _notes(of: Grid[NoiseCell], layout: Layout, asked_of: Sequence[Job]) -> list
     return said
 
 
-LAYOUTS: dict[str, Callable[[Results, TableSpec], Table]] = {
-    "paper": lambda results, wanted: paper(results),
-    "full": lambda results, wanted: full(results),
-}
+class Noise(Measure[Options]):
+    """Noise: scores on texts that are changed as ordinary or hostile typing changes them, by kind and degree."""
+
+    title = "Scores on texts with typing errors, look-alike letters and other noise, by degree"
+    reads = "victims"
+    serves = ("classification", "similarity", "ranking")
+    files = {"kinds": "noise"}
+    workload = "to read: {:,} texts with and without noise"
+    layouts = {
+        "paper": lambda results, wanted: paper(results),
+        "full": lambda results, wanted: full(results),
+    }
+    numbers = METRICS
+
+    def check(self, options: Options, suite: Suite) -> str | None:
+        """Refuse a suite that asks for noise twice: its labels would stand for two numbers."""
+        twice = sum(one.name == NAME for one in suite.evaluate) > 1
+        return "a suite asks for noise once; put all kinds and degrees into one entry" if twice else None
+
+    def check_task(self, options: Options, task: TaskSpec) -> str | None:
+        """Refuse a task that lacks a protected column."""
+        absent = [column for column in options.protect if column not in task.columns]
+        said = f"protect names the column {absent[0]}" if absent else ""
+        return f"{said}; {task.name} has the columns {', '.join(task.columns)}" if absent else None
+
+    def run(self, options: Options, context: VictimContext) -> Measured:
+        """Change the texts, ask the victim for each distinct one once, and return a row for each kind and draw.
+
+        A row has what `answers` stores, packed, and counts: of texts (`n`), of those that the noise changed (`texts`),
+        of these, those of which the victim's tokenizer makes the same as of the text without noise (`undone`), of
+        tokens with and without noise (`tokens` and `plain`; 0 where a victim does not show them), and of units changed,
+        changeable and all.
+
+        Raises JobError where there is no text.
+        """
+        examples = _sample(context.rows("test"), options) if "test" in context.splits else []
+        if not examples:
+            raise JobError(f"{context.task.name} has no test text, so there is nothing to change")
+        sets = list(_changed(options, context, examples))
+        defences = {"": lambda text: text, **({"normalise": normalise} if options.defence else {})}
+        index: dict[tuple[str, ...], int] = {}
+        read: list[tuple[str, Changed, list[int]]] = []
+        defended = {name: cache(defend) for name, defend in defences.items()}
+        for (
+            one
+        ) in sets:  # rows with and without the defence stand side by side: where they are the same, they pack well
+            for name, defend in defended.items():
+                texts = [tuple(defend(text) for text in row) for row in one.rows]
+                read.append((name, one, [index.setdefault(row, len(index)) for row in texts]))
+        found = answers(context, [*index], examples)
+        rows = list(_rows(read, found))
+        counts = {
+            "n": len(examples),
+            "texts_without_letters": sum(not any(map(str.isalpha, "".join(one.texts))) for one in examples),
+            "texts_cut": int(found.cut[read[0][2]].sum()),
+        }
+        return Measured(rows, _scores(rows, options.model_dump()), counts)
+
+    def examples(self, prepared: Any, job: Any) -> int:
+        """Return how many texts a job reads."""
+        options = Options.model_validate(job.spec.what.options)
+        n = prepared.data[job.spec.task.name].sizes.get("test", 0)
+        sets = 1 + len(options.kinds) * len(options.degrees) * options.draws
+        return int(min(options.num_examples or n, n) * sets * (2 if options.defence else 1))
+
+    def unlike(self, record: Record, lines: Sequence[MeasuredRow]) -> Iterator[str]:
+        """Say which numbers of a record are not those of its rows.
+
+        Up to VERSION 1 records also have the areas under curves over degrees, which nothing reads any more.
+        """
+        assert record.job.measuring is not None
+        n = int(lines[0].numbers["n"] or 0) if lines else 0
+        ours = _scores(lines, record.job.measuring.what.options)
+        if record.job.measuring.versions.get(f"measures.{NAME}", 1) == 1:
+            ours = tuple(score for score in ours if _is_of_one_degree(score.name))
+            kept = tuple(score for score in record.scores if _is_of_one_degree(score.name))
+            record = record.model_copy(update={"scores": kept})
+        yield from unequal(record, ours, {"n": n})
+
+    def spoken(self, options: Mapping[str, Any], task: str, suite: Suite) -> list[str]:
+        """Return the task and its name with each label (`_noise.spoken`)."""
+        return spoken(options, task, suite)
+
+    def labels(self, options: Mapping[str, Any]) -> list[str]:
+        """Return the label of each kind and degree (`_noise.labels`)."""
+        return labels(options)
+
+    def cells(self, results: Results) -> Grid[NoiseCell]:
+        return cells(results)

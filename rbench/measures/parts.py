@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.measures._context import Plain
+from rbench.measures import Measure
 from rbench.schema import PART_ACCURACY, PART_ROWS, Score, TaskSpec
 from rbench.schema.claims import tested
+from rbench.schema.extension import NoOptions
 from rbench.score.contrast import mean_score
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Measured, Reading, gathered
@@ -23,13 +24,7 @@ from rbench.tables.notes import missing, seeds, spanned
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Meaning
 
-TITLE = "Accuracy on each part of a test split, such as the rounds of ANLI"
-
-Options = Plain
-
-
 ABOUT = Meaning("Accuracy by part", "right / all rows of the part", "highest", undefined="no row in the part")
-METRICS = {"accuracy": ABOUT}
 
 
 def _score(run: Run, part: str) -> Score | None:
@@ -37,44 +32,53 @@ def _score(run: Run, part: str) -> Score | None:
     return next((one for one in found if one.name == f"{PART_ACCURACY}{part}" and one.value is not None), None)
 
 
-def table(options: Plain, results: Results) -> Table:
-    """Make the table: a row for each victim. Raises StoreError where the suite has no task that is made of several."""
-    found = cells(results)
-    victims, jobs = list(found.cells.values()), found.jobs
-    if not victims:
-        raise StoreError(
-            f"suite {results.plan.suite.name} has no task that is made of several sources, such as anli: there is no "
-            "part to show. Add one under `tasks`."
+class Parts(Measure[NoOptions]):
+    """Accuracy on each part of a task's test split, such as the rounds of ANLI (V-advCSE, Table 3)."""
+
+    title = "Accuracy on each part of a test split, such as the rounds of ANLI"
+    numbers = {"accuracy": ABOUT}
+
+    def table(self, options: NoOptions, results: Results) -> Table:
+        """Make the table: a row for each victim. Raises StoreError where no task is made of several."""
+        found = cells(results)
+        victims, jobs = list(found.cells.values()), found.jobs
+        if not victims:
+            raise StoreError(
+                f"suite {results.plan.suite.name} has no task that is made of several sources, such as anli: there is "
+                "no part to show. Add one under `tasks`."
+            )
+        names, tasks, flags = _shown(victims), found.tasks, results.flags
+        several = len({victim.finetune for victim in victims}) > 1
+        rows: list[tuple[Entry, ...]] = []
+        for victim in victims:
+            label = [victim.task] if len(tasks) > 1 else []
+            numbers = [victim.number(name) for name in names]
+            rows.append((*label, victim.encoder, *([victim.finetune] if several else []), *numbers))
+        said = [note for task in tasks for note in _said([victim for victim in victims if victim.task == task], names)]
+        seed_notes = draw_notes(results.plan, jobs) or [seeds(jobs)]
+        header = [*(["Task"] if len(tasks) > 1 else []), "Encoder", *(["Fine-tuning"] if several else [])]
+        return Table(
+            metric="parts",
+            header=(*header, *names),
+            rows=tuple(rows),
+            groups=frozenset(i for i in range(1, len(victims)) if victims[i].task != victims[i - 1].task),
+            cells=tuple(_cell(victim, name) for victim in victims for name in names),
+            notes=(
+                *said,
+                *results.plan.suite.notes,
+                *seed_notes,
+                *(f"{task.name}: {note}" for task in _specs(victims) for note in task.notes),
+                *flags.notes(jobs),
+                *missing("victims", jobs, results.standing),
+            ),
+            interval="Wilson 95% intervals; of the mean over seeds as wide as of one seed: all see the same rows.",
+            flags=flags.listed(jobs),
+            about=ABOUT,
+            brief=(*said, *seed_notes),
         )
-    names, tasks, flags = _shown(victims), found.tasks, results.flags
-    several = len({victim.finetune for victim in victims}) > 1
-    rows: list[tuple[Entry, ...]] = []
-    for victim in victims:
-        label = [victim.task] if len(tasks) > 1 else []
-        numbers = [victim.number(name) for name in names]
-        rows.append((*label, victim.encoder, *([victim.finetune] if several else []), *numbers))
-    said = [note for task in tasks for note in _said([victim for victim in victims if victim.task == task], names)]
-    seed_notes = draw_notes(results.plan, jobs) or [seeds(jobs)]
-    header = [*(["Task"] if len(tasks) > 1 else []), "Encoder", *(["Fine-tuning"] if several else [])]
-    return Table(
-        metric="parts",
-        header=(*header, *names),
-        rows=tuple(rows),
-        groups=frozenset(i for i in range(1, len(victims)) if victims[i].task != victims[i - 1].task),
-        cells=tuple(_cell(victim, name) for victim in victims for name in names),
-        notes=(
-            *said,
-            *results.plan.suite.notes,
-            *seed_notes,
-            *(f"{task.name}: {note}" for task in _specs(victims) for note in task.notes),
-            *flags.notes(jobs),
-            *missing("victims", jobs, results.standing),
-        ),
-        interval="Wilson 95% intervals; of the mean over seeds as wide as of one seed: all see the same rows.",
-        flags=flags.listed(jobs),
-        about=ABOUT,
-        brief=(*said, *seed_notes),
-    )
+
+    def cells(self, results: Results) -> Grid[Measured]:
+        return cells(results)
 
 
 def cells(results: Results) -> Grid[Measured]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from rbench.errors import JobError
-from rbench.measures import EncoderContext, MeasuredRow
+from rbench.measures import EncoderContext, Measure, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, by_encoder
 from rbench.measures._stored import MeasuredJob
 from rbench.schema import Count, Positive, ResourceKind, Score, Strict, TaskSpec
@@ -40,15 +40,10 @@ if TYPE_CHECKING:
     from rbench.tasks.ranking import Collection
     from rbench.words.resources import Resources
 
-TITLE = "Corpus poisoning: queries that find a passage written for them, beside random words and the queries' own"
 VERSION = 1
-OF = "encoders"
-NETWORK = True
 USES = ("encoders.sentence", "encoders.index", "encoders.hotflip")
 NEEDS: tuple[ResourceKind, ...] = ("word_vectors", "masked_lm")
 NAME = "poisoning"
-BY_TASK = ("tasks",)
-TOLD = "to poison: {:,} passages"
 KINDS = {
     "hotflip": "HotFlip",
     "words": "the queries' own words (control)",
@@ -94,29 +89,117 @@ class Options(Strict):
     """Whether a masked LM reads the passages; it is the resource `masked_lm`."""
 
 
-def needs(options: Options) -> tuple[ResourceKind, ...]:
-    """Return the resources that these options need."""
-    return NEEDS if options.perplexity else ("word_vectors",)
+class Poisoning(Measure[Options]):
+    """Corpus poisoning: how many queries find a passage that somebody wrote into the corpus (Zhong et al. 2023)."""
 
+    title = "Corpus poisoning: queries that find a passage written for them, beside random words and the queries' own"
+    reads = "encoders"
+    numbers = METRICS
+    network = True
+    resources = NEEDS
+    options_by_task = ("tasks",)
+    workload = "to poison: {:,} passages"
 
-def tasks(options: Options) -> dict[str, Options]:
-    """Return the tasks to load, each with the options that decide its numbers."""
-    return {task: options.model_copy(update={"tasks": (task,)}) for task in options.tasks}
+    def needs(self, options: Options) -> tuple[ResourceKind, ...]:
+        """Return the resources that these options need."""
+        return NEEDS if options.perplexity else ("word_vectors",)
 
+    def tasks(self, options: Options) -> dict[str, Options]:
+        """Return the tasks to load, each with the options that decide its numbers."""
+        return {task: options.model_copy(update={"tasks": (task,)}) for task in options.tasks}
 
-def splits(options: Options, task: TaskSpec) -> tuple[str, ...]:
-    """Return the split of the queries. Raises ValueError for a task without documents."""
-    if not task.of_kind.has_documents:
-        raise ValueError(f"task {task.name} has no corpus to poison (its kind is {task.kind})")
-    return ("test",)
+    def splits(self, options: Options, task: TaskSpec) -> tuple[str, ...]:
+        """Return the split of the queries. Raises ValueError for a task without documents."""
+        if not task.of_kind.has_documents:
+            raise ValueError(f"task {task.name} has no corpus to poison (its kind is {task.kind})")
+        return ("test",)
 
+    def examples(self, prepared: Any, job: Any) -> int:
+        """Return how many passages a job writes."""
+        return sum(job.spec.what.options["passages"])
 
-def examples(prepared: Any, job: Any) -> int:
-    """Return how many passages a job writes."""
-    return sum(job.spec.what.options["passages"])
+    def run(self, options: Options, context: EncoderContext) -> list[MeasuredRow]:
+        """Return a row for each number of passages and each of KINDS, and one for real documents.
 
+        Raises:
+            JobError: there are too few queries for the clusters, no document has so many words that are a token each,
+            or vectors are not finite.
+        """
+        from rbench.encoders import index
+        from rbench.encoders.hotflip import HotFlip
 
-# ------------------------------------------------------------------------------------------------ what a job computes
+        assert context.data is not None and context.data.collection is not None and context.resources is not None
+        if (similarity := context.encoder.settings.similarity) != "cosine":
+            raise JobError(
+                f"poisoning writes passages that raise a cosine, and {context.name} compares vectors by {similarity}; "
+                "leave it out, or set `similarity: cosine` for it"
+            )
+        of, sizes = context.data.collection, sorted({*options.passages})
+        trained, held = _halves(sizes[-1], context, np.random.default_rng(options.seed))
+        corpus = index.vectors_of(context.encoder, of.texts, lambda count: None)
+        if not (np.isfinite(trained.vectors).all() and np.isfinite(held.vectors).all() and np.isfinite(corpus).all()):
+            raise JobError(f"vectors of {context.name} on {context.task.name} are not finite; its weights are damaged")
+        search, rows, done = HotFlip(context.encoder), [], 0
+        starts = _documents(search, of, sizes[-1], options)
+
+        def told() -> None:
+            nonlocal done
+            done += 1
+            context.progress(done, sum(sizes), f"{context.task.name}, passages written")
+
+        for size in sizes:
+            clusters = _clusters(trained.vectors, size, options.seed)
+            for kind, words in _written(search, options, trained, clusters, starts, told).items():
+                vectors = index.unit(search.encoder.encode([" ".join(one) for one in words], "fastest"))
+                pairs = zip(vectors, clusters, strict=True)
+                cosine = float(np.mean([own @ _centre(trained.vectors[queries]) for own, queries in pairs]))
+                made = _made(vectors, (trained, held), of, corpus, options.k)
+                seen = _seen(words, context.resources, options)
+                numbers = {"passages": len(words), **made.numbers, "cosine": cosine, **seen}
+                rows.append(MeasuredRow(names={"kind": kind, **made.names}, numbers=numbers))
+        return [*rows, MeasuredRow(names={"kind": REAL}, numbers=_seen(starts, context.resources, options))]
+
+    def table(self, options: Options, results: Results) -> Table:
+        """Make a row for each task, encoder, number of passages and kind of passage."""
+        said = options.model_fields_set - {"tasks"}
+        found = cells(
+            results, Options.model_validate(options.model_dump(include=said)) if said else None, planned=False
+        )
+        shown = [task for task in found.tasks if "tasks" not in options.model_fields_set or task in options.tasks]
+        done = [(task, row, one) for task in shown for row in found.rows for one in found.of(row, task)]
+        rows: list[tuple[Entry, ...]] = []
+        described: list[dict[str, Any]] = []
+        groups = set()
+        for task, row, one in done:
+            groups.add(len(rows))
+            for own in one.rows:
+                numbers = {name: found.flags.on(number, [one.job]) for name, number in _numbers(own).items()}
+                kind = own.names["kind"]
+                names = (task, row[0], _whole(own, "passages") or "", KINDS.get(kind, "real documents"))
+                rows.append((*names, *(numbers.get(name, "") for name in _HEADS)))
+                values = {name: number.value for name, number in numbers.items()}
+                sizes = {name: _whole(own, name) for name in ("passages", "n")}
+                told = {"flags": found.flags.told([one.job])}
+                described.append(
+                    {"task": task, "encoder": row[0], "evaluation": row[1], "kind": kind, **values, **sizes} | told
+                )
+        return Table(
+            metric=NAME,
+            layout="paper",
+            header=("Task", "Encoder", "Passages", "Written as", *_HEADS.values()),
+            rows=tuple(rows),
+            groups=frozenset(groups - {0}),
+            cells=tuple(described),
+            notes=(*_notes([one for _, _, one in done]), *found.common_notes()),
+            interval="Wilson 95% intervals of ASR@k, and Student's t of the drop, over held-out queries. They do not "
+            "cover "
+            "the choice of passages.",
+            flags=found.flags.listed(found.asked),
+            about=ABOUT,
+        )
+
+    def cells(self, results: Results) -> ByEncoder:
+        return cells(results)
 
 
 class Queries(NamedTuple):
@@ -125,48 +208,6 @@ class Queries(NamedTuple):
     ids: list[str]
     texts: list[str]
     vectors: Vectors
-
-
-def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
-    """Return a row for each number of passages and each of KINDS, and one for real documents.
-
-    Raises:
-        JobError: there are too few queries for the clusters, no document has so many words that are a token each, or
-            vectors are not finite.
-    """
-    from rbench.encoders import index
-    from rbench.encoders.hotflip import HotFlip
-
-    assert context.data is not None and context.data.collection is not None and context.resources is not None
-    if (similarity := context.encoder.settings.similarity) != "cosine":
-        raise JobError(
-            f"poisoning writes passages that raise a cosine, and {context.name} compares vectors by {similarity}; "
-            "leave it out, or set `similarity: cosine` for it"
-        )
-    of, sizes = context.data.collection, sorted({*options.passages})
-    trained, held = _halves(sizes[-1], context, np.random.default_rng(options.seed))
-    corpus = index.vectors_of(context.encoder, of.texts, lambda count: None)
-    if not (np.isfinite(trained.vectors).all() and np.isfinite(held.vectors).all() and np.isfinite(corpus).all()):
-        raise JobError(f"vectors of {context.name} on {context.task.name} are not finite; its weights are damaged")
-    search, rows, done = HotFlip(context.encoder), [], 0
-    starts = _documents(search, of, sizes[-1], options)
-
-    def told() -> None:
-        nonlocal done
-        done += 1
-        context.progress(done, sum(sizes), f"{context.task.name}, passages written")
-
-    for size in sizes:
-        clusters = _clusters(trained.vectors, size, options.seed)
-        for kind, words in _written(search, options, trained, clusters, starts, told).items():
-            vectors = index.unit(search.encoder.encode([" ".join(one) for one in words], "fastest"))
-            pairs = zip(vectors, clusters, strict=True)
-            cosine = float(np.mean([own @ _centre(trained.vectors[queries]) for own, queries in pairs]))
-            made = _made(vectors, (trained, held), of, corpus, options.k)
-            seen = _seen(words, context.resources, options)
-            numbers = {"passages": len(words), **made.numbers, "cosine": cosine, **seen}
-            rows.append(MeasuredRow(names={"kind": kind, **made.names}, numbers=numbers))
-    return [*rows, MeasuredRow(names={"kind": REAL}, numbers=_seen(starts, context.resources, options))]
 
 
 def _halves(passages: int, context: EncoderContext, rng: np.random.Generator) -> tuple[Queries, Queries]:
@@ -320,9 +361,6 @@ def _seen(passages: Sequence[Words], resources: Resources, options: Options) -> 
     return {"dictionary": share, "perplexity": float(np.exp(np.mean(np.log(found))))}
 
 
-# ------------------------------------------------------------------------------------------------- cells and tables
-
-
 def _of(one: MeasuredJob, name: str) -> MeasuredRow:
     """Return the row that one of the METRICS is about."""
     kind = name.partition("_")[2] if name not in ("poisoned", FEWEST, DROP) else "hotflip"
@@ -350,43 +388,6 @@ def _score(one: MeasuredJob, name: str) -> Score:
 def cells(results: Results, options: Options | None = None, *, planned: bool = True) -> ByEncoder:
     """Return the METRICS of all encoders and tasks. Raises StoreError as `by_encoder` does."""
     return by_encoder(results, NAME, options, (ABOUT, _score), units=_values, planned=planned)
-
-
-def table(options: Options, results: Results) -> Table:
-    """Make a row for each task, encoder, number of passages and kind of passage."""
-    said = options.model_fields_set - {"tasks"}
-    found = cells(results, Options.model_validate(options.model_dump(include=said)) if said else None, planned=False)
-    shown = [task for task in found.tasks if "tasks" not in options.model_fields_set or task in options.tasks]
-    done = [(task, row, one) for task in shown for row in found.rows for one in found.of(row, task)]
-    rows: list[tuple[Entry, ...]] = []
-    described: list[dict[str, Any]] = []
-    groups = set()
-    for task, row, one in done:
-        groups.add(len(rows))
-        for own in one.rows:
-            numbers = {name: found.flags.on(number, [one.job]) for name, number in _numbers(own).items()}
-            kind = own.names["kind"]
-            names = (task, row[0], _whole(own, "passages") or "", KINDS.get(kind, "real documents"))
-            rows.append((*names, *(numbers.get(name, "") for name in _HEADS)))
-            values = {name: number.value for name, number in numbers.items()}
-            sizes = {name: _whole(own, name) for name in ("passages", "n")}
-            told = {"flags": found.flags.told([one.job])}
-            described.append(
-                {"task": task, "encoder": row[0], "evaluation": row[1], "kind": kind, **values, **sizes} | told
-            )
-    return Table(
-        metric=NAME,
-        layout="paper",
-        header=("Task", "Encoder", "Passages", "Written as", *_HEADS.values()),
-        rows=tuple(rows),
-        groups=frozenset(groups - {0}),
-        cells=tuple(described),
-        notes=(*_notes([one for _, _, one in done]), *found.common_notes()),
-        interval="Wilson 95% intervals of ASR@k, and Student's t of the drop, over held-out queries. They do not cover "
-        "the choice of passages.",
-        flags=found.flags.listed(found.asked),
-        about=ABOUT,
-    )
 
 
 _HEADS = {

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import StoreError
+from rbench.measures import Measure
 from rbench.measures._context import Measured, TrainedContext
 from rbench.schema import Job, Outcome, Split, Strict, TableSpec
 from rbench.schema.common import Positive
@@ -27,13 +28,6 @@ VERSION = 1
 USES = ("substitution.batched", "substitution.segmentation")
 """The search replaces the words, asked by the objective, which no import shows."""
 
-TITLE = "Hard positives, beside the texts they were made of (ADCL, Table 9)"
-OF = "trainings"
-STORES = "outcomes"
-UNSCALED = True
-OBJECTIVES = ("adcl",)
-BOLD = False
-"""No entry of its tables is bold."""
 ABOUT = Meaning("Hard positives", "texts with words replaced so that the contrastive loss rises")
 _CAPTION = f"{ABOUT.title}: {ABOUT.definition}"
 KEYS = 512
@@ -46,37 +40,6 @@ class Options(Strict):
     split: Split = "train"
     """`train` is what an in-domain encoder was trained on."""
     num_examples: Positive = 5
-
-
-def run(options: Options, context: TrainedContext) -> Measured:
-    """Make hard positives of a seeded sample of the split. The seed draws the heads, too.
-
-    Returns one outcome an example, `succeeded` where a word was replaced; `loss_raised` (nats) and `words_replaced`
-    (share of words, 0..1) over all texts.
-    """
-    import numpy as np
-    import transformers
-
-    from rbench.schema import Score
-
-    spec, module, seed = context.spec, context.objective, context.seed
-    assert spec.train is not None
-    examples = context.data.split(options.split)
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(examples))
-    chosen = [examples[i] for i in order[: options.num_examples]]
-    others = [text for i in order[options.num_examples :][:KEYS] for text in examples[i].texts]
-    texts = [text for example in chosen for text in example.texts]
-    transformers.set_seed(seed)
-    built: Any = module.build(module.Options(**spec.train.options), spec, context.weights, resources=context.resources)
-    model = built.model.to(context.device)
-    for start in range(0, len(others), 64):
-        model.queue.push(model.z(model.key_encoder, model.key_head, others[start : start + 64]))
-    made, sums = _made(model, texts)
-    found = model.positives.scores({**sums, "positives": len(texts)})
-    replaced = iter(made)
-    outcomes = [_outcome(example, tuple(next(replaced) for _ in example.texts)) for example in chosen]
-    scores = tuple(Score(name=name, value=value, n=len(texts)) for name, value in found.items())
-    return Measured(outcomes, scores, {"n": len(chosen), "texts": len(texts), "keys": len(others)})
 
 
 def _made(model: Any, texts: list[str]) -> tuple[list[str], dict[str, float]]:
@@ -228,4 +191,45 @@ def _notes(results: Results, jobs: list[Job]) -> tuple[str, ...]:
     return (said, *results.plan.suite.notes, *told, *missing("jobs", jobs, results.standing))
 
 
-LAYOUTS = {"paper": paper, "full": full}
+class Positives(Measure[Options]):
+    """Hard positives: texts with words replaced so that the contrastive loss rises (ADCL, appendix G)."""
+
+    title = "Hard positives, beside the texts they were made of (ADCL, Table 9)"
+    reads = "trainings"
+    stores = "outcomes"
+    unscaled = True
+    objectives = ("adcl",)
+    bold = False
+    layouts = {"paper": paper, "full": full}
+
+    def run(self, options: Options, context: TrainedContext) -> Measured:
+        """Make hard positives of a seeded sample of the split. The seed draws the heads, too.
+
+        Returns one outcome an example, `succeeded` where a word was replaced; `loss_raised` (nats) and `words_replaced`
+        (share of words, 0..1) over all texts.
+        """
+        import numpy as np
+        import transformers
+
+        from rbench.schema import Score
+
+        spec, module, seed = context.spec, context.objective, context.seed
+        assert spec.train is not None
+        examples = context.data.split(options.split)
+        order = np.random.Generator(np.random.PCG64(seed)).permutation(len(examples))
+        chosen = [examples[i] for i in order[: options.num_examples]]
+        others = [text for i in order[options.num_examples :][:KEYS] for text in examples[i].texts]
+        texts = [text for example in chosen for text in example.texts]
+        transformers.set_seed(seed)
+        built: Any = module.build(
+            module.Options(**spec.train.options), spec, context.weights, resources=context.resources
+        )
+        model = built.model.to(context.device)
+        for start in range(0, len(others), 64):
+            model.queue.push(model.z(model.key_encoder, model.key_head, others[start : start + 64]))
+        made, sums = _made(model, texts)
+        found = model.positives.scores({**sums, "positives": len(texts)})
+        replaced = iter(made)
+        outcomes = [_outcome(example, tuple(next(replaced) for _ in example.texts)) for example in chosen]
+        scores = tuple(Score(name=name, value=value, n=len(texts)) for name, value in found.items())
+        return Measured(outcomes, scores, {"n": len(chosen), "texts": len(texts), "keys": len(others)})

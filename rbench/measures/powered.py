@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import StoreError
-from rbench.measures._context import Plain
+from rbench.measures import Measure
+from rbench.schema.extension import NoOptions
 from rbench.schema.judged import Judged, Proxy, Said
 from rbench.score.people import accepted_limits, product_limits
 from rbench.score.powered import Error, Powered, error_of, powered, powered_limits, reach_added
@@ -39,8 +40,6 @@ _NOTES = (
 )
 Values = NDArray[np.float64]
 
-Options = Plain
-
 
 class _Texts(NamedTuple):
     """What is known of the successes of a cell, each text once however many seeds attacked it."""
@@ -53,44 +52,56 @@ class _Texts(NamedTuple):
     """What it says of the others."""
 
 
-def table(options: Plain, results: Results) -> Table:
-    """Make the table. Raises StoreError where nobody judged the RUN, or no proxy was asked about it."""
-    said, of = results.judged, grid(results)
-    if said is None or not said.proxies:
-        what = "is not judged: rbench judge export" if said is None else "has no proxy's answers: rbench judge proxy"
-        raise StoreError(f"{results.root} {what}")
-    several = len(of.finetunes) > 1
-    rows: list[tuple[Entry, ...]] = []
-    cells: list[dict[str, Any]] = []
-    groups = set()
-    for cell in sorted(of.cells.values(), key=lambda cell: of.tasks.index(cell.task)):
-        for proxy in said.proxies:
-            for metric, (_, what) in ASKED.items():
-                texts, alone = _texts(results, cell, proxy, metric), cell.number(metric)
-                if texts is None or alone is None or alone.value is None:
-                    continue
-                groups |= {len(rows)} if rows and rows[-1][0] != cell.task else set()
-                found, error = powered(*texts), error_of(texts.shares, texts.proxies)
-                with_proxy = results.flags.on(_number(cell, metric, texts, found, said), cell.jobs)
-                names = (cell.task, cell.encoder, *([cell.finetune] if several else []), cell.attack)
-                told = (*_told(error), Number(found.weight, percent=False, digits=2))
-                rows.append((*names, what, proxy.name, error.n, alone, *told, with_proxy))
-                cells.append({**cell.at(*AXES), **_cell(metric, proxy, texts, error, found, alone, with_proxy)})
-    partial = tuple(_partial(results, said))
-    header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "Asked", "Proxy", "Judged"]
-    return Table(
-        metric="powered",
-        layout="paper",
-        header=(*header, "People alone", "Off by", "Bias", "AUC", "Weight", "With the proxy"),
-        rows=tuple(rows),
-        groups=frozenset(groups),
-        cells=tuple(cells),
-        notes=notes(of, of.tasks, (*_NOTES, *partial)),
-        interval=OF_PEOPLE,
-        flags=of.flags.listed(run.job for run in of.runs),
-        brief=("Off by, Bias and AUC: the proxy's error on judged texts; of a single text it says nothing.", *partial),
-        about=Meaning(TITLE, "ASR x share of successes that people accept", undefined="all texts have the same label"),
-    )
+class PoweredValidity(Measure[NoOptions]):
+    """Valid ASR from people's answers on some successes, and what a proxy says of all."""
+
+    title = TITLE
+
+    def table(self, options: NoOptions, results: Results) -> Table:
+        """Make the table. Raises StoreError where nobody judged the RUN, or no proxy was asked about it."""
+        said, of = results.judged, grid(results)
+        if said is None or not said.proxies:
+            what = (
+                "is not judged: rbench judge export" if said is None else "has no proxy's answers: rbench judge proxy"
+            )
+            raise StoreError(f"{results.root} {what}")
+        several = len(of.finetunes) > 1
+        rows: list[tuple[Entry, ...]] = []
+        cells: list[dict[str, Any]] = []
+        groups = set()
+        for cell in sorted(of.cells.values(), key=lambda cell: of.tasks.index(cell.task)):
+            for proxy in said.proxies:
+                for metric, (_, what) in ASKED.items():
+                    texts, alone = _texts(results, cell, proxy, metric), cell.number(metric)
+                    if texts is None or alone is None or alone.value is None:
+                        continue
+                    groups |= {len(rows)} if rows and rows[-1][0] != cell.task else set()
+                    found, error = powered(*texts), error_of(texts.shares, texts.proxies)
+                    with_proxy = results.flags.on(_number(cell, metric, texts, found, said), cell.jobs)
+                    names = (cell.task, cell.encoder, *([cell.finetune] if several else []), cell.attack)
+                    told = (*_told(error), Number(found.weight, percent=False, digits=2))
+                    rows.append((*names, what, proxy.name, error.n, alone, *told, with_proxy))
+                    cells.append({**cell.at(*AXES), **_cell(metric, proxy, texts, error, found, alone, with_proxy)})
+        partial = tuple(_partial(results, said))
+        header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "Asked", "Proxy", "Judged"]
+        return Table(
+            metric="powered",
+            layout="paper",
+            header=(*header, "People alone", "Off by", "Bias", "AUC", "Weight", "With the proxy"),
+            rows=tuple(rows),
+            groups=frozenset(groups),
+            cells=tuple(cells),
+            notes=notes(of, of.tasks, (*_NOTES, *partial)),
+            interval=OF_PEOPLE,
+            flags=of.flags.listed(run.job for run in of.runs),
+            brief=(
+                "Off by, Bias and AUC: the proxy's error on judged texts; of a single text it says nothing.",
+                *partial,
+            ),
+            about=Meaning(
+                TITLE, "ASR x share of successes that people accept", undefined="all texts have the same label"
+            ),
+        )
 
 
 def _texts(results: Results, cell: Cell, proxy: Proxy, metric: str) -> _Texts | None:

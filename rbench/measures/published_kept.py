@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.measures._context import Plain
+from rbench.measures import Measure
+from rbench.schema.extension import NoOptions
 from rbench.tables import Results, Table
 from rbench.tables.table import Entry, Meaning, Number
 
@@ -29,54 +30,59 @@ NUMBERS = {
     "unperturbed": "Seen in originals",
 }
 
-Options = Plain
 
+class PublishedKept(Measure[NoOptions]):
+    """Published shares of successes whose label people still see, by attack: a prior and no result."""
 
-def table(options: Plain, results: Results) -> Table:
-    """Make the table. Raises StoreError where nothing is published for the attacks of the RUN."""
-    published = json.loads(FILE.read_text(encoding="utf-8"))
-    rows: list[tuple[Entry, ...]] = []
-    cells: list[dict[str, Any]] = []
-    used: list[str] = []
-    attacks = dict.fromkeys((job.parts[-1], job.attacking.attack.name) for job in results.plan.attacks if job.attacking)
-    for label, attack in attacks:
-        for rate in (rate for rate in published["rates"] if rate["attack"] == attack):
-            used += [rate["source"]] if rate["source"] not in used else []
-            found, source = shares(rate), published["sources"][rate["source"]]
-            numbers = [Number(found[name], percent=True) for name in NUMBERS]
-            counts = [found[name] if found[name] is not None else "not stated" for name in ("texts", "ratings")]
-            rows.append((label, *numbers, rate["data"], *counts, found["raters"], used.index(rate["source"]) + 1))
-            told = {"attack": label, "data": rate["data"], **found, "published": True}
-            cells.append({**told, "source": source["from"], "counted": source["counted"]})
-    if not rows:
-        raise StoreError(
-            f"{results.root}: no published share is known here for its attacks. Ask people: rbench judge export"
+    title = TITLE
+
+    def table(self, options: NoOptions, results: Results) -> Table:
+        """Make the table. Raises StoreError where nothing is published for the attacks of the RUN."""
+        published = json.loads(FILE.read_text(encoding="utf-8"))
+        rows: list[tuple[Entry, ...]] = []
+        cells: list[dict[str, Any]] = []
+        used: list[str] = []
+        attacks = dict.fromkeys(
+            (job.parts[-1], job.attacking.attack.name) for job in results.plan.attacks if job.attacking
         )
-    sources = tuple(
-        f"Source {i + 1}: {published['sources'][name]['from']}. Counted: {published['sources'][name]['counted']}."
-        for i, name in enumerate(used)
-    )
-    return Table(
-        metric="published_kept",
-        layout="paper",
-        header=("Attack", *NUMBERS.values(), "Data", "Texts", "Ratings", "Raters a text", "Source"),
-        rows=tuple(rows),
-        cells=tuple(cells),
-        notes=(
-            "A prior: of other texts, victims and raters. What people say of this RUN is in the table --metric judged, "
-            "and these shares enter none of its numbers.",
-            "Texts: successes of the attack alone. Label still seen: of each text the share of its raters who see the "
-            "label, mean over texts. Of all ratings: the same share of all ratings together. Seen in originals: mean "
-            "over the originals of these texts, the most that can be expected.",
-            *sources,
-        ),
-        brief=("Nothing here is about this RUN.", *sources),
-        about=Meaning(
-            TITLE,
-            "share of a text's raters who see the label, mean over the texts that fell; else as the source counts",
-            undefined="not published",
-        ),
-    )
+        for label, attack in attacks:
+            for rate in (rate for rate in published["rates"] if rate["attack"] == attack):
+                used += [rate["source"]] if rate["source"] not in used else []
+                found, source = shares(rate), published["sources"][rate["source"]]
+                numbers = [Number(found[name], percent=True) for name in NUMBERS]
+                counts = [found[name] if found[name] is not None else "not stated" for name in ("texts", "ratings")]
+                rows.append((label, *numbers, rate["data"], *counts, found["raters"], used.index(rate["source"]) + 1))
+                told = {"attack": label, "data": rate["data"], **found, "published": True}
+                cells.append({**told, "source": source["from"], "counted": source["counted"]})
+        if not rows:
+            raise StoreError(
+                f"{results.root}: no published share is known here for its attacks. Ask people: rbench judge export"
+            )
+        sources = tuple(
+            f"Source {i + 1}: {published['sources'][name]['from']}. Counted: {published['sources'][name]['counted']}."
+            for i, name in enumerate(used)
+        )
+        return Table(
+            metric="published_kept",
+            layout="paper",
+            header=("Attack", *NUMBERS.values(), "Data", "Texts", "Ratings", "Raters a text", "Source"),
+            rows=tuple(rows),
+            cells=tuple(cells),
+            notes=(
+                "A prior: of other texts, victims and raters. What people say of this RUN is in the table --metric "
+                "judged, and these shares enter none of its numbers.",
+                "Texts: successes of the attack alone. Label still seen: of each text the share of its raters who see "
+                "the label, mean over texts. Of all ratings: the same share of all ratings together. Seen in "
+                "originals: mean over the originals of these texts, the most that can be expected.",
+                *sources,
+            ),
+            brief=("Nothing here is about this RUN.", *sources),
+            about=Meaning(
+                TITLE,
+                "share of a text's raters who see the label, mean over the texts that fell; else as the source counts",
+                undefined="not published",
+            ),
+        )
 
 
 def shares(rate: Mapping[str, Any]) -> dict[str, Any]:

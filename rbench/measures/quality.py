@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from rbench.errors import StoreError
+from rbench.measures import Measure
 from rbench.measures.sts import SCORE, Evaluated, similarity
 from rbench.schema import Strict
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Grid, grid
 from rbench.tables.notes import interval_note, notes, sizes
 from rbench.tables.table import Entry, Meaning, Number, groups_of
-
-TITLE = "Quality of vectors (STS, clean accuracy) beside robustness (ASR, accuracy under attack)"
 
 
 class Options(Strict):
@@ -28,38 +27,43 @@ class Options(Strict):
     """Under each attack: a metric of attacks such as `asr` or `aua`; or `both` of these."""
 
 
-def table(options: Options, results: Results) -> Table:
-    """Make the table. Raises StoreError where the suite has no attacks."""
-    of, vectors = grid(results), similarity(results)
-    several = len(of.finetunes) > 1
-    shown: list[tuple[str, str]] = [("", "clean")]
-    chosen: tuple[str, ...] = ("asr", "aua") if options.attacked == "both" else (options.attacked,)
-    shown += [(attack, metric) for metric in chosen for attack in of.attacks]
-    sets = _sets(vectors, options)
-    rows: list[tuple[Entry, ...]] = []
-    cells: list[dict[str, Any]] = []
-    for task, encoder, finetune in _victims(of):
-        numbers = {(name, "sts"): _correlation(vectors, encoder, name) for name in sets}
-        attacked = {key: of.shown(key[0], encoder, finetune, task) for key in shown}
-        numbers |= {key: cell.number(key[1]) if cell is not None else None for key, cell in attacked.items()}
-        rows.append((task, encoder, *([finetune] if several else []), *numbers.values()))
-        cells += [_cell(task, encoder, finetune, *key, number) for key, number in numbers.items()]
-    if not any(isinstance(entry, Number) for row in rows for entry in row):
-        raise StoreError(f"{results.root}: nothing is done yet. Run the suite again, and make the table then.")
-    header = ["Task", "Encoder", *(["Fine-tuning"] if several else [])]
-    header += [name if name in vectors.labels else f"STS, mean of {len(vectors.labels)}" for name in sets]
-    return Table(
-        metric="quality",
-        header=(*header, *(f"{of.metrics[metric].about.column} {attack}".rstrip() for attack, metric in shown)),
-        rows=tuple(rows),
-        groups=groups_of(rows),
-        cells=tuple(cells),
-        notes=notes(of, of.tasks, (*_said(vectors), sizes(of, "asr", of.tasks))),
-        interval=f"{interval_note(of, 'asr')} Those of STS are as in the table sts.",
-        flags=of.flags.listed(run.job for run in of.runs),
-        about=Meaning("Quality and robustness", "high STS, clean accuracy and AUA are good, and a low ASR"),
-        brief=tuple(_said(vectors)),
-    )
+class Quality(Measure[Options]):
+    """Quality and robustness side by side: how good the vectors of each encoder are, and how often they are fooled."""
+
+    title = "Quality of vectors (STS, clean accuracy) beside robustness (ASR, accuracy under attack)"
+
+    def table(self, options: Options, results: Results) -> Table:
+        """Make the table. Raises StoreError where the suite has no attacks."""
+        of, vectors = grid(results), similarity(results)
+        several = len(of.finetunes) > 1
+        shown: list[tuple[str, str]] = [("", "clean")]
+        chosen: tuple[str, ...] = ("asr", "aua") if options.attacked == "both" else (options.attacked,)
+        shown += [(attack, metric) for metric in chosen for attack in of.attacks]
+        sets = _sets(vectors, options)
+        rows: list[tuple[Entry, ...]] = []
+        cells: list[dict[str, Any]] = []
+        for task, encoder, finetune in _victims(of):
+            numbers = {(name, "sts"): _correlation(vectors, encoder, name) for name in sets}
+            attacked = {key: of.shown(key[0], encoder, finetune, task) for key in shown}
+            numbers |= {key: cell.number(key[1]) if cell is not None else None for key, cell in attacked.items()}
+            rows.append((task, encoder, *([finetune] if several else []), *numbers.values()))
+            cells += [_cell(task, encoder, finetune, *key, number) for key, number in numbers.items()]
+        if not any(isinstance(entry, Number) for row in rows for entry in row):
+            raise StoreError(f"{results.root}: nothing is done yet. Run the suite again, and make the table then.")
+        header = ["Task", "Encoder", *(["Fine-tuning"] if several else [])]
+        header += [name if name in vectors.labels else f"STS, mean of {len(vectors.labels)}" for name in sets]
+        return Table(
+            metric="quality",
+            header=(*header, *(f"{of.metrics[metric].about.column} {attack}".rstrip() for attack, metric in shown)),
+            rows=tuple(rows),
+            groups=groups_of(rows),
+            cells=tuple(cells),
+            notes=notes(of, of.tasks, (*_said(vectors), sizes(of, "asr", of.tasks))),
+            interval=f"{interval_note(of, 'asr')} Those of STS are as in the table sts.",
+            flags=of.flags.listed(run.job for run in of.runs),
+            about=Meaning("Quality and robustness", "high STS, clean accuracy and AUA are good, and a low ASR"),
+            brief=tuple(_said(vectors)),
+        )
 
 
 def _sets(vectors: Evaluated, options: Options) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import JobError
-from rbench.measures import EncoderContext, MeasuredRow
+from rbench.measures import EncoderContext, Measure, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
 from rbench.schema import Positive, Score, Strict, TaskSpec
@@ -31,14 +31,10 @@ if TYPE_CHECKING:
     from rbench.encoders.index import Top
     from rbench.tasks.ranking import Collection
 
-TITLE = "Rankings: nDCG and other scores of retrieval, beside BM25"
 VERSION = 2
-OF = "encoders"
 USES = ("encoders.sentence", "encoders.index", "score.ranking", "system.words")
 NAME = "ranking"
-BY_TASK = ("tasks",)
 SYSTEMS = ENCODER, BM25 = "encoder", "bm25"
-TOLD = "to rank: {:,} queries"
 ABOUT = Meaning(
     "Rankings",
     "scores of rankings of all documents by the cosine of their vectors with the query's",
@@ -66,45 +62,95 @@ class Options(Strict):
     """The documents that nDCG, recall, MRR and success look at."""
 
 
-def tasks(options: Options) -> dict[str, Options]:
-    """Return the tasks to load, each with the options that decide its scores."""
-    return {task: options.model_copy(update={"tasks": (task,)}) for task in options.tasks}
+class Ranking(Measure[Options]):
+    """Rankings: how well an encoder finds the documents that are relevant to a query."""
 
+    title = "Rankings: nDCG and other scores of retrieval, beside BM25"
+    reads = "encoders"
+    numbers = METRICS
+    options_by_task = ("tasks",)
+    workload = "to rank: {:,} queries"
 
-def splits(options: Options, task: TaskSpec) -> tuple[str, ...]:
-    """Return the split of the queries. Raises ValueError for a task without documents."""
-    if not task.of_kind.has_documents:
-        raise ValueError(f"task {task.name} has no documents to rank (its kind is {task.kind})")
-    return ("test",)
+    def tasks(self, options: Options) -> dict[str, Options]:
+        """Return the tasks to load, each with the options that decide its scores."""
+        return {task: options.model_copy(update={"tasks": (task,)}) for task in options.tasks}
 
+    def splits(self, options: Options, task: TaskSpec) -> tuple[str, ...]:
+        """Return the split of the queries. Raises ValueError for a task without documents."""
+        if not task.of_kind.has_documents:
+            raise ValueError(f"task {task.name} has no documents to rank (its kind is {task.kind})")
+        return ("test",)
 
-def examples(prepared: Any, job: Any) -> int:
-    """Return how many queries a job ranks documents for."""
-    return int(prepared.data[job.spec.task.name].sizes["test"])
+    def examples(self, prepared: Any, job: Any) -> int:
+        """Return how many queries a job ranks documents for."""
+        return int(prepared.data[job.spec.task.name].sizes["test"])
 
+    def run(self, options: Options, context: EncoderContext) -> list[MeasuredRow]:
+        """Return a row for the encoder, and one for BM25."""
+        import numpy as np
 
-def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
-    """Return a row for the encoder, and one for BM25."""
-    import numpy as np
+        from rbench.encoders import index
+        from rbench.score.ranking import DEPTH
 
-    from rbench.encoders import index
-    from rbench.score.ranking import DEPTH
+        assert context.data is not None and context.data.collection is not None
+        of, queries = context.data.collection, context.rows("test")
+        texts, total = [one.texts[0] for one in queries], len(of.ids) + len(queries)
+        encoded = counting(context.progress, total, f"{context.task.name}, documents and queries encoded")
+        corpus = index.vectors_of(context.encoder, of.texts, encoded)
+        similarity = context.encoder.settings.similarity
+        vectors = index.compared(context.encoder.encode(texts, "fastest", encoded), similarity)
+        if not (np.isfinite(vectors).all() and np.isfinite(corpus).all()):
+            raise JobError(
+                f"vectors of {context.name} on {context.task.name} have numbers that are not finite (NaN or "
+                "infinity); its weights are damaged, or its training diverged"
+            )
+        ids = [one.id for one in queries]
+        found = index.top(vectors, corpus, DEPTH, list(map(of.own, ids)), similarity)
+        return [
+            _row(system, top, of, ids, options.k) for system, top in ((ENCODER, found), (BM25, _bm25(texts, of, ids)))
+        ]
 
-    assert context.data is not None and context.data.collection is not None
-    of, queries = context.data.collection, context.rows("test")
-    texts, total = [one.texts[0] for one in queries], len(of.ids) + len(queries)
-    encoded = counting(context.progress, total, f"{context.task.name}, documents and queries encoded")
-    corpus = index.vectors_of(context.encoder, of.texts, encoded)
-    similarity = context.encoder.settings.similarity
-    vectors = index.compared(context.encoder.encode(texts, "fastest", encoded), similarity)
-    if not (np.isfinite(vectors).all() and np.isfinite(corpus).all()):
-        raise JobError(
-            f"vectors of {context.name} on {context.task.name} have numbers that are not finite (NaN or infinity); its "
-            "weights are damaged, or its training diverged"
+    def table(self, options: Options, results: Results) -> Table:
+        """Make one row for each task and encoder, and one for BM25 below those of each task."""
+        said = options.model_fields_set
+        chosen = Options.model_validate(options.model_dump(include={"k"} & said))
+        found = cells(results, chosen if chosen.model_fields_set else None, planned=False)
+        shown = [task for task in found.tasks if "tasks" not in said or task in options.tasks]
+        rows: list[tuple[Entry, ...]] = []
+        groups, described = [], []
+        for task in shown:
+            groups.append(len(rows))
+            there = [row for row in found.rows if found.cell(row, task) is not None]
+            best = [best_of([found.number(row, task, name) for row in there], "highest") for name in METRICS]
+            for i, row in enumerate(there):
+                numbers = [column[i] for column in best]
+                n = next((number.n for number in numbers if number is not None), None)
+                rows.append((task, *found.names(row), n, *numbers))
+                described.append(_cell(found, row, task))
+            lexical = next((one for row in there for one in found.of(row, task) if _of(one, BM25) is not None), None)
+            if lexical is not None:
+                scores = {name: _score(lexical, name, BM25) for name in METRICS}
+                entries = [Number.of(score, ABOUT) for score in scores.values()]
+                rows.append((task, *("BM25 (control)", "")[: len(found.named)], scores["ndcg"].n, *entries))
+                told = {name: score.value for name, score in scores.items()}
+                described.append({"encoder": None, "task": task, "system": BM25, "n": scores["ndcg"].n, **told})
+        return Table(
+            metric=NAME,
+            layout="paper",
+            header=("Task", *found.named, "n", *_titles(found)),
+            rows=tuple(rows),
+            groups=frozenset(groups[1:]),
+            cells=tuple(described),
+            notes=(*_notes(found, shown), *found.common_notes()),
+            interval=found.interval(
+                "95% intervals: Student's t of the mean over queries; of success, which is a rate, Wilson's."
+            ),
+            flags=found.flags.listed(found.asked),
+            about=ABOUT,
         )
-    ids = [one.id for one in queries]
-    found = index.top(vectors, corpus, DEPTH, list(map(of.own, ids)), similarity)
-    return [_row(system, top, of, ids, options.k) for system, top in ((ENCODER, found), (BM25, _bm25(texts, of, ids)))]
+
+    def cells(self, results: Results) -> ByEncoder:
+        return cells(results)
 
 
 def _row(system: str, found: Top, of: Collection, ids: Sequence[str], k: int) -> MeasuredRow:
@@ -169,46 +215,6 @@ def _score(one: MeasuredJob, name: str, system: str = ENCODER) -> Score:
 def cells(results: Results, options: Options | None = None, *, planned: bool = True) -> ByEncoder:
     """Return the METRICS of all encoders and tasks. Raises StoreError as `by_encoder` does."""
     return by_encoder(results, NAME, options, (ABOUT, _score), units=_values, planned=planned)
-
-
-def table(options: Options, results: Results) -> Table:
-    """Make one row for each task and encoder, and one for BM25 below those of each task."""
-    said = options.model_fields_set
-    chosen = Options.model_validate(options.model_dump(include={"k"} & said))
-    found = cells(results, chosen if chosen.model_fields_set else None, planned=False)
-    shown = [task for task in found.tasks if "tasks" not in said or task in options.tasks]
-    rows: list[tuple[Entry, ...]] = []
-    groups, described = [], []
-    for task in shown:
-        groups.append(len(rows))
-        there = [row for row in found.rows if found.cell(row, task) is not None]
-        best = [best_of([found.number(row, task, name) for row in there], "highest") for name in METRICS]
-        for i, row in enumerate(there):
-            numbers = [column[i] for column in best]
-            n = next((number.n for number in numbers if number is not None), None)
-            rows.append((task, *found.names(row), n, *numbers))
-            described.append(_cell(found, row, task))
-        lexical = next((one for row in there for one in found.of(row, task) if _of(one, BM25) is not None), None)
-        if lexical is not None:
-            scores = {name: _score(lexical, name, BM25) for name in METRICS}
-            entries = [Number.of(score, ABOUT) for score in scores.values()]
-            rows.append((task, *("BM25 (control)", "")[: len(found.named)], scores["ndcg"].n, *entries))
-            told = {name: score.value for name, score in scores.items()}
-            described.append({"encoder": None, "task": task, "system": BM25, "n": scores["ndcg"].n, **told})
-    return Table(
-        metric=NAME,
-        layout="paper",
-        header=("Task", *found.named, "n", *_titles(found)),
-        rows=tuple(rows),
-        groups=frozenset(groups[1:]),
-        cells=tuple(described),
-        notes=(*_notes(found, shown), *found.common_notes()),
-        interval=found.interval(
-            "95% intervals: Student's t of the mean over queries; of success, which is a rate, Wilson's."
-        ),
-        flags=found.flags.listed(found.asked),
-        about=ABOUT,
-    )
 
 
 def _done(found: ByEncoder, tasks: Iterable[str]) -> list[MeasuredJob]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from rbench.measures._context import Plain
+from rbench.measures import Measure
+from rbench.schema.extension import NoOptions
 from rbench.tables import Results, Table
 from rbench.verdicts import ranks
 
-TITLE = "Models by how hard they are to fool: accuracy under attack, places, and who is significantly above whom"
 
-Options = Plain
+class Ranks(Measure[NoOptions]):
+    """Encoders and classifiers by how hard they are to fool, with a verdict on every two (`rbench.verdicts.ranks`)."""
 
+    title = "Models by how hard they are to fool: accuracy under attack, places, and who is significantly above whom"
 
-def table(options: Plain, results: Results) -> Table:
-    """Make the table. Raises StoreError where nothing was attacked that all have in common."""
-    return ranks.table(results)
+    def table(self, options: NoOptions, results: Results) -> Table:
+        """Make the table. Raises StoreError where nothing was attacked that all have in common."""
+        return ranks.table(results)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, field_validator
 
 from rbench.errors import JobError
-from rbench.measures import EncoderContext, MeasuredRow
+from rbench.measures import EncoderContext, Measure, MeasuredRow
 from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
 from rbench.measures._stored import MeasuredJob
 from rbench.schema import Positive, Score, Strict, TaskSpec
@@ -37,12 +37,9 @@ if TYPE_CHECKING:
     from rbench.tasks import Example
 
 
-TITLE = "Transfer tasks: logistic regression on frozen vectors (SentEval)"
 VERSION = 1
-OF = "encoders"
 USES = ("encoders.sentence",)
 NAME = "senteval"
-BY_TASK = ("tasks", "protocols")
 TASKS = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
 PRINTED = (TASKS, tuple(task for task in TASKS if task != "trec"))
 """The tasks over which papers average: SimCSE and V-advCSE all seven, RobustSentEmbed those without TREC."""
@@ -107,49 +104,101 @@ class Options(Strict):
         return self.protocols.get(task, PROTOCOLS.get(task, "split"))
 
 
-def tasks(options: Options) -> dict[str, Options]:
-    """Return the tasks to load, each with the options that decide its accuracy."""
-    return {
-        task: options.model_copy(update={"tasks": (task,), "protocols": {task: options.protocol(task)}})
-        for task in options.tasks
-    }
+class Senteval(Measure[Options]):
+    """Transfer tasks: the accuracy of logistic regression on an encoder's frozen vectors, by SentEval's protocol."""
 
+    title = "Transfer tasks: logistic regression on frozen vectors (SentEval)"
+    reads = "encoders"
+    options_by_task = ("tasks", "protocols")
+    numbers = {"senteval": ABOUT}
 
-def splits(options: Options, task: TaskSpec) -> tuple[str, ...]:
-    """Return the splits that the protocol needs. Raises ValueError for a task without classes."""
-    if not task.labels:
-        raise ValueError(f"task {task.name} has no classes (its kind is {task.kind}); transfer tasks are classified")
-    if len(task.columns) > 2:
-        raise ValueError(f"task {task.name} has {len(task.columns)} columns; features are of one text or of a pair")
-    return NEEDED[options.protocol(task.name)]
+    def tasks(self, options: Options) -> dict[str, Options]:
+        """Return the tasks to load, each with the options that decide its accuracy."""
+        return {
+            task: options.model_copy(update={"tasks": (task,), "protocols": {task: options.protocol(task)}})
+            for task in options.tasks
+        }
 
+    def splits(self, options: Options, task: TaskSpec) -> tuple[str, ...]:
+        """Return the splits that the protocol needs. Raises ValueError for a task without classes."""
+        if not task.labels:
+            raise ValueError(
+                f"task {task.name} has no classes (its kind is {task.kind}); transfer tasks are classified"
+            )
+        if len(task.columns) > 2:
+            raise ValueError(f"task {task.name} has {len(task.columns)} columns; features are of one text or of a pair")
+        return NEEDED[options.protocol(task.name)]
 
-def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
-    """Return one row: accuracy, and F1 of the second class for tasks of paraphrases, with all test rows packed."""
-    from threadpoolctl import threadpool_limits
+    def run(self, options: Options, context: EncoderContext) -> list[MeasuredRow]:
+        """Return one row: accuracy, and F1 of the second class for tasks of paraphrases, with all test rows packed."""
+        from threadpoolctl import threadpool_limits
 
-    from rbench.score.packed import packed
+        from rbench.score.packed import packed
 
-    protocol = options.protocol(context.task.name)
-    used: list[str] = [name for name in ("train", "validation", "test") if name in context.splits]
-    rows = {name: _drawn(context.rows(name), options.max_rows) for name in used}
-    vectors = features(context, [one for name in used for one in rows[name]])
-    with threadpool_limits(1):  # the matrices are small: threads cost more than they save
-        fitted, labels = _fitted(protocol, options.folds, rows, vectors, context)
-    hits = fitted.predicted == labels
-    return [
-        MeasuredRow(
-            names={"protocol": protocol, "hits": packed(hits)},
-            numbers={
-                "n": len(labels),
-                "correct": int(hits.sum()),
-                "accuracy": fitted.accuracy(labels),
-                "f1": _f1(fitted.predicted, labels) if context.task.kind == "paraphrase" else None,
-                "least_c": min(fitted.chosen),
-                "most_c": max(fitted.chosen),
-            },
+        protocol = options.protocol(context.task.name)
+        used: list[str] = [name for name in ("train", "validation", "test") if name in context.splits]
+        rows = {name: _drawn(context.rows(name), options.max_rows) for name in used}
+        vectors = features(context, [one for name in used for one in rows[name]])
+        with threadpool_limits(1):  # the matrices are small: threads cost more than they save
+            fitted, labels = _fitted(protocol, options.folds, rows, vectors, context)
+        hits = fitted.predicted == labels
+        return [
+            MeasuredRow(
+                names={"protocol": protocol, "hits": packed(hits)},
+                numbers={
+                    "n": len(labels),
+                    "correct": int(hits.sum()),
+                    "accuracy": fitted.accuracy(labels),
+                    "f1": _f1(fitted.predicted, labels) if context.task.kind == "paraphrase" else None,
+                    "least_c": min(fitted.chosen),
+                    "most_c": max(fitted.chosen),
+                },
+            )
+        ]
+
+    def table(self, options: Options, results: Results) -> Table:
+        """Make one row for each encoder, a column for each task, and their average."""
+        said = options.model_fields_set
+        chosen = Options.model_validate(options.model_dump(include={"folds", "max_rows"} & said))
+        found = cells(results, chosen if chosen.model_fields_set else None, planned=False)
+        shown = [task for task in found.tasks if "tasks" not in said or task in options.tasks]
+        several = len(shown) > 1
+        unlike = _unlike(found, shown)
+        done = {task: [one for row in found.rows for one in found.of(row, task)] for task in shown}
+        pairs = [task for task in shown if any(_score(one, "f1").value is not None for one in done[task])]
+        grid = [[found.number(row, task, "accuracy") for task in shown] for row in found.rows]
+        columns = [list(column) for column in zip(*grid, strict=True)]
+        averages = [average(numbers, ABOUT, intervals=True) for numbers in grid]
+        columns += [averages] if several else []
+        columns += [[found.number(row, task, "f1") for row in found.rows] for task in pairs]
+        best = [best_of(column, "highest") for column in columns]
+        rows: list[tuple[Entry, ...]] = [
+            (*found.names(row), *(column[i] for column in best)) for i, row in enumerate(found.rows)
+        ]
+        means = (
+            [_mean_cell(row, mean, shown) for row, mean in zip(found.rows, averages, strict=True)] if several else []
         )
-    ]
+        return Table(
+            metric=NAME,
+            header=(
+                *found.named,
+                *shown,
+                *([_heading(shown, unlike)] if several else []),
+                *(f"{task} F1" for task in pairs),
+            ),
+            rows=tuple(rows),
+            cells=(*(_cell(found, row, task) for row in found.rows for task in shown if found.of(row, task)), *means),
+            notes=(*_notes(found, shown, unlike), *found.common_notes()),
+            interval=found.interval(
+                "Wilson 95% intervals; that of an average is joined from those of its tasks (Zou and Donner 2008). "
+                "The F1 has none."
+            ),
+            flags=found.flags.listed(found.asked),
+            about=ABOUT,
+        )
+
+    def cells(self, results: Results) -> ByEncoder:
+        return cells(results)
 
 
 def _drawn(rows: list[Example], most: int | None) -> list[Example]:
@@ -315,46 +364,6 @@ def _share(one: Any, vectors: Array, labels: Labels) -> float:
 
 def _rounded(shares: Sequence[float] | Array) -> float:
     return round(100 * float(np.mean(shares)), 2)
-
-
-def table(options: Options, results: Results) -> Table:
-    """Make one row for each encoder, a column for each task, and their average."""
-    said = options.model_fields_set
-    chosen = Options.model_validate(options.model_dump(include={"folds", "max_rows"} & said))
-    found = cells(results, chosen if chosen.model_fields_set else None, planned=False)
-    shown = [task for task in found.tasks if "tasks" not in said or task in options.tasks]
-    several = len(shown) > 1
-    unlike = _unlike(found, shown)
-    done = {task: [one for row in found.rows for one in found.of(row, task)] for task in shown}
-    pairs = [task for task in shown if any(_score(one, "f1").value is not None for one in done[task])]
-    grid = [[found.number(row, task, "accuracy") for task in shown] for row in found.rows]
-    columns = [list(column) for column in zip(*grid, strict=True)]
-    averages = [average(numbers, ABOUT, intervals=True) for numbers in grid]
-    columns += [averages] if several else []
-    columns += [[found.number(row, task, "f1") for row in found.rows] for task in pairs]
-    best = [best_of(column, "highest") for column in columns]
-    rows: list[tuple[Entry, ...]] = [
-        (*found.names(row), *(column[i] for column in best)) for i, row in enumerate(found.rows)
-    ]
-    means = [_mean_cell(row, mean, shown) for row, mean in zip(found.rows, averages, strict=True)] if several else []
-    return Table(
-        metric=NAME,
-        header=(
-            *found.named,
-            *shown,
-            *([_heading(shown, unlike)] if several else []),
-            *(f"{task} F1" for task in pairs),
-        ),
-        rows=tuple(rows),
-        cells=(*(_cell(found, row, task) for row in found.rows for task in shown if found.of(row, task)), *means),
-        notes=(*_notes(found, shown, unlike), *found.common_notes()),
-        interval=found.interval(
-            "Wilson 95% intervals; that of an average is joined from those of its tasks (Zou and Donner 2008). The F1 "
-            "has none."
-        ),
-        flags=found.flags.listed(found.asked),
-        about=ABOUT,
-    )
 
 
 def cells(results: Results, chosen: BaseModel | None = None, *, planned: bool = True) -> ByEncoder:

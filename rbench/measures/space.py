@@ -27,7 +27,7 @@ from pydantic import BaseModel
 from scipy.special import ndtri
 
 from rbench.errors import JobError
-from rbench.measures import Asked, MeasureContext
+from rbench.measures import Asked, Measure, MeasureContext
 from rbench.measures._stored import attacks_behind, jobs
 from rbench.measures._stored import chosen as chosen_jobs
 from rbench.schema import Count, Job, MeasuredRow, Outcome, Positive, Score, Strict, Suite
@@ -41,11 +41,9 @@ if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
 
 
-TITLE = "Vector space: distances of texts and adversarial texts (ADCL, Table 4)"
 VERSION = 1
 USES = ("encoders.sentence",)
 NAME = "space"
-VECTORS = True
 LENGTHS = "distances and delta follow the lengths of vectors; the ratio d_pos / d_neg does not"
 NUMBERS = ("d_pos", "d_neg", "delta", "ratio", "less")
 ABOUT = Meaning(
@@ -76,13 +74,82 @@ class Options(Strict):
     """How many texts t-SNE places in a plane; 0: none. (The paper does not print how many its figures show.)"""
 
 
-def check(options: Options, suite: Suite) -> str | None:
-    """Say what is wrong with the options in this suite."""
-    if options.fooled in ("either", "both", *suite.encoders):
-        return None
-    return (
-        f"`fooled` is either, both, or one of the suite's encoders ({', '.join(suite.encoders)}), not {options.fooled}"
-    )
+class VectorSpace(Measure[Options]):
+    """Vector space (ADCL, section 4.5, Table 4): how far adversarial texts lie from their originals."""
+
+    title = "Vector space: distances of texts and adversarial texts (ADCL, Table 4)"
+    numbers = METRICS
+    vectors = True
+
+    def check(self, options: Options, suite: Suite) -> str | None:
+        """Say what is wrong with the options in this suite."""
+        if options.fooled in ("either", "both", *suite.encoders):
+            return None
+        encoders = ", ".join(suite.encoders)
+        return f"`fooled` is either, both, or one of the suite's encoders ({encoders}), not {options.fooled}"
+
+    def run(self, options: Options, context: MeasureContext) -> list[MeasuredRow]:
+        """Return a row of distances for each victim, and a row for each text that is placed in its plane."""
+        texts, victims = chosen(options, context), context.victims
+        spaces, rows = [], []
+        for done, of in enumerate(victims):
+            context.progress(done, len(victims), f"{of.encoder} {of.finetune}, {len(texts)} texts")
+            if len(texts) < 2:
+                break
+            victim = context.victim(of)
+            clean, adversarial = (vectors(victim, [getattr(one, which) for one in texts]) for which in Text._fields[2:])
+            spaces.append(Distances.of(clean, adversarial))
+            shown = min(options.points, len(texts))
+            places = plane(np.concatenate([clean[:shown], adversarial[:shown]]), context.seed)
+            rows += _placed(of, texts, places)
+        found = estimates(spaces, _against(victims), options.resamples, context.seed) if spaces else []
+        for i, of in enumerate(victims):
+            numbers: dict[str, float | None] = {"n": len(texts)}
+            for name, one in zip(NUMBERS, found[i] if found else (), strict=False):
+                numbers |= {
+                    name: one.value,
+                    f"{name}_low": one.low,
+                    f"{name}_high": one.high,
+                    f"{name}_error": one.error,
+                }
+            rows.append(MeasuredRow(names={"kind": "distances", **of.names}, numbers=numbers))
+        return rows
+
+    def table(self, options: BaseModel, results: Results) -> Table:
+        """Make one row for each task, attack, choice of texts and victim."""
+        found = list(cells(results, options, planned=False).cells.values())
+        asked = jobs(results, NAME)
+        flags = results.flags
+        rows: list[tuple[Entry, ...]] = [
+            (one.task, one.attack, one.label, one.encoder, one.finetune, one.n, *map(one.number, NUMBERS))
+            for one in found
+        ]
+        return Table(
+            metric=NAME,
+            header=(*("Task", "Attack", "Fooled", "Encoder", "Fine-tuning"), "n", *NUMBERS[:3], "d_pos/d_neg", "less"),
+            rows=tuple(rows),
+            groups=groups_of(rows, 3),
+            cells=tuple(map(_described, found)),
+            notes=(
+                "Distances are Euclidean (the paper names none), between vectors that the classifier's head reads. "
+                f"less: d_pos/d_neg less that of {_first(results.plan.suite)} with the same fine-tuning, paired by "
+                "text.",
+                "Fooled: the texts are those on which the attack fooled either (any) or both (all) encoders, or the "
+                f"one named, fine-tuned {results.plan.suite.finetune[0].label}. They are the same in all rows of a "
+                "group.",
+                *results.plan.suite.notes,
+                *flags.notes(asked),
+                *missing("jobs", asked, results.standing),
+            ),
+            interval="95% intervals of a bootstrap over texts (percentile; of several seeds, whose mean is shown, "
+            "normal "
+            "with the bootstraps' standard errors). They cover the choice of texts, not differences between trainings.",
+            flags=flags.listed(asked),
+            about=ABOUT,
+        )
+
+    def cells(self, results: Results) -> Grid[Space]:
+        return cells(results)
 
 
 class Text(NamedTuple):
@@ -115,29 +182,6 @@ def chosen(options: Options, context: MeasureContext) -> list[Text]:
 def _text(maker: Asked, one: Outcome) -> Text:
     clean = one.original or ()
     return Text(one.example_id, maker.encoder, clean, one.perturbed or clean)
-
-
-def run(options: Options, context: MeasureContext) -> list[MeasuredRow]:
-    """Return a row of distances for each victim, and a row for each text that is placed in its plane."""
-    texts, victims = chosen(options, context), context.victims
-    spaces, rows = [], []
-    for done, of in enumerate(victims):
-        context.progress(done, len(victims), f"{of.encoder} {of.finetune}, {len(texts)} texts")
-        if len(texts) < 2:
-            break
-        victim = context.victim(of)
-        clean, adversarial = (vectors(victim, [getattr(one, which) for one in texts]) for which in Text._fields[2:])
-        spaces.append(Distances.of(clean, adversarial))
-        shown = min(options.points, len(texts))
-        places = plane(np.concatenate([clean[:shown], adversarial[:shown]]), context.seed)
-        rows += _placed(of, texts, places)
-    found = estimates(spaces, _against(victims), options.resamples, context.seed) if spaces else []
-    for i, of in enumerate(victims):
-        numbers: dict[str, float | None] = {"n": len(texts)}
-        for name, one in zip(NUMBERS, found[i] if found else (), strict=False):
-            numbers |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high, f"{name}_error": one.error}
-        rows.append(MeasuredRow(names={"kind": "distances", **of.names}, numbers=numbers))
-    return rows
 
 
 def _first(suite: Suite) -> str:
@@ -379,36 +423,6 @@ def cells(results: Results, options: BaseModel | None = None, *, planned: bool =
         on = tuple(attack for attack in attacked if attack is not None)
         spaces[key] = Space(encoder, task, runs, results, False, finetune, attack_label, fooled, attacks=on)
     return Grid(results, spaces)
-
-
-def table(options: BaseModel, results: Results) -> Table:
-    """Make one row for each task, attack, choice of texts and victim."""
-    found = list(cells(results, options, planned=False).cells.values())
-    asked = jobs(results, NAME)
-    flags = results.flags
-    rows: list[tuple[Entry, ...]] = [
-        (one.task, one.attack, one.label, one.encoder, one.finetune, one.n, *map(one.number, NUMBERS)) for one in found
-    ]
-    return Table(
-        metric=NAME,
-        header=(*("Task", "Attack", "Fooled", "Encoder", "Fine-tuning"), "n", *NUMBERS[:3], "d_pos/d_neg", "less"),
-        rows=tuple(rows),
-        groups=groups_of(rows, 3),
-        cells=tuple(map(_described, found)),
-        notes=(
-            "Distances are Euclidean (the paper names none), between vectors that the classifier's head reads. less: "
-            f"d_pos/d_neg less that of {_first(results.plan.suite)} with the same fine-tuning, paired by text.",
-            "Fooled: the texts are those on which the attack fooled either (any) or both (all) encoders, or the one "
-            f"named, fine-tuned {results.plan.suite.finetune[0].label}. They are the same in all rows of a group.",
-            *results.plan.suite.notes,
-            *flags.notes(asked),
-            *missing("jobs", asked, results.standing),
-        ),
-        interval="95% intervals of a bootstrap over texts (percentile; of several seeds, whose mean is shown, normal "
-        "with the bootstraps' standard errors). They cover the choice of texts, not differences between trainings.",
-        flags=flags.listed(asked),
-        about=ABOUT,
-    )
 
 
 def _described(space: Space) -> dict[str, object]:

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rbench.errors import StoreError
-from rbench.measures._context import Plain
+from rbench.measures import Measure
 from rbench.metrics import Observations
 from rbench.schema import Score, Space
+from rbench.schema.extension import NoOptions
 from rbench.score import Share, scored
 from rbench.tables import Results, Table
 from rbench.tables import cells as tabled
@@ -27,7 +28,6 @@ from rbench.tables.results import Run
 from rbench.tables.table import Entry, Meaning, Number
 from rbench.tables.weak import OF_SEARCHES
 
-TITLE = "Strength of attacks in a declared space: exact success rates, and what each search missed"
 ABOUT = Meaning("Strength of attacks", "success rates in a declared space, and the share that a search missed")
 _SAID = "of a complete search of a declared space"
 METRICS = {
@@ -56,11 +56,8 @@ METRICS = {
         undefined="the attack is no complete search",
     ),
 }
-ABOUT_FLAGS = tuple(flag for flag in OF_SEARCHES if flag != "not deterministic")
 _FELL, _WITHIN = "asr", "within_"
 """The names of two more numbers: the success rate on the texts that are compared, and with at most so many words."""
-
-Options = Plain
 
 
 class Seen(NamedTuple):
@@ -186,43 +183,54 @@ def cells(results: Results) -> tabled.Grid[InSpace]:
     return tabled.Grid(results, there, of.encoders, of.finetunes, of.tasks, of.attacks)
 
 
-def table(options: Plain, results: Results) -> Table:
-    """Make the table: one row for each task, encoder, strategy and attack in a space.
+class Strength(Measure[NoOptions]):
+    """What attacks missed in a declared space: exact success rates, and the share that a search missed."""
 
-    Raises StoreError where no attack of the suite is in a declared space, or outcomes are missing or damaged.
-    """
-    of, found = grid(results), list(cells(results).cells.values())
-    several = len(of.finetunes) > 1
-    sizes = range(2, max(one.space.max_words for one in found) + 1)
-    rows: list[tuple[Entry, ...]] = []
-    told: list[dict[str, Any]] = []
-    groups = []
-    for cell in found:
-        groups += [len(rows)] if rows and rows[-1][:2] != (cell.task, cell.encoder) else []
-        numbers = _numbers(cell, sizes)
-        rows.append((cell.task, cell.encoder, *([cell.finetune] if several else []), cell.attack, *_shown(numbers)))
-        told.append(_cell(of, cell, numbers))
-    header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "ASR", METRICS["exact_asr"].said]
-    return Table(
-        metric="strength",
-        layout="paper",
-        header=(
-            *header,
-            *(f"≥ ASR (≤ {size} words)" for size in sizes),
-            "Open",
-            "Best known",
-            "Missed",
-            "Queries",
-            "Seconds",
-        ),
-        rows=tuple(rows),
-        groups=frozenset(groups),
-        cells=tuple(told),
-        notes=notes(of, of.tasks, _NOTES),
-        interval="Wilson 95% intervals, seeds pooled. They cover the choice of texts, not differences between seeds.",
-        flags=of.flags.listed(job for cell in found for job in cell.jobs),
-        about=ABOUT,
-    )
+    title = "Strength of attacks in a declared space: exact success rates, and what each search missed"
+    numbers = METRICS
+    about_flags = tuple(flag for flag in OF_SEARCHES if flag != "not deterministic")
+
+    def table(self, options: NoOptions, results: Results) -> Table:
+        """Make the table: one row for each task, encoder, strategy and attack in a space.
+
+        Raises StoreError where no attack of the suite is in a declared space, or outcomes are missing or damaged.
+        """
+        of, found = grid(results), list(cells(results).cells.values())
+        several = len(of.finetunes) > 1
+        sizes = range(2, max(one.space.max_words for one in found) + 1)
+        rows: list[tuple[Entry, ...]] = []
+        told: list[dict[str, Any]] = []
+        groups = []
+        for cell in found:
+            groups += [len(rows)] if rows and rows[-1][:2] != (cell.task, cell.encoder) else []
+            numbers = _numbers(cell, sizes)
+            rows.append((cell.task, cell.encoder, *([cell.finetune] if several else []), cell.attack, *_shown(numbers)))
+            told.append(_cell(of, cell, numbers))
+        header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "ASR", METRICS["exact_asr"].said]
+        return Table(
+            metric="strength",
+            layout="paper",
+            header=(
+                *header,
+                *(f"≥ ASR (≤ {size} words)" for size in sizes),
+                "Open",
+                "Best known",
+                "Missed",
+                "Queries",
+                "Seconds",
+            ),
+            rows=tuple(rows),
+            groups=frozenset(groups),
+            cells=tuple(told),
+            notes=notes(of, of.tasks, _NOTES),
+            interval="Wilson 95% intervals, seeds pooled. They cover the choice of texts, not differences between "
+            "seeds.",
+            flags=of.flags.listed(job for cell in found for job in cell.jobs),
+            about=ABOUT,
+        )
+
+    def cells(self, results: Results) -> tabled.Grid[InSpace]:
+        return cells(results)
 
 
 _NOTES = (

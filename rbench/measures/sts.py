@@ -17,13 +17,14 @@ which of them a table has, with which pairs, and what that means for its average
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
 from rbench.errors import StoreError
+from rbench.measures import Measure
 from rbench.measures._context import EncoderContext, Measured
 from rbench.schema import (
     STS,
@@ -35,7 +36,6 @@ from rbench.schema import (
     Record,
     Score,
     Split,
-    TableSpec,
     TaskSpec,
 )
 from rbench.score import Pairs, mean_correlation, spearman_values
@@ -55,15 +55,8 @@ from rbench.tables.notes import as_read, missing, selected_steps, variants
 from rbench.tables.results import Run
 from rbench.tables.table import MARK, Entry, Meaning, Number, average, groups_of, mark_best
 
-TITLE = "Similarity: correlation of cosines with human scores of sentence pairs"
 VERSION = 1
-OF = "encoders"
-UNSCALED = True
 USES = ("score.sts", "score.subsets", "encoders.sentence")
-REQUIRED = ("spearman", "pearson")
-"""The scores of every complete record."""
-TOLD = "to evaluate: {:,} pairs"
-"""What `rbench plan` says of the jobs that are left, and how much there is to read."""
 ROUNDED = 2e-4
 """Absolute tolerance of correlations that are computed again. Rows keep cosines and gold scores with 32 bits, so gold
 scores that differ by less than these hold become ties."""
@@ -110,33 +103,6 @@ SHARED = (
     "independent. So it is some 7% too narrow."
 )
 
-Options = EvaluationOptions
-
-
-def run(options: EvaluationOptions, context: EncoderContext) -> Measured:
-    """Score an encoder on sentence pairs. The row has the cosine and gold score of each pair."""
-    import numpy as np
-
-    assert context.data is not None and context.remembered is not None
-    data, vectors = context.data, context.remembered
-    examples = data.split(options.split)
-    pairs = Pairs.of(examples)
-    total = len(pairs.texts)
-    encoded = counting(context.progress, total)
-    # The scores are those of the numbers that are stored: of untrained encoders, cosines differ in later digits alone.
-    likeness = pairs.similarities(
-        lambda texts: vectors.encode(texts, "fastest", encoded), vectors.encoder.settings.similarity
-    )
-    found = np.asarray(likeness, dtype=np.float32)
-    gold = np.asarray(pairs.gold, dtype=np.float32)
-    subset = data.subsets.get(options.split, {})
-    of = [subset[example.id] for example in examples] if subset else []
-    scores = set_scores(found, gold, of)
-    context.progress(total, total, f"{_told(scores[0])}, {len(pairs)} pairs")
-    series = {"cosines": packed_numbers(found), "gold": packed_numbers(gold)}
-    counts = _absent(context.task, options.split, of) | _unusable(data.dropped, options.split)
-    return Measured([MeasuredRow(names=series, numbers={"n": len(pairs)})], scores, {"n": len(pairs)} | counts)
-
 
 def _told(spearman: Score) -> str:
     return "Spearman is not defined" if spearman.value is None else f"Spearman {spearman.value:.4f}"
@@ -156,24 +122,6 @@ def _unusable(dropped: Mapping[str, int], split: str) -> dict[str, int]:
         for reason, n in dropped.items()
         if n and reason.startswith(f"{split}: ")
     }
-
-
-def examples(prepared: Any, job: Any) -> int:
-    """Return how many pairs a job scores."""
-    return int(prepared.data[job.spec.task.name].sizes[job.spec.split])
-
-
-def unlike(record: Record, lines: Sequence[MeasuredRow]) -> Iterator[str]:
-    """Compare the correlations of all pairs. Rows do not say of which subset a pair is, so of subsets only their n."""
-    (row,) = lines
-    n = int(row.numbers["n"] or 0)
-    cosines, gold = (unpacked_numbers(row.names[name], n).tolist() for name in ("cosines", "gold"))
-    whole = set_scores(cosines, gold, ())
-    subsets = {one.name: [s for s in record.scores if s.name.startswith(f"{one.name}:")] for one in whole}
-    yield from unequal(record, (*whole, *chain(*subsets.values())), {"n": n}, absolute=ROUNDED)
-    for name, found in subsets.items():
-        if found and (pairs := sum(one.n for one in found)) != n:
-            yield f"the subsets of {name} have {pairs} pairs, but there are {n}."
 
 
 @dataclass(frozen=True)
@@ -515,8 +463,60 @@ def _sizes(found: Evaluated) -> str:
     return "; ".join(f"{label} {n}" for label, n in sizes.items() if n is not None) or "nothing yet"
 
 
-cells = evaluated
-LAYOUTS: dict[str, Callable[[Results, TableSpec], Table]] = {
-    "paper": lambda results, wanted: paper(evaluated(results, wanted.aggregation)),
-    "full": lambda results, wanted: full(evaluated(results, wanted.aggregation)),
-}
+class Sts(Measure[EvaluationOptions]):
+    """Semantic textual similarity: the cosine and gold score of each pair of an STS task, and their correlations."""
+
+    title = "Similarity: correlation of cosines with human scores of sentence pairs"
+    reads = "encoders"
+    unscaled = True
+    numbers = {"sts": ABOUT}
+    required_scores = ("spearman", "pearson")
+    workload = "to evaluate: {:,} pairs"
+    layouts = {
+        "paper": lambda results, wanted: paper(evaluated(results, wanted.aggregation)),
+        "full": lambda results, wanted: full(evaluated(results, wanted.aggregation)),
+    }
+
+    def run(self, options: EvaluationOptions, context: EncoderContext) -> Measured:
+        """Score an encoder on sentence pairs. The row has the cosine and gold score of each pair."""
+        import numpy as np
+
+        assert context.data is not None and context.remembered is not None
+        data, vectors = context.data, context.remembered
+        examples = data.split(options.split)
+        pairs = Pairs.of(examples)
+        total = len(pairs.texts)
+        encoded = counting(context.progress, total)
+        # The scores are those of the numbers that are stored: of untrained encoders, cosines differ in later digits
+        # alone.
+        likeness = pairs.similarities(
+            lambda texts: vectors.encode(texts, "fastest", encoded), vectors.encoder.settings.similarity
+        )
+        found = np.asarray(likeness, dtype=np.float32)
+        gold = np.asarray(pairs.gold, dtype=np.float32)
+        subset = data.subsets.get(options.split, {})
+        of = [subset[example.id] for example in examples] if subset else []
+        scores = set_scores(found, gold, of)
+        context.progress(total, total, f"{_told(scores[0])}, {len(pairs)} pairs")
+        series = {"cosines": packed_numbers(found), "gold": packed_numbers(gold)}
+        counts = _absent(context.task, options.split, of) | _unusable(data.dropped, options.split)
+        return Measured([MeasuredRow(names=series, numbers={"n": len(pairs)})], scores, {"n": len(pairs)} | counts)
+
+    def examples(self, prepared: Any, job: Any) -> int:
+        """Return how many pairs a job scores."""
+        return int(prepared.data[job.spec.task.name].sizes[job.spec.split])
+
+    def unlike(self, record: Record, lines: Sequence[MeasuredRow]) -> Iterator[str]:
+        """Compare the correlations of all pairs. Rows do not say of which subset a pair is: of subsets only their n."""
+        (row,) = lines
+        n = int(row.numbers["n"] or 0)
+        cosines, gold = (unpacked_numbers(row.names[name], n).tolist() for name in ("cosines", "gold"))
+        whole = set_scores(cosines, gold, ())
+        subsets = {one.name: [s for s in record.scores if s.name.startswith(f"{one.name}:")] for one in whole}
+        yield from unequal(record, (*whole, *chain(*subsets.values())), {"n": n}, absolute=ROUNDED)
+        for name, found in subsets.items():
+            if found and (pairs := sum(one.n for one in found)) != n:
+                yield f"the subsets of {name} have {pairs} pairs, but there are {n}."
+
+    def cells(self, results: Results) -> Evaluated:
+        return evaluated(results)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import JobError, StoreError
+from rbench.measures import Measure
 from rbench.measures._context import Measured, VictimContext
 from rbench.measures._predicted import asked
 from rbench.schema import AS_IS, Job, MeasuredRow, Positive, Record, Score, Strict
@@ -34,15 +35,9 @@ from rbench.tables.notes import missing, seeds, spanned
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Meaning, best_of, groups_of
 
-TITLE = "Accuracy on the test split, before any attack"
 VERSION = 1
-OF = "victims"
-SERVES = "classification"
 USES = ("encoders.classify", "score.packed")
 NAME = "test_accuracy"
-REQUIRED = (NAME,)
-"""The score of every complete record."""
-TOLD = "to classify: {:,} rows of test splits"
 SEED = 0
 """Draws the rows of every victim."""
 ABOUT = Meaning(
@@ -72,40 +67,98 @@ def places(n: int, most: int | None) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(SEED).permutation(n)[:most])
 
 
-def run(options: Options, context: VictimContext) -> Measured:
-    """Classify the rows, and return one row with whether each was right, packed.
+class SplitAccuracy(Measure[Options]):
+    """Accuracy of victims on the test split, before any attack."""
 
-    Raises JobError where the task has no test split, or a test row has no label.
-    """
-    rows = context.rows("test") if "test" in context.splits else []
-    drawn = [rows[i] for i in places(len(rows), options.max_rows)]
-    if not drawn or any(one.label is None for one in drawn):
-        raise JobError(f"{context.task.name} has no test rows with a label, so there is no accuracy of them")
-    labels = np.array([one.label for one in drawn])
-    hits = asked(context, [one.texts for one in drawn]).labels == labels
-    accuracy = _score(hits)
-    context.progress(len(drawn), len(drawn), f"test accuracy {accuracy.value:.3f}")
-    row = MeasuredRow(names={"hits": packed(hits)}, numbers={"n": len(hits), "rows": len(rows)})
-    return Measured([row], (accuracy,), {"n": len(hits), "rows": len(rows)})
+    title = "Accuracy on the test split, before any attack"
+    reads = "victims"
+    serves = ("classification",)
+    required_scores = (NAME,)
+    workload = "to classify: {:,} rows of test splits"
+    numbers = {"test_accuracy": ABOUT}
+
+    def run(self, options: Options, context: VictimContext) -> Measured:
+        """Classify the rows, and return one row with whether each was right, packed.
+
+        Raises JobError where the task has no test split, or a test row has no label.
+        """
+        rows = context.rows("test") if "test" in context.splits else []
+        drawn = [rows[i] for i in places(len(rows), options.max_rows)]
+        if not drawn or any(one.label is None for one in drawn):
+            raise JobError(f"{context.task.name} has no test rows with a label, so there is no accuracy of them")
+        labels = np.array([one.label for one in drawn])
+        hits = asked(context, [one.texts for one in drawn]).labels == labels
+        accuracy = _score(hits)
+        context.progress(len(drawn), len(drawn), f"test accuracy {accuracy.value:.3f}")
+        row = MeasuredRow(names={"hits": packed(hits)}, numbers={"n": len(hits), "rows": len(rows)})
+        return Measured([row], (accuracy,), {"n": len(hits), "rows": len(rows)})
+
+    def examples(self, prepared: Any, job: Any) -> int:
+        """Return how many rows a job classifies."""
+        rows = int(prepared.data[job.spec.task.name].sizes.get("test", 0))
+        return min(rows, job.spec.what.options["max_rows"] or rows)
+
+    def unlike(self, record: Record, lines: Sequence[MeasuredRow]) -> Iterator[str]:
+        """Say which numbers of a record are not those of its row."""
+        if len(lines) != 1:
+            yield f"it has {len(lines)} rows, and not one"
+            return
+        n, rows = int(lines[0].numbers["n"] or 0), int(lines[0].numbers["rows"] or 0)
+        yield from unequal(record, (_score(unpacked(lines[0].names["hits"], n)),), {"n": n, "rows": rows})
+
+    def table(self, options: Options, results: Results) -> Table:
+        """Make a row for each victim, a column for each task. Raises StoreError where the RUN has no such accuracy."""
+        found = cells(results)
+        if not found.cells:
+            raise StoreError(
+                f"{results.root} has no accuracy of test rows: write `evaluate: [{NAME}]` into suite "
+                f"{results.plan.suite.name}, and the same rbench run computes it."
+            )
+        several = len({finetune for _, finetune in found.victims}) > 1
+        columns = [(task, label) for task in found.tasks for label in found.labels if _there(found, task, label)]
+        own = [[found.cells.get((*victim, *column)) for victim in found.victims] for column in columns]
+        numbers = [[cell.number(NAME) if cell is not None else None for cell in column] for column in own]
+        entries = [best_of(column, "highest") for column in numbers]
+        rows: list[tuple[Entry, ...]] = [
+            (encoder, *([finetune] if several else []), *(column[i] for column in entries))
+            for i, (encoder, finetune) in enumerate(found.victims)
+        ]
+        note, jobs = said(found.cells.values(), found.tasks), found.jobs
+        draws = draw_notes(results.plan, jobs) or [seeds(jobs)]
+        levels = any(cell.levelled(NAME) for cell in found.cells.values())
+        return Table(
+            metric=NAME,
+            header=(
+                "Encoder",
+                *(["Fine-tuning"] if several else []),
+                *(f"{task} {label}".strip() for task, label in columns),
+            ),
+            rows=tuple(rows),
+            groups=groups_of(rows) if several else frozenset(),
+            cells=tuple(_told(cell) for cell in found.cells.values()),
+            notes=(
+                note,
+                *results.plan.suite.notes,
+                *draws,
+                *results.flags.notes(jobs),
+                *missing("accuracies", jobs, results.standing),
+            ),
+            interval=levels_note(_ALONE, "rows", cells=0, missing="rows") if levels else INTERVAL,
+            flags=results.flags.listed(jobs),
+            about=ABOUT,
+            brief=(note, *draws),
+        )
+
+    def note(self, found: Iterable[Cell], tasks: Sequence[str]) -> str:
+        """Return what tables of attacks say of the accuracies in them."""
+        return said(found, tasks)
+
+    def cells(self, results: Results) -> Grid[Cell]:
+        return cells(results)
 
 
 def _score(hits: NDArray[np.bool_]) -> Score:
     return scored(NAME, Share(int(hits.sum()), len(hits)))
-
-
-def examples(prepared: Any, job: Any) -> int:
-    """Return how many rows a job classifies."""
-    rows = int(prepared.data[job.spec.task.name].sizes.get("test", 0))
-    return min(rows, job.spec.what.options["max_rows"] or rows)
-
-
-def unlike(record: Record, lines: Sequence[MeasuredRow]) -> Iterator[str]:
-    """Say which numbers of a record are not those of its row."""
-    if len(lines) != 1:
-        yield f"it has {len(lines)} rows, and not one"
-        return
-    n, rows = int(lines[0].numbers["n"] or 0), int(lines[0].numbers["rows"] or 0)
-    yield from unequal(record, (_score(unpacked(lines[0].names["hits"], n)),), {"n": n, "rows": rows})
 
 
 def cells(results: Results) -> Grid[Cell]:
@@ -188,50 +241,6 @@ def said(found: Iterable[Cell], tasks: Sequence[str]) -> str:
         whole = spanned(record.counts.get("rows", record.counts.get("test_rows", 0)) for record in records)
         parts.append(f"{task} {n}" + (f" of {whole}" if whole != n else ""))
     return f"{ABOUT.title}: {ABOUT.definition}. Rows: {'; '.join(parts) or 'nothing yet'}."
-
-
-def table(options: Options, results: Results) -> Table:
-    """Make a row for each victim, a column for each task. Raises StoreError where the RUN has no such accuracy."""
-    found = cells(results)
-    if not found.cells:
-        raise StoreError(
-            f"{results.root} has no accuracy of test rows: write `evaluate: [{NAME}]` into suite "
-            f"{results.plan.suite.name}, and the same rbench run computes it."
-        )
-    several = len({finetune for _, finetune in found.victims}) > 1
-    columns = [(task, label) for task in found.tasks for label in found.labels if _there(found, task, label)]
-    own = [[found.cells.get((*victim, *column)) for victim in found.victims] for column in columns]
-    numbers = [[cell.number(NAME) if cell is not None else None for cell in column] for column in own]
-    entries = [best_of(column, "highest") for column in numbers]
-    rows: list[tuple[Entry, ...]] = [
-        (encoder, *([finetune] if several else []), *(column[i] for column in entries))
-        for i, (encoder, finetune) in enumerate(found.victims)
-    ]
-    note, jobs = said(found.cells.values(), found.tasks), found.jobs
-    draws = draw_notes(results.plan, jobs) or [seeds(jobs)]
-    levels = any(cell.levelled(NAME) for cell in found.cells.values())
-    return Table(
-        metric=NAME,
-        header=(
-            "Encoder",
-            *(["Fine-tuning"] if several else []),
-            *(f"{task} {label}".strip() for task, label in columns),
-        ),
-        rows=tuple(rows),
-        groups=groups_of(rows) if several else frozenset(),
-        cells=tuple(_told(cell) for cell in found.cells.values()),
-        notes=(
-            note,
-            *results.plan.suite.notes,
-            *draws,
-            *results.flags.notes(jobs),
-            *missing("accuracies", jobs, results.standing),
-        ),
-        interval=levels_note(_ALONE, "rows", cells=0, missing="rows") if levels else INTERVAL,
-        flags=results.flags.listed(jobs),
-        about=ABOUT,
-        brief=(note, *draws),
-    )
 
 
 def _there(found: Grid[Cell], task: str, label: str) -> bool:

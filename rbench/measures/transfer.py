@@ -15,10 +15,10 @@ from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
-from rbench.measures import Asked, MeasureContext, MeasuredRow
-from rbench.measures._context import Plain
+from rbench.measures import Asked, Measure, MeasureContext, MeasuredRow
 from rbench.measures._stored import attacks_behind, chosen, jobs, read_rows
 from rbench.schema import AS_IS, Job, Outcome, Score
+from rbench.schema.extension import NoOptions
 from rbench.score import Share, scored
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid, Whole, in_order
@@ -26,7 +26,6 @@ from rbench.tables.notes import missing
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Meaning, Number, groups_of
 
-TITLE = "Transferability: texts made against one victim, judged by every other (ADCL, Table 3)"
 VERSION = 1
 USES = ("encoders.classify",)
 NAME = "transfer"
@@ -36,27 +35,66 @@ ABOUT = Meaning(
     undefined="no such text",
 )
 
-Options = Plain
-
 
 Victim = tuple[str, str]
 """Encoder, as the suite names it, and strategy."""
 
 
-# --------------------------------------------------------------------------------------------------------------- run
+class Transfer(Measure[NoOptions]):
+    """Transferability (ADCL, section 4.5, Table 3): texts made against one victim, judged by every other."""
 
+    title = "Transferability: texts made against one victim, judged by every other (ADCL, Table 3)"
+    numbers = {"transfer": ABOUT}
 
-def run(options: Plain, context: MeasureContext) -> list[MeasuredRow]:
-    """Return one row for each ordered pair of victims, with counts and no texts."""
-    made = {of: [one for one in context.outcomes[of] if one.status == "succeeded"] for of in context.victims}
-    rows = []
-    for done, judge in enumerate(context.victims):
-        context.progress(done, len(context.victims), f"{judge.encoder} {judge.finetune} judges")
-        known = {one.example_id: one.original_prediction for one in context.outcomes[judge]}
-        for maker in context.victims:
-            counts = _own(made[maker]) if maker == judge else _judged(made[maker], judge, known, context)
-            rows.append(MeasuredRow(names=_names(maker[1:], judge[1:]), numbers={**counts}))
-    return rows
+    def run(self, options: NoOptions, context: MeasureContext) -> list[MeasuredRow]:
+        """Return one row for each ordered pair of victims, with counts and no texts."""
+        made = {of: [one for one in context.outcomes[of] if one.status == "succeeded"] for of in context.victims}
+        rows = []
+        for done, judge in enumerate(context.victims):
+            context.progress(done, len(context.victims), f"{judge.encoder} {judge.finetune} judges")
+            known = {one.example_id: one.original_prediction for one in context.outcomes[judge]}
+            for maker in context.victims:
+                counts = _own(made[maker]) if maker == judge else _judged(made[maker], judge, known, context)
+                rows.append(MeasuredRow(names=_names(maker[1:], judge[1:]), numbers={**counts}))
+        return rows
+
+    def table(self, options: NoOptions, results: Results) -> Table:
+        """Make the matrix of each task and attack: makers in rows, judges in columns."""
+        found = matrices(results)
+        victims = list(dict.fromkeys(victim for matrix in found for victim in matrix.victims))
+        several = len({finetune for _, finetune in victims}) > 1
+        shown = [f"{encoder}, {finetune}" if several else encoder for encoder, finetune in victims]
+        asked = jobs(results, NAME)
+        rows: list[tuple[Entry, ...]] = []
+        for task, attack, pairs in found:
+            for maker, heading in zip(victims, shown, strict=True):
+                for name, among in ((NAME, "all"), ("right", "right")) if (maker, maker) in pairs else ():
+                    n = pairs[maker, maker].counts["n"] if among == "all" else ""
+                    judged = [pairs.get((maker, judge)) for judge in victims]
+                    rows.append(
+                        (task, attack, heading, among, n, *(one.number(name) if one else None for one in judged))
+                    )
+        return Table(
+            metric=NAME,
+            header=("Task", "Attack", "Made against", "Among", "n", *shown),
+            rows=tuple(rows),
+            groups=groups_of(rows, 2),
+            cells=tuple(_described(pair) for matrix in found for pair in matrix.pairs.values()),
+            notes=(
+                "all: of all texts that fooled the victim of the row, n of them; the diagonal is 100% by definition. "
+                "right: of those whose original the judge classifies correctly, which differ between judges.",
+                *results.plan.suite.notes,
+                *results.flags.notes(asked),
+                *missing("jobs", asked, results.standing),
+            ),
+            interval="Wilson 95% intervals, seeds pooled. They cover the choice of texts, not differences between "
+            "seeds.",
+            flags=results.flags.listed(asked),
+            about=ABOUT,
+        )
+
+    def cells(self, results: Results) -> Grid[Pair]:
+        return cells(results)
 
 
 def _names(maker: Victim, judge: Victim) -> dict[str, str]:
@@ -93,9 +131,6 @@ def _judged(
         "right": int(right.sum()),
         "fooled_right": int((fooled & right).sum()),
     }
-
-
-# ------------------------------------------------------------------------------------------------------------- table
 
 
 @dataclass(frozen=True)
@@ -197,39 +232,6 @@ def matrices(results: Results) -> list[Matrix]:
         matrix = found.setdefault((cell.task, cell.attack), Matrix(cell.task, cell.attack, {}))
         matrix.pairs[cell.maker, cell.judge] = cell
     return list(found.values())
-
-
-def table(options: Plain, results: Results) -> Table:
-    """Make the matrix of each task and attack: makers in rows, judges in columns."""
-    found = matrices(results)
-    victims = list(dict.fromkeys(victim for matrix in found for victim in matrix.victims))
-    several = len({finetune for _, finetune in victims}) > 1
-    shown = [f"{encoder}, {finetune}" if several else encoder for encoder, finetune in victims]
-    asked = jobs(results, NAME)
-    rows: list[tuple[Entry, ...]] = []
-    for task, attack, pairs in found:
-        for maker, heading in zip(victims, shown, strict=True):
-            for name, among in ((NAME, "all"), ("right", "right")) if (maker, maker) in pairs else ():
-                n = pairs[maker, maker].counts["n"] if among == "all" else ""
-                judged = [pairs.get((maker, judge)) for judge in victims]
-                rows.append((task, attack, heading, among, n, *(one.number(name) if one else None for one in judged)))
-    return Table(
-        metric=NAME,
-        header=("Task", "Attack", "Made against", "Among", "n", *shown),
-        rows=tuple(rows),
-        groups=groups_of(rows, 2),
-        cells=tuple(_described(pair) for matrix in found for pair in matrix.pairs.values()),
-        notes=(
-            "all: of all texts that fooled the victim of the row, n of them; the diagonal is 100% by definition. "
-            "right: of those whose original the judge classifies correctly, which differ between judges.",
-            *results.plan.suite.notes,
-            *results.flags.notes(asked),
-            *missing("jobs", asked, results.standing),
-        ),
-        interval="Wilson 95% intervals, seeds pooled. They cover the choice of texts, not differences between seeds.",
-        flags=results.flags.listed(asked),
-        about=ABOUT,
-    )
 
 
 def _described(pair: Pair) -> dict[str, object]:

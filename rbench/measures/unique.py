@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rbench.errors import StoreError
-from rbench.measures._context import Plain
+from rbench.measures import Measure
 from rbench.metrics import Observations
+from rbench.schema.extension import NoOptions
 from rbench.score import Fallen, wilson
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Grid, grid
@@ -21,41 +22,44 @@ from rbench.tables.notes import notes
 from rbench.tables.results import Run
 from rbench.tables.table import Entry, Meaning, Number, groups_of
 
-TITLE = "Texts that fell to one attack alone, to any, and to all"
 
+class Unique(Measure[NoOptions]):
+    """Which attack alone found what no other did: texts that fell to exactly one attack, to any, and to all."""
 
-Options = Plain
+    title = "Texts that fell to one attack alone, to any, and to all"
 
+    def table(self, options: NoOptions, results: Results) -> Table:
+        """Make the table: one row for each task, encoder and strategy.
 
-def table(options: Plain, results: Results) -> Table:
-    """Make the table: one row for each task, encoder and strategy.
-
-    Raises StoreError where the suite has one attack, or outcomes are missing or damaged.
-    """
-    of = grid(results)
-    if len(of.attacks) < 2:
-        raise StoreError(f"suite {of.plan.suite.name} has one attack, {of.attacks[0]}: the table unique compares some.")
-    several = len(of.finetunes) > 1
-    rows: list[tuple[Entry, ...]] = []
-    cells: list[dict[str, object]] = []
-    for encoder, finetune, task in _victims(of):
-        seeds = paired(of, encoder, finetune, task)
-        found = _found(results, seeds)
-        rows.append((task, encoder, *([finetune] if several else []), *_numbers(of, seeds, found)))
-        cells += [
-            {"task": task, "encoder": encoder, "finetune": finetune, **one} for one in _cells(results, of, seeds, found)
-        ]
-    header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "n", "Any", "All"]
-    return Table(
-        metric="unique",
-        header=(*header, *(f"Only {attack}" for attack in of.attacks)),
-        rows=tuple(rows),
-        groups=groups_of(rows),
-        cells=tuple(cells),
-        notes=notes(of, of.tasks, _NOTES),
-        flags=of.flags.listed(run.job for run in of.runs),
-        about=Meaning("Texts that fell", "to any attack, to all, and to one alone", percent=False, digits=0),
-    )
+        Raises StoreError where the suite has one attack, or outcomes are missing or damaged.
+        """
+        of = grid(results)
+        if len(of.attacks) < 2:
+            raise StoreError(
+                f"suite {of.plan.suite.name} has one attack, {of.attacks[0]}: the table unique compares some."
+            )
+        several = len(of.finetunes) > 1
+        rows: list[tuple[Entry, ...]] = []
+        cells: list[dict[str, object]] = []
+        for encoder, finetune, task in _victims(of):
+            seeds = paired(of, encoder, finetune, task)
+            found = _found(results, seeds)
+            rows.append((task, encoder, *([finetune] if several else []), *_numbers(of, seeds, found)))
+            cells += [
+                {"task": task, "encoder": encoder, "finetune": finetune, **one}
+                for one in _cells(results, of, seeds, found)
+            ]
+        header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "n", "Any", "All"]
+        return Table(
+            metric="unique",
+            header=(*header, *(f"Only {attack}" for attack in of.attacks)),
+            rows=tuple(rows),
+            groups=groups_of(rows),
+            cells=tuple(cells),
+            notes=notes(of, of.tasks, _NOTES),
+            flags=of.flags.listed(run.job for run in of.runs),
+            about=Meaning("Texts that fell", "to any attack, to all, and to one alone", percent=False, digits=0),
+        )
 
 
 _NOTES = (

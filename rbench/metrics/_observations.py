@@ -290,7 +290,7 @@ def values(metric: Metric, of: Observations) -> Values:
     """
     named = f"the metric {metric.name}"
     try:
-        returned = metric.value(of) if metric.units is None else _of_set(metric, of)
+        returned = metric.value(of) if not metric.of_set else _of_set(metric, of)
     except RbenchError:
         raise
     except Exception as error:  # whatever a user's file may raise
@@ -306,21 +306,20 @@ def values(metric: Metric, of: Observations) -> Values:
     there = found[~np.isnan(found)]
     low, high = metric.bounds
     if metric.share and not np.isin(there, (0.0, 1.0)).all():
-        raise SuiteError(f"{metric.at()}{named} has SHARE = True, and values other than 0 and 1")
-    told = there if metric.units is None or not len(there) else there.mean(keepdims=True)
+        raise SuiteError(f"{metric.at()}{named} has `share = True`, and values other than 0 and 1")
+    told = there if not metric.of_set or not len(there) else there.mean(keepdims=True)
     if len(told) and not (low <= told.min() and told.max() <= high):
-        raise SuiteError(f"{metric.at()}{named} has values outside its BOUNDS, {low:g} to {high:g}")
+        raise SuiteError(f"{metric.at()}{named} has values outside its `bounds`, {low:g} to {high:g}")
     return found
 
 
 def _of_set(metric: Metric, of: Observations) -> Values:
     """Return what each unit adds to the value of the set, by the jackknife: pseudo-values (Tukey 1958), moved so that
     their mean is the value. Their standard deviation over the root of n is the value's standard error."""
-    assert metric.units is not None
     inside = np.flatnonzero(metric.units(of))
     found = np.full(len(of), np.nan)
     whole = float(metric.value(of.at(inside))) if len(inside) else math.nan
-    if not math.isnan(whole) and metric.influence is not None:
+    if not math.isnan(whole) and metric.has_influence:
         added = metric.influence(of.at(inside))
         found[inside] = whole + added - added.mean()
     elif not math.isnan(whole):

@@ -7,11 +7,11 @@ behind rbench reports it.
 from __future__ import annotations
 
 from rbench.metrics import Meaning
-from rbench.metrics.asr import COUNTS, counted, value
+from rbench.metrics.asr import Asr
 
-__all__ = ["ABOUT", "COUNTS", "OF", "PLACE", "SHARE", "counted", "value"]
 
-ABOUT = Meaning("Any attack", "texts that fell to at least one attack / all attacked texts", "lowest")
-OF = "all attacks"
-SHARE = True
-PLACE = 8
+class AnyAttack(Asr):
+    about = Meaning("Any attack", "texts that fell to at least one attack / all attacked texts", "lowest")
+    of = "all attacks"
+    gate, place = 0, 8
+    together = False

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbench.metrics import Meaning, Observations, Share, Tally, Values
-
-ABOUT = Meaning("Accuracy under attack", "failed / all", "highest", short="AUA")
-OF = "attacks"
-SHARE = True
-TOGETHER = True
-COUNTS = "all examples"
-GATE, PLACE = 1, 4
+from rbench.metrics import Meaning, Metric, Observations, Share, Tally, Values
 
 
-def value(of: Observations) -> Values:
-    """1 for a text that held, 0 for one that fell or that the victim got wrong before the attack."""
-    return np.where(of.counted, of.attacked & ~of.fell, np.nan)
+class Aua(Metric):
+    about = Meaning("Accuracy under attack", "failed / all", "highest", short="AUA")
+    of = "attacks"
+    share = True
+    together = True
+    counts = "all examples"
+    gate = 1
+    place = 4
 
+    def value(self, of: Observations) -> Values:
+        """1 for a text that held, 0 for one that fell or that the victim got wrong before the attack."""
+        return np.where(of.counted, of.attacked & ~of.fell, np.nan)
 
-def counted(of: Tally) -> Share:
-    """Return the share by the counts of a record."""
-    return of.aua
+    def counted(self, of: Tally) -> Share:
+        """Return the share by the counts of a record."""
+        return of.aua

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbench.metrics import Meaning, Observations, Values
-
-ABOUT = Meaning("nDCG before", "mean nDCG@k of all queries before the attack", "highest", good="better")
-OF = "attacks"
-SHARE = False
-BOUNDS = (0.0, 1.0)
-KIND = "ranking"
-COUNTS = "all queries"
-PLACE = 9
+from rbench.metrics import Meaning, Metric, Observations, Values
 
 
-def value(of: Observations) -> Values:
-    """Return nDCG@k of each query as it was."""
-    return np.where(of.counted & np.isnan(of.gold), of.original_score, np.nan)
+class NdcgBefore(Metric):
+    about = Meaning("nDCG before", "mean nDCG@k of all queries before the attack", "highest", good="better")
+    of = "attacks"
+    share = False
+    bounds = (0.0, 1.0)
+    kind = "ranking"
+    counts = "all queries"
+    place = 9
+
+    def value(self, of: Observations) -> Values:
+        """Return nDCG@k of each query as it was."""
+        return np.where(of.counted & np.isnan(of.gold), of.original_score, np.nan)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbench.metrics import Meaning, Observations, Share, Tally, Values
-
-ABOUT = Meaning(
-    "Oracle-valid attack success rate",
-    "successes after which the true label still holds / (succeeded + failed)",
-    "lowest",
-    short="Oracle-valid ASR",
-)
-OF = "attacks"
-SHARE = True
-TOGETHER = True
-ORACLE = True
-COUNTS = "the examples that both victims classify correctly"
-PLACE = 3
+from rbench.metrics import Meaning, Metric, Observations, Share, Tally, Values
 
 
-def value(of: Observations) -> Values:
-    """1 for a text that fell and kept its true label, else 0. A success that the oracle cannot read counts 0."""
-    return np.where(of.attacked & of.has_oracle, of.valid, np.nan)
+class OracleAsr(Metric):
+    about = Meaning(
+        "Oracle-valid attack success rate",
+        "successes after which the true label still holds / (succeeded + failed)",
+        "lowest",
+        short="Oracle-valid ASR",
+    )
+    of = "attacks"
+    share = True
+    together = True
+    oracle = True
+    counts = "the examples that both victims classify correctly"
+    place = 3
 
+    def value(self, of: Observations) -> Values:
+        """1 for a text that fell and kept its true label, else 0. A success that the oracle cannot read counts 0."""
+        return np.where(of.attacked & of.has_oracle, of.valid, np.nan)
 
-def counted(of: Tally) -> Share:
-    """Return the share by the counts of a record."""
-    return of.oracle_asr
+    def counted(self, of: Tally) -> Share:
+        """Return the share by the counts of a record."""
+        return of.oracle_asr

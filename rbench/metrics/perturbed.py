@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbench.metrics import Meaning, Observations, Sample, Tally, Values
-
-ABOUT = Meaning(
-    "Words perturbed", "mean share of words changed, over successes with a change", "highest", short="Perturbed"
-)
-OF = "attacks"
-SHARE = False
-BOUNDS = (0.0, 1.0)
-COUNTS = "the examples that fell with both victims"
-PLACE = 6
+from rbench.metrics import Meaning, Metric, Observations, Sample, Tally, Values
 
 
-def value(of: Observations) -> Values:
-    """Return the share of the texts that fell with a change."""
-    return np.where(of.fell & (of.perturbed_share > 0), of.perturbed_share, np.nan)
+class Perturbed(Metric):
+    about = Meaning(
+        "Words perturbed", "mean share of words changed, over successes with a change", "highest", short="Perturbed"
+    )
+    of = "attacks"
+    share = False
+    bounds = (0.0, 1.0)
+    counts = "the examples that fell with both victims"
+    place = 6
 
+    def value(self, of: Observations) -> Values:
+        """Return the share of the texts that fell with a change."""
+        return np.where(of.fell & (of.perturbed_share > 0), of.perturbed_share, np.nan)
 
-def counted(of: Tally) -> Sample:
-    """Return the mean that a record stores."""
-    return of.perturbed
+    def counted(self, of: Tally) -> Sample:
+        """Return the mean that a record stores."""
+        return of.perturbed

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbench.metrics import Meaning, Observations, Sample, Tally, Values
-
-ABOUT = Meaning(
-    "Average queries", "mean over the examples that were not skipped", "highest", percent=False, short="Queries"
-)
-OF = "attacks"
-SHARE = False
-COUNTS = "the examples that both victims classify correctly"
-PLACE = 5
+from rbench.metrics import Meaning, Metric, Observations, Sample, Tally, Values
 
 
-def value(of: Observations) -> Values:
-    """Return the queries of the texts that were attacked."""
-    return np.where(of.attacked, of.num_queries, np.nan)
+class Queries(Metric):
+    about = Meaning(
+        "Average queries", "mean over the examples that were not skipped", "highest", percent=False, short="Queries"
+    )
+    of = "attacks"
+    share = False
+    counts = "the examples that both victims classify correctly"
+    place = 5
 
+    def value(self, of: Observations) -> Values:
+        """Return the queries of the texts that were attacked."""
+        return np.where(of.attacked, of.num_queries, np.nan)
 
-def counted(of: Tally) -> Sample:
-    """Return the mean that a record stores."""
-    return of.queries
+    def counted(self, of: Tally) -> Sample:
+        """Return the mean that a record stores."""
+        return of.queries

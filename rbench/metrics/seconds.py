@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbench.metrics import Meaning, Observations, Sample, Tally, Values
-
-ABOUT = Meaning(
-    "Seconds an example",
-    "mean seconds of one process over the examples that were not skipped, batches shared out; they depend on the "
-    "machine",
-    "lowest",
-    percent=False,
-    digits=2,
-    undefined="no example in the denominator, or records of an old version, which hold no times",
-    good="faster",
-    short="Seconds",
-    repeatable=False,
-)
-OF = "attacks"
-SHARE = False
-COUNTS = "the examples that both victims classify correctly"
-PLACE = 7
+from rbench.metrics import Meaning, Metric, Observations, Sample, Tally, Values
 
 
-def value(of: Observations) -> Values:
-    """Return the seconds of the texts that were attacked."""
-    return np.where(of.attacked, of.seconds, np.nan)
+class Seconds(Metric):
+    about = Meaning(
+        "Seconds an example",
+        "mean seconds of one process over the examples that were not skipped, batches shared out; they depend on the "
+        "machine",
+        "lowest",
+        percent=False,
+        digits=2,
+        undefined="no example in the denominator, or records of an old version, which hold no times",
+        good="faster",
+        short="Seconds",
+        repeatable=False,
+    )
+    of = "attacks"
+    share = False
+    counts = "the examples that both victims classify correctly"
+    place = 7
 
+    def value(self, of: Observations) -> Values:
+        """Return the seconds of the texts that were attacked."""
+        return np.where(of.attacked, of.seconds, np.nan)
 
-def counted(of: Tally) -> Sample:
-    """Return the mean that a record stores."""
-    return of.seconds
+    def counted(self, of: Tally) -> Sample:
+        """Return the mean that a record stores."""
+        return of.seconds

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbench.metrics import Meaning, Observations, Values
-
-ABOUT = Meaning(
-    "Label seen in originals",
-    "share of raters who see the label in the original, mean over the originals of the judged successes",
-    short="Seen in originals",
-    undefined="not judged (rbench judge)",
-)
-OF = "attacks"
-SHARE = False
-BOUNDS = (0.0, 1.0)
-COUNTS = "the originals that were judged for both victims"
-PLACE = 14
+from rbench.metrics import Meaning, Metric, Observations, Values
 
 
-def value(of: Observations) -> Values:
-    """Return the share of raters who see its label in an original; NaN where nobody was asked."""
-    return np.where(of.fell, of.seen_in_original, np.nan)
+class SeenInOriginal(Metric):
+    about = Meaning(
+        "Label seen in originals",
+        "share of raters who see the label in the original, mean over the originals of the judged successes",
+        short="Seen in originals",
+        undefined="not judged (rbench judge)",
+    )
+    of = "attacks"
+    share = False
+    bounds = (0.0, 1.0)
+    counts = "the originals that were judged for both victims"
+    place = 14
 
+    def value(self, of: Observations) -> Values:
+        """Return the share of raters who see its label in an original; NaN where nobody was asked."""
+        return np.where(of.fell, of.seen_in_original, np.nan)
 
-def judged(of: Observations) -> Values:
-    """The same, by which its interval has raters as a level."""
-    return value(of)
+    def judged(self, of: Observations) -> Values:
+        """The same, by which its interval has raters as a level."""
+        return self.value(of)

@@ -7,30 +7,28 @@ lower end of the bracket of `valid_asr`. Ours: no paper behind rbench reports it
 from __future__ import annotations
 
 from rbench.metrics import Meaning, Observations, Values, accepted, added
-from rbench.metrics.valid_asr import BOUNDS, COUNTS, OF, PART_OF, SHARE, units
-
-__all__ = ["ABOUT", "BOUNDS", "COUNTS", "OF", "PART_OF", "PLACE", "SHARE", "influence", "judged", "units", "value"]
-
-ABOUT = Meaning(
-    "Valid attack success rate, meaning kept",
-    "ASR x share of raters who see the label and find the meaning kept (4 or 5 of 5), mean over the judged successes",
-    "lowest",
-    short="Valid ASR, kept",
-    undefined="not judged (rbench judge)",
-)
-PLACE = 13
+from rbench.metrics.valid_asr import ValidAsr
 
 
-def value(of: Observations) -> float:
-    """ASR times the share of judged successes whose label is seen and whose meaning is kept."""
-    return accepted(of, of.kept)
+class ValidAsrKept(ValidAsr):
+    about = Meaning(
+        "Valid attack success rate, meaning kept",
+        "ASR x share of raters who see the label and find the meaning kept (4 or 5 of 5), mean over the judged "
+        "successes",
+        "lowest",
+        short="Valid ASR, kept",
+        undefined="not judged (rbench judge)",
+    )
+    place = 13
 
+    def value(self, of: Observations) -> float:
+        """ASR times the share of judged successes whose label is seen and whose meaning is kept."""
+        return accepted(of, of.kept)
 
-def influence(of: Observations) -> Values:
-    """What each text adds to the value, without the jackknife."""
-    return added(of, of.kept)
+    def influence(self, of: Observations) -> Values:
+        """What each text adds to the value, without the jackknife."""
+        return added(of, of.kept)
 
-
-def judged(of: Observations) -> Values:
-    """The share of raters who accept a success; NaN where nobody was asked."""
-    return of.kept
+    def judged(self, of: Observations) -> Values:
+        """The share of raters who accept a success; NaN where nobody was asked."""
+        return of.kept

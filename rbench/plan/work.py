@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import RbenchError
@@ -239,7 +238,7 @@ def estimate(job: Job, prepared: Prepared) -> Estimate | None:
     Queries are examples times mean words times the attack's `queries_per_word`, a rule of thumb in the attack's file.
     """
     if (examples := measured_examples(job, prepared)) is not None:
-        return Estimate(examples, told=getattr(_file(job, prepared), "TOLD", ""))
+        return Estimate(examples, told=_measure(job, prepared).workload)
     if job.measuring is not None and job.untuned:
         return Estimate(sum(prepared.data[job.measuring.task.name].sizes.values()))
     if job.attacking is None:
@@ -254,11 +253,11 @@ def measured_examples(job: Job, prepared: Prepared) -> int | None:
     """Return how many texts, pairs or rows the job of a measure reads; None where the measure's file does not say."""
     if job.what is None:
         return None
-    count = getattr(_file(job, prepared), "examples", None)
-    return count(prepared, job) if count is not None else None
+    examples: int | None = _measure(job, prepared).examples(prepared, job)
+    return examples
 
 
-def _file(job: Job, prepared: Prepared) -> ModuleType:
+def _measure(job: Job, prepared: Prepared) -> Any:
     return prepared.loaded.modules["measures", job.what or ""].open()
 
 

@@ -243,7 +243,7 @@ class Ground:
 
     def knows(self, metric: str) -> bool:
         """Return whether a claim may have this metric: one of `known`, or a number of a measure with a label."""
-        return metric in self.known or metric.partition(".")[0] in self.measured
+        return metric in self.metrics or metric in self.measured or metric.partition(".")[0] in self.measured
 
     def names(self, axis: Axis, metric: str) -> tuple[str, ...]:
         """Return the names on an axis among the cells of a metric, in their order."""

@@ -190,6 +190,10 @@ class Meaning:
     """Whether the same run gives the same values again. Values that depend on the machine are left out of tables of all
     metrics and of reports, and are not tested for bold."""
 
+    def __post_init__(self) -> None:
+        if self.best not in ("lowest", "highest", None):
+            raise ValueError(f"the best end of a number is lowest, highest or None, and not {self.best!r}")
+
     @property
     def arrow(self) -> str:
         return "↓" if self.best == "lowest" else "↑"

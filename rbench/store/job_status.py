@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 from rbench.config.code import find
 from rbench.errors import RbenchError
@@ -91,13 +91,13 @@ def errored(store: Reader, found: Standing, jobs: Iterable[Job]) -> dict[str, in
 # -------------------------------------------------------------------------------------------------- what measures say
 
 
-def measure_of(spec: MeasureJob) -> ModuleType | None:
-    """Return the module of one of rbench's measures, or None for that of a user, whose folder is not known."""
+def measure_of(spec: MeasureJob) -> Any:
+    """Return one of rbench's measures, or None for that of a user, whose folder is not known."""
     return None if spec.source else _opened(spec.what.name)
 
 
 @cache
-def _opened(name: str) -> ModuleType | None:
+def _opened(name: str) -> Any:
     try:
         return find("measures", name).open()
     except RbenchError:
@@ -112,7 +112,8 @@ def lacking(record: Record) -> str | None:
     if record.job.measuring is None or record.status != "complete":
         return lacking_of_attack(record)
     there = {score.name for score in record.scores}
-    wanted: tuple[str, ...] = getattr(measure_of(record.job.measuring), "REQUIRED", ())
+    measure = measure_of(record.job.measuring)
+    wanted: tuple[str, ...] = measure.required_scores if measure is not None else ()
     name = next((name for name in wanted if name not in there), None)
     return None if name is None else f"the record of {record.job.name} has no {name}."
 

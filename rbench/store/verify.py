@@ -182,8 +182,10 @@ def _attack(spec: AttackJob, record: Record, outcomes: Sequence[Outcome]) -> Ite
 def _measured(store: Store, job: Job, spec: MeasureJob, record: Record) -> Iterator[str]:
     """Let the measure's file compare, if it does; of rows their number is compared in any case."""
     lines = getattr(store, spec.stores)(job)
-    if (compare := getattr(measure_of(spec), "unlike", None)) is not None:
-        yield from compare(record, lines)
+    measure = measure_of(spec)
+    unlike = measure.unlike(record, lines) if measure is not None else None
+    if unlike is not None:
+        yield from unlike
     elif spec.stores == "rows" and not (spec.source and record.scores):
         yield from unequal(record, (), {"rows": len(lines)})
 

@@ -63,21 +63,20 @@ def _of_measure(results: Results, wanted: TableSpec, options: Mapping[str, Any])
     """Build the table of a measure. Raises as `build` does."""
     metric, layout = wanted.metric, wanted.layout
     measure = results.metrics.measure(metric)
-    module: Any = measure.open()
     try:
-        chosen = module.Options.model_validate(options)
+        chosen = measure.Options.model_validate(options)
     except ValueError as error:  # those of an old plan may not fit the measure as it is now
         raise StoreError(f"the options of the measure do not fit it: {error}") from error
-    layouts = getattr(module, "LAYOUTS", None)
+    layouts = measure.layouts
     if layout not in (layouts or ("paper",)):
         there = "the layouts paper and full" if layouts else "one layout"
         raise StoreError(f"the layout {layout} shows attacks; the table of {metric} has {there}")
     try:
-        table = layouts[layout](results, wanted) if layouts else module.table(chosen, results)
+        table = layouts[layout](results, wanted) if layouts else measure.table(chosen, results)
     except RbenchError:
         raise
     except Exception as error:
-        if measure.bundled:
+        if results.metrics.registry.is_bundled("measures", metric):
             raise
         from rbench.system.own_code import told
 

@@ -58,14 +58,13 @@ def accuracies(grid: Grid) -> Accuracies:
     if not _asked(results):
         return Accuracies({})
     measure = results.metrics.measure(TEST_ACCURACY)
-    module: Any = measure.open()
-    found = module.cells(results)
+    found = measure.cells(results)
     attacked = {(cell.encoder, cell.finetune, cell.task) for cell in grid.cells.values()}
     of: dict[tuple[str, str, str], AnyCell] = {}
     for cell in found.cells.values():  # where a suite asks for several numbers of rows, the first stands in tables
         if (key := (cell.encoder, cell.finetune, cell.task)) in attacked:
             of.setdefault(key, cell)
-    return Accuracies(of, module.said(of.values(), grid.tasks) if of else "")
+    return Accuracies(of, measure.note(of.values(), grid.tasks) if of else "")
 
 
 def _asked(results: Results) -> bool:

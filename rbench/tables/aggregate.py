@@ -67,7 +67,7 @@ class Cell(cells.Cell):
         That of what people said has raters as a level.
         """
         found = scored(name, self.pooled_as(name), self.repeats)
-        if self.results.metrics[name].judged is None or found.value is None:
+        if not self.results.metrics[name].of_people or found.value is None:
             return found
         if (key := (self.known_as(name), "judged")) not in self.results.limits:
             self.results.limits[key] = self._judged_limits(name, found.value)
@@ -81,7 +81,7 @@ class Cell(cells.Cell):
         """The metric of a run that is done; None where it is computed from outcomes that are lost."""
         metric = self.results.metrics[name]
         assert run.tally is not None
-        if metric.counted is not None:
+        if metric.of_counts:
             counted: Share | Sample = metric.counted(run.tally)
             return counted
         try:
@@ -100,7 +100,7 @@ class Cell(cells.Cell):
         if (key := self.known_as(name)) not in known:
             if not self.has(name):
                 found = pooled(metric, ())
-            elif metric.counted is not None:
+            elif metric.of_counts:
                 found = metric.counted(self.pooled)
             else:
                 parts = [part for _, part in self.found(name)]
@@ -125,7 +125,7 @@ class Cell(cells.Cell):
 
     def by_rater(self, run: Run, name: str) -> dict[str, Values]:
         metric, said = self.results.metrics[name], self.results.judged
-        if metric.judged is None or said is None:
+        if not metric.of_people or said is None:
             return {}
         return {f"{said.sheet.id}/{who}": self.results.values(run, metric, who) or {} for who in said.raters}
 
@@ -136,7 +136,7 @@ class Cell(cells.Cell):
             ends = super().limits(name)
         except StoreError:  # outcomes are missing or damaged
             return self.results.limits.setdefault(self.known_as(name), None)
-        if ends is None or self.results.metrics[name].judged is None:
+        if ends is None or not self.results.metrics[name].of_people:
             return ends
         own = self.sampled(name)
         assert own.low is not None and own.high is not None
@@ -150,7 +150,7 @@ class Cell(cells.Cell):
         from rbench.score.people import accepted_limits, between_sums, product_limits, widened
 
         metric, said = self.results.metrics[name], self.results.judged
-        assert metric.judged is not None and said is not None
+        assert metric.of_people and said is not None
         by_text: dict[str, list[float]] = {}
         for run in self.done:
             of = self.results.observations(run.job)
@@ -158,7 +158,7 @@ class Cell(cells.Cell):
                 if not math.isnan(share):
                     by_text.setdefault(unit, []).append(share)
         shares = np.array([sum(one) / len(one) for one in by_text.values()] or [0.0])
-        if metric.units is None:
+        if not metric.of_set:
             texts = accepted_limits(shares, len(said.raters))
         else:
             counts = self.pooled.succeeded, self.pooled.succeeded + self.pooled.failed
@@ -237,7 +237,7 @@ class Grid(cells.Grid[Cell]):
 
     def tasks_of(self, metric: Metric) -> tuple[str, ...]:
         """Return the tasks that have a metric."""
-        if metric.judged is not None and self.results.judged is None:
+        if metric.of_people and self.results.judged is None:
             return ()
         having = {run.spec.task.name for run in self.runs if metric.is_of(run.spec.task)}
         return tuple(task for task in self.tasks if task in having)

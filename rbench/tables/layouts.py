@@ -156,7 +156,7 @@ def _served(grid: Grid) -> list[str]:
 
 def _tasks(grid: Grid, metric: Metric) -> tuple[str, ...]:
     tasks = grid.tasks_of(metric)
-    if not tasks and metric.judged is not None and grid.results.judged is None:
+    if not tasks and metric.of_people and grid.results.judged is None:
         raise StoreError(
             f"{grid.results.root} is not judged, so there is no {metric.about.words}. rbench judge export makes sheets "
             "for people who judge its texts."

@@ -41,7 +41,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
 
 def interval_note(grid: Grid, metric: str) -> str:
     """Return a note on how this metric's intervals are computed and which variation they cover."""
-    if grid.metrics[metric].judged is not None:
+    if grid.metrics[metric].of_people:
         return OF_PEOPLE
     share = grid.metrics[metric].share
     kind = "Wilson 95% intervals" if share else "Student's t 95% intervals of the mean"

@@ -124,7 +124,7 @@ class Results:
         of += ["all attacks"] if len({spec.attack.name for spec in attacks}) > 1 else []
         try:
             metrics = self.metrics.all(*of, kinds={spec.task.kind for spec in attacks})
-            needed = (columns_of(metric.value, metric.units) for metric in metrics)
+            needed = (columns_of(metric.value, metric.units if metric.of_set else None) for metric in metrics)
             return frozenset({"example_id", "label"}.union(*needed))
         except SuiteError:  # a file that is wrong is told where its metric is asked for
             return frozenset({"example_id", "status"})

@@ -298,8 +298,10 @@ def job_of(
         bits = _bits_of(results, run) if attacked else dict.fromkeys(sorted(own[measured]), NOT_SCORED)
     else:
         bits = _bits_of(results, run)
-        own = {one.name: _values_of(results, run, one) for one in metrics if isinstance(one, Metric) and not one.judged}
-        said = (told.accepted(results, run, one) for one in metrics if isinstance(one, Metric) and one.judged)
+        own = {
+            one.name: _values_of(results, run, one) for one in metrics if isinstance(one, Metric) and not one.of_people
+        }
+        said = (told.accepted(results, run, one) for one in metrics if isinstance(one, Metric) and one.of_people)
         own |= {name: {hashed(example): x for example, x in by.items()} for one in said for name, by in one.items()}
     spec, needs = run.job.measuring, run.job.needs
     opened = run.job.key if run.job.victim is not None else None

@@ -105,7 +105,7 @@ def parse(text: str, metrics: Metrics) -> Condition:
         raise SuiteError(f"{place}: not a condition; {_EXAMPLE}")
     metric, sign, number = found.groups()
     start, dot, label = metric.partition(".")
-    known = metric in metrics or {metric, start} & metrics.measured.keys()
+    known = metric in metrics or metric in metrics.measured or start in metrics.measured
     name = metric if known else f"{start.lower()}{dot}{label}"
     try:
         of = metrics.asked(name)

@@ -233,7 +233,7 @@ def _victims(
         people = None
         if row.metric.gate and isinstance(row.metric, Metric) and not cells[0].metric:
             values = of_letters(row.metric, together)
-        elif isinstance(row.metric, Metric) and row.metric.judged is not None:
+        elif isinstance(row.metric, Metric) and row.metric.of_people:
             people = told.read(row.metric, _columns(letters[0]), jobs[0].values)
             if people is None or len(jobs) > 1:
                 raise StoreError(_not_kept(row))

@@ -33,7 +33,7 @@ def accepted(results: Results, run: Run, metric: Metric) -> dict[str, dict[str, 
     Raises StoreError where nobody judged the RUN.
     """
     said = results.judged
-    if said is None or metric.judged is None:
+    if said is None or not metric.of_people:
         raise StoreError(f"{results.root} is not judged, so it has no {metric.name}: rbench judge export")
     found = {}
     for who in said.raters:

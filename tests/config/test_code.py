@@ -119,45 +119,50 @@ def test_a_new_kind_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         found.path("measures", "mime")
 
 
-MEASURE = """from rbench.schema import Meaning, Strict as Options
-ABOUT = Meaning("Mine", "mine", "lowest")
-OF = "victims"
-METRICS = {"own": ABOUT}
-def cells(results): ...
-def table(options, results): ...
+MEASURE = """from rbench.measures import Measure
+from rbench.schema import Meaning
+
+
+class Mine(Measure):
+    reads = "victims"
+    numbers = {"own": Meaning("Mine", "mine", "lowest")}
+
+    def cells(self, results): ...
 """
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "place", "said"),
     [
-        ('"lowest"', '"low"', 'ABOUT: unknown end "low"; did you mean lowest?'),
-        (": ABOUT", ': Meaning("Mine", "mine", "high")', 'METRICS: own: unknown end "high"; did you mean highest?'),
-        ('{"own": ABOUT}', '{"own": "lowest"}', "`METRICS: own` must be an rbench.metrics.Meaning"),
-        ('{"own": ABOUT}', "[ABOUT]", "`METRICS` must be a mapping of names to rbench.metrics.Meaning"),
-        ("METRICS", 'ABOUT = "mine"\nMETRICS', "`ABOUT` must be an rbench.metrics.Meaning"),
-        ('METRICS = {"own": ABOUT}', "del ABOUT", "`ABOUT` must be an rbench.metrics.Meaning"),
-        ('"victims"', '"victim"', 'OF: unknown value "victim"; did you mean victims?'),
-        ("OF", 'STORES = "row"\nOF', 'STORES: unknown value "row"; did you mean rows?'),
-        ("OF", "UNSCALED = 2\nOF", "`UNSCALED` must be True or False"),
+        (
+            '"lowest"',
+            '"low"',
+            ":7",
+            "importing it fails: ValueError: the best end of a number is lowest, highest or None",
+        ),
+        ('Meaning("Mine", "mine", "lowest")', '"lowest"', ":5:1", "`numbers`['own'] of Mine: Input should be"),
+        ("numbers =", "numbers = 3 #", ":5:1", "`numbers` of Mine: Input should be a valid dict"),
+        ('"victims"', '"victim"', ":5:1", "`reads` of Mine: Input should be 'encoders', 'victims',"),
+        ("numbers =", 'stores = "row"\n    numbers =', ":5:1", "`stores` of Mine: Input should be 'outcomes',"),
+        ("numbers =", "unscaled = 2\n    numbers =", ":5:1", "`unscaled` of Mine: Input should be a valid boolean"),
+        ("numbers =", 'resources = ("synonym",)\n    numbers =', ":5:1", "`resources`[0] of Mine: Input should be"),
+        (
+            "self, results",
+            "self",
+            ":9:1",
+            "rbench calls the `cells` of a measure as cells(results), and this one takes ()",
+        ),
     ],
 )
-def test_what_a_measure_says_of_itself_is_checked(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_what_a_measure_says_of_itself_is_checked(old: str, new: str, place: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "measures").mkdir()
     path = tmp_path / "measures" / "mine.py"
     path.write_text(MEASURE)
-    code.checked(code.find("measures", "mine", Registry([tmp_path])))
+    assert code.checked(code.find("measures", "mine", Registry([tmp_path]))).name == "mine"
     path.write_text(MEASURE.replace(old, new, 1))
     with pytest.raises(SuiteError) as refused:
         code.checked(code.find("measures", "mine", Registry([tmp_path])))
-    assert str(refused.value).startswith(f"{path}:1:1: {said}")
-
-
-def test_about_of_a_measure_without_numbers_may_be_anything(tmp_path: Path) -> None:
-    (tmp_path / "measures").mkdir()
-    own = MEASURE.replace("def cells", "ABOUT, METRICS = 3, {}\ndef shown")
-    (tmp_path / "measures" / "mine.py").write_text(own)
-    code.checked(code.find("measures", "mine", Registry([tmp_path])))
+    assert str(refused.value).startswith(f"{path}{place}: {said}")
 
 
 @pytest.mark.parametrize("name", Registry().names("measures"))

@@ -10,7 +10,7 @@ import pytest
 
 from rbench.errors import StoreError
 from rbench.execution import measured
-from rbench.measures import Measured
+from rbench.measures import Measure, Measured
 from rbench.measures.positives import Options
 from rbench.schema import Choice, EncoderSpec, Job, Outcome, PretrainJob, Provenance, TrainSpec
 from rbench.store.runs import Store
@@ -53,8 +53,7 @@ def context(tmp_path: Path, trained: Job, monkeypatch: pytest.MonkeyPatch) -> An
     monkeypatch.setattr(measured, "Inputs", _Inputs)
     monkeypatch.setattr(measured, "own", lambda spec, context: spec.encoder)
     monkeypatch.setattr(measured, "weights_hash", lambda folder: "w")
-    made = SimpleNamespace(Options=Options, run=lambda *given: Measured(list(BUILT)))
-    modules = {("measures", "positives"): made, ("objectives", "adcl"): None}
+    modules = {("measures", "positives"): Built(), ("objectives", "adcl"): None}
     return SimpleNamespace(
         plan=SimpleNamespace(job=lambda key: trained),
         store=Store(tmp_path),
@@ -66,6 +65,13 @@ def context(tmp_path: Path, trained: Job, monkeypatch: pytest.MonkeyPatch) -> An
         device="cpu",
         progress=SimpleNamespace(update=None),
     )
+
+
+class Built(Measure[Options]):
+    """A build that always makes the same."""
+
+    def run(self, options: Options, context: Any) -> Measured:
+        return Measured(list(BUILT))
 
 
 def run(job: Job, context: Any) -> list[Outcome]:

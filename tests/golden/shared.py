@@ -272,7 +272,7 @@ def built(folder: Path) -> Value:
     resources: Any = world.resources(folder)
     of |= {"rows": data.split, "splits": ("train",), "progress": lambda *at: None}
     context = TrainedContext(task=data.spec, seed=2, data=data, device="cpu", resources=resources, **of)
-    found = positives.run(positives.Options(num_examples=4), context)
+    found = positives.Positives().run(positives.Options(num_examples=4), context)
     outcomes = [
         [one.example_id, one.status, list(one.perturbed or ()), one.num_words, one.num_words_changed]
         for one in cast(list[Outcome], found.lines)

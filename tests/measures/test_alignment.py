@@ -40,7 +40,7 @@ def context() -> EncoderContext:
 
 
 def test_it_is_a_loop_over_pairs_and_over_distinct_texts() -> None:
-    (row,) = alignment.run(Options(splits=("train", "test")), context())
+    (row,) = alignment.Alignment().run(Options(splits=("train", "test")), context())
     of = {text: vector(text) / np.linalg.norm(vector(text)) for text in "pqrstuv"}
     close = [np.sum((of[a] - of[b]) ** 2) for a, b in (("p", "q"), ("q", "r"), ("t", "u"))]
     apart = [math.exp(-2 * np.sum((of[a] - of[b]) ** 2)) for a, b in itertools.permutations(of, 2)]
@@ -54,9 +54,9 @@ def test_it_is_a_loop_over_pairs_and_over_distinct_texts() -> None:
 
 
 def test_splits_and_bound_are_options_and_no_pair_has_no_number() -> None:
-    (row,) = alignment.run(Options(splits=("train",), positive=5), context())
+    (row,) = alignment.Alignment().run(Options(splits=("train",), positive=5), context())
     assert (row.numbers["pairs"], row.numbers["texts"]) == (1, 4) and row.numbers["alignment_low"] is None
-    (row,) = alignment.run(Options(splits=("test",), positive=5), context())
+    (row,) = alignment.Alignment().run(Options(splits=("test",), positive=5), context())
     assert row.numbers["pairs"] == 0, "the one such pair has a text without direction"
     assert row.numbers["alignment"] is None
 
@@ -64,11 +64,11 @@ def test_splits_and_bound_are_options_and_no_pair_has_no_number() -> None:
 def test_what_has_no_scores_is_refused() -> None:
     single = TaskSpec(name="mr", kind="single", columns=("text",), labels=("bad", "good"))
     with pytest.raises(ValueError, match="mr has no similarity scores"):
-        alignment.splits(Options(), single)
+        alignment.Alignment().splits(Options(), single)
     with pytest.raises(ValueError, match="from 0 to 5"):
-        alignment.splits(Options(positive=6), STS)
+        alignment.Alignment().splits(Options(positive=6), STS)
     with pytest.raises(ValueError, match="names no split"):
-        alignment.splits(Options(splits=()), STS)
+        alignment.Alignment().splits(Options(splits=()), STS)
 
 
 def stored(encoder: str, low: float | None, high: float | None, zero: int = 0) -> tuple[Job, list[MeasuredRow]]:
@@ -93,7 +93,7 @@ def run(*jobs: tuple[Job, list[MeasuredRow]]) -> Any:
 
 def test_the_table_and_the_figure_show_the_same() -> None:
     found = run(stored("one", 0.3, -2.0, zero=4), stored("two", 0.2, -1.5))
-    made = alignment.table(Options(), found)
+    made = alignment.Alignment().table(Options(), found)
     one, two = made.rows
     assert one[:3] == ("stsb", "one", 40) and isinstance(one[3], Number) and one[4] == 90
     assert not one[3].best and isinstance(two[3], Number) and two[3].best, "low is good"

@@ -11,13 +11,16 @@ from scipy import stats
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.measures.asr_difference import Options, table
+from rbench.measures.asr_difference import AsrDifference
 from rbench.schema import Health, Job, Raised
+from rbench.schema.extension import NoOptions as Options
 from rbench.score.paired import newcombe
 from rbench.store.runs import Store
 from rbench.tables import Results
 from tests import reference
 from tests.tables.conftest import make_outcomes, make_suite
+
+table = AsrDifference().table
 
 
 def statuses(job: Job) -> dict[str, bool]:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.measures.budget import Options, table
+from rbench.measures.budget import Budget, Options
 from rbench.schema import Outcome
 from rbench.score import wilson
 from rbench.store.runs import Store
@@ -19,6 +19,8 @@ from tests.tables.conftest import finish, make_outcomes, make_suite
 from tests.tables.test_layouts import jobs_of
 
 MakeRun = Callable[..., Store]
+
+table = Budget().table
 
 
 def attacked(store: Store, attack: str, encoder: str, task: str) -> list[Outcome]:

@@ -7,9 +7,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
+from scipy import stats
 from statsmodels.stats.weightstats import DescrStatsW
 
 from rbench import api
@@ -29,76 +31,35 @@ from tests.verdicts import gated
 MEASURE = '''\
 """Queries of successes: how often an attack asked before it succeeded."""
 
-from rbench.score import Sample, scored
-from rbench.schema import Strict
-from rbench.tables import Table
-from rbench.tables.aggregate import grid
-from rbench.tables.cells import Grid, Measured, Reading, mean_of
-from rbench.tables.table import Meaning
+import numpy as np
 
-ABOUT = Meaning("Queries of successes", "mean over the successes", "highest", percent=False)
-METRICS = {"taken": ABOUT}
+from rbench.measures import Mean, Measure, Row
 
 
-class Options(Strict):
-    """It has none."""
+class Effort(Measure):
+    """Queries of successes."""
 
+    columns = (Mean("taken", "mean over the successes", best="highest", title="Queries of successes"),)
 
-def cells(results):
-    def values(run, name):
-        done = results.store.outcomes(run.job)
-        return {one.example_id: float(one.num_queries) for one in done if one.status == "succeeded"}
-
-    def score(run, name):
-        return scored(name, Sample.of(values(run, name).values()))
-
-    read, found = Reading(ABOUT, score, mean_of, values), {}
-    for key, cell in grid(results).cells.items():
-        names = {"finetune": cell.finetune, "attack": cell.attack}
-        found[key] = Measured(cell.encoder, cell.task, cell.runs, results, read=read, **names)
-    return Grid(results, found)
-
-
-def table(options, results):
-    rows = tuple((cell.attack, cell.encoder, cell.task, cell.number("taken")) for cell in cells(results).cells.values())
-    header = ("Attack", "Encoder", "Task", "Queries")
-    return Table("effort", header, rows, (), (), about=ABOUT)
+    def of_attack(self, options, outcomes):
+        fell = np.array([one.status == "succeeded" for one in outcomes])
+        return Row({"taken": np.where(fell, [one.num_queries for one in outcomes], np.nan)})
 '''
 QUICK = '''\
 """Quick falls: the share of the attacked texts that fell within 5 queries."""
 
-from rbench.score import Share, scored
-from rbench.schema import Strict
-from rbench.tables.aggregate import grid
-from rbench.tables.cells import Grid, Measured, Reading, mean_of
-from rbench.tables.table import Meaning
-
-ABOUT = Meaning("Quick falls", "fell within 5 queries / attacked", "lowest")
-METRICS = {"quick": ABOUT}
+from rbench.measures import Measure, Row, Share
 
 
-class Options(Strict):
-    """It has none."""
+class Quick(Measure):
+    """Quick falls."""
 
+    columns = (Share("quick", "fell within 5 queries / attacked", best="lowest", title="Quick falls"),)
 
-def cells(results):
-    def values(run, name):
-        there = [one for one in results.store.outcomes(run.job) if one.status in ("succeeded", "failed")]
-        return {one.example_id: float(one.status == "succeeded" and one.num_queries <= 5) for one in there}
-
-    def score(run, name):
-        own = values(run, name).values()
-        return scored(name, Share(int(sum(own)), len(own)))
-
-    read, found = Reading(ABOUT, score, mean_of, values, shares=True), {}
-    for key, cell in grid(results).cells.items():
-        names = {"finetune": cell.finetune, "attack": cell.attack}
-        found[key] = Measured(cell.encoder, cell.task, cell.runs, results, read=read, **names)
-    return Grid(results, found, spoken=lambda cell: [(cell.task, "within 5")])
-
-
-def table(options, results):
-    raise NotImplementedError
+    def of_attack(self, options, outcomes):
+        there = [one for one in outcomes if one.status in ("succeeded", "failed")]
+        quick = [one.status == "succeeded" and one.num_queries <= 5 for one in there]
+        return Row({"quick": quick}, units=[one.example_id for one in there])
 '''
 ENCODERS = ("minilm", "bert_b")
 
@@ -125,6 +86,15 @@ def taken(run: Store, encoder: str, task: str, attack: str) -> list[dict[str, in
     return [{o.example_id: o.num_queries for o in run.outcomes(job) if o.status == "succeeded"} for job in jobs]
 
 
+def repeats(run: Store, encoder: str, task: str, strategy: str, attack: str) -> float:
+    """How many seeds attacked a text, on average over all texts."""
+    plan = run.plan()
+    assert plan is not None
+    jobs = [job for job in plan.attacks if job.parts == (encoder, task, strategy, attack)]
+    drawn = [{one.example_id for one in run.outcomes(job)} for job in jobs]
+    return sum(map(len, drawn)) / len(set().union(*drawn))
+
+
 def shared(run: Store, task: str, attack: str) -> list[tuple[int, int]]:
     """The queries of both encoders on each text that fell with both, once for each seed."""
     sides = [taken(run, encoder, task, attack) for encoder in ENCODERS]
@@ -141,7 +111,7 @@ def test_compare_pairs_two_encoders_text_by_text(run: Store, mine: Path) -> None
         assert d.low is not None and d.high is not None and d.low < d.value < d.high
         for encoder, value in zip(ENCODERS, cell.unpaired, strict=True):
             seeds = taken(run, encoder, cell.name.task, cell.name.attack)
-            assert value == pytest.approx(fmean(fmean(own.values()) for own in seeds))
+            assert value == pytest.approx(fmean(n for own in seeds for n in own.values()))
     (one,) = api.claims(run.root, claim(mine, "mr", "pwws"), [mine])
     (cell,) = [cell for cell in found.cells if cell.name[1:] == ("mr", "clean", "pwws")]
     d = one.judged[0].difference
@@ -161,10 +131,12 @@ def test_a_condition_is_judged_on_the_interval_of_each_cell(run: Store, mine: Pa
     cells = {f"{e}/{t}/clean/{a}": taken(run, e, t, a) for e in ENCODERS for t in ("mr", "mini_nli") for a in ("pwws",)}
     found = {one.cell: one for one in met("taken > 0").met}
     for name, seeds in cells.items():
-        means = [DescrStatsW(list(own.values())) for own in seeds]
-        low, high = (fmean(ends) for ends in zip(*(one.tconfint_mean() for one in means), strict=True))
+        pooled = DescrStatsW([n for own in seeds for n in own.values()])
+        n = pooled.nobs / repeats(run, *name.split("/"))  # texts that several seeds attack count once
+        half = stats.t.ppf(0.975, n - 1) * np.sqrt(pooled.var * pooled.nobs / (pooled.nobs - 1) / n)
+        low, high = pooled.mean - half, pooled.mean + half
         assert (found[name].low, found[name].high) == (pytest.approx(low), pytest.approx(high))
-        assert found[name].value == pytest.approx(fmean(one.mean for one in means))
+        assert found[name].value == pytest.approx(pooled.mean)
         assert name in {one.cell for one in met(f"taken > {low - 0.01}").met}
         assert name not in {one.cell for one in met(f"taken > {low + 0.01}").met}
     with pytest.raises(SuiteError, match='unknown metric "taken"'):
@@ -213,7 +185,7 @@ def test_either_axis_of_the_front_takes_it(run: Store, mine: Path, swapped: bool
     for title, points in drawn.items():
         attack, task = title.split(", ")
         for encoder in ENCODERS:
-            value = fmean(fmean(own.values()) for own in taken(run, encoder, task, attack))
+            value = fmean(n for own in taken(run, encoder, task, attack) for n in own.values())
             point = (value, shares[encoder, task, attack])
             assert points[encoder] == pytest.approx(point[::-1] if swapped else point)
     with pytest.raises(SuiteError, match='unknown metric "taken"'):

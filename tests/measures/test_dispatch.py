@@ -29,6 +29,7 @@ HITS = '''\
 from pydantic import BaseModel, ConfigDict
 
 from rbench.errors import StoreError
+from rbench.measures import Measure
 from rbench.tables import Table
 from rbench.tables.aggregate import attacked
 from rbench.tables.table import Meaning
@@ -40,18 +41,21 @@ class Options(BaseModel):
     quote: bool = False
 
 
-def table(options, results):
-    rows, cells = [], []
-    for sample in attacked(results):
-        hits = sum(one.status == "succeeded" for one in sample.outcomes)
-        if hits >= options.least:
-            rows.append((sample.cell.attack, sample.cell.encoder, hits))
-            cells.append({"attack": sample.cell.attack, "hits": hits})
-    if not rows:
-        raise StoreError(f"no attack has {options.least} successes")
-    about = Meaning("Hits", "successes of a job", percent=False)
-    return Table("hits", ("Attack", "Encoder", "Hits"), tuple(rows), tuple(cells), (),
-                 about=about, texts=options.quote)
+class Hits(Measure[Options]):
+    """Counts successes of each attack job."""
+
+    def table(self, options, results):
+        rows, cells = [], []
+        for sample in attacked(results):
+            hits = sum(one.status == "succeeded" for one in sample.outcomes)
+            if hits >= options.least:
+                rows.append((sample.cell.attack, sample.cell.encoder, hits))
+                cells.append({"attack": sample.cell.attack, "hits": hits})
+        if not rows:
+            raise StoreError(f"no attack has {options.least} successes")
+        about = Meaning("Hits", "successes of a job", percent=False)
+        return Table("hits", ("Attack", "Encoder", "Hits"), tuple(rows), tuple(cells), (),
+                     about=about, texts=options.quote)
 '''
 SUITE = """\
 name: mine
@@ -151,9 +155,18 @@ def test_options_stand_beside_the_metric_and_come_back_from_a_stored_plan(suite:
 def test_a_measure_is_refused_with_what_it_lacks(mine: Path, make_run: Callable[..., Store]) -> None:
     store = make_run()
     for content, message in [
-        ("class Options: ...\n", "a measure module exports Options, table; missing: table"),
-        (HITS.replace("(options, results)", "(results)"), r"rbench calls the `table` of a measure as table\(options"),
-        (HITS + "def run(options): ...\n", r"rbench calls the `run` of a measure as run\(options, context\)"),
+        (
+            "class Options: ...\ndef table(options, results): ...\n",
+            r"hits\.py:1:1: a measure is a subclass of .*Measure.*`class Hits\(Measure\)`; see .*add-a-measure\.md",
+        ),
+        (f"{HITS}\n\nclass More(Measure):\n    pass\n", r"hits\.py:1:1: it defines Hits and More; leave one"),
+        (
+            HITS.replace("self, options, results", "self, results"),
+            r"rbench calls the `table` of a measure as table\(opt",
+        ),
+        (HITS + "    def run(self, options): ...\n", r"rbench calls the `run` of a measure as run\(options, context\)"),
+        (HITS + "    reads = 'attack'\n", r"hits\.py:18:1: `reads` of Hits: Input should be .*'attacks'"),
+        (HITS + "    columns = ('n',)\n", r"`columns`\[0\] of Hits: "),
     ]:
         (mine / "measures" / "hits.py").write_text(content)
         with pytest.raises(SuiteError, match=message):
@@ -173,7 +186,7 @@ def test_a_measure_is_refused_with_what_it_lacks(mine: Path, make_run: Callable[
 def test_a_mistake_in_a_measure_is_told_with_its_line_and_leaves_the_other_tables(
     wrong: str, message: str, tmp_path: Path, mine: Path
 ) -> None:
-    code = HITS.replace("    rows, cells = [], []\n", f"    {wrong}\n    rows, cells = [], []\n")
+    code = HITS.replace("        rows, cells = [], []\n", f"        {wrong}\n        rows, cells = [], []\n")
     assert code != HITS
     (mine / "measures" / "hits.py").write_text(code)
     (tmp_path / "mine.yaml").write_text(SUITE)
@@ -206,4 +219,4 @@ def test_measures_are_listed_and_shown(mine: Path) -> None:
     listed = CliRunner().invoke(app, ["list", "measures", "--include", str(mine)])
     assert "hits" in listed.output and "Counts successes of each attack job." in listed.output
     shown = CliRunner().invoke(app, ["list", "measures", "hits", "--include", str(mine)])
-    assert "def table(options, results)" in shown.output
+    assert "def table(self, options, results)" in shown.output

@@ -40,7 +40,7 @@ def context(folder: Path, known: bool = True) -> EncoderContext:
 
 def test_rows_hold_the_hits_of_each_part_and_layer(tmp_path: Path) -> None:
     of = context(tmp_path)
-    rows = hits.run(Options(task="tiny"), of)
+    rows = hits.Hits().run(Options(task="tiny"), of)
     texts = [one for split in ("train", "validation", "test") for one in of.rows(split) if "good" in one.texts[0]]
     made = [
         Triplet(one.id, one.texts[0], one.texts[0].replace("good", "fine"), one.texts[0].replace("good", "bad"))
@@ -52,16 +52,16 @@ def test_rows_hold_the_hits_of_each_part_and_layer(tmp_path: Path) -> None:
     for key, expected in own.items():
         assert unpacked(found[key].names["hits"], len(made)).tolist() == expected.tolist()
         assert found[key].numbers == {"n": len(made), "hits": expected.sum()}
-    few = hits.run(Options(task="tiny", max_triplets=3), of)
+    few = hits.Hits().run(Options(task="tiny", max_triplets=3), of)
     assert {row.numbers["n"] for row in few} == {3}
 
 
 def test_no_triplet_and_pairs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="no text of tiny has a word with both"):
-        hits.run(Options(task="tiny"), context(tmp_path, known=False))
+        hits.Hits().run(Options(task="tiny"), context(tmp_path, known=False))
     pairs = TaskSpec(name="snli", kind="nli", columns=("premise", "hypothesis"), labels=("a", "b"))
     with pytest.raises(ValueError, match="snli has 2 columns"):
-        hits.splits(Options(), pairs)
+        hits.Hits().splits(Options(), pairs)
 
 
 def stored(encoder: str, counts: dict[str, list[int]]) -> tuple[Job, list[MeasuredRow]]:
@@ -88,7 +88,7 @@ def test_the_table_shows_the_best_layer_and_the_first_among_equals() -> None:
         stored("one", {"cls": [20, 30, 30], "mean": [25, 20, 10], "bertscore": [5, 6, 7]}),
         stored("two", {"mean": [40], "bertscore": [1]}),
     ]
-    made = hits.table(Options(), results(jobs, tasks=(), evaluate=(Choice(name="hits"),), measured=("hits",)))
+    made = hits.Hits().table(Options(), results(jobs, tasks=(), evaluate=(Choice(name="hits"),), measured=("hits",)))
     assert made.header == ("Task", "Encoder", "n", "CLS", "layer", "MEAN", "layer", "BS", "layer")
     one, two = made.rows
     assert [one[i] for i in (2, 4, 6, 8)] == [50, "2", "1", "3"]

@@ -18,7 +18,7 @@ from rbench.encoders.classify import Classified
 from rbench.errors import JobError, SuiteError
 from rbench.measures import VictimContext, _predicted
 from rbench.measures._noise import Stored, labels, share, spoken
-from rbench.measures.noise import Options, check_task, run, unlike
+from rbench.measures.noise import Noise, Options
 from rbench.noise import noised, normalise
 from rbench.schema import MeasuredRow, Suite
 from rbench.score.packed import packed, unpacked
@@ -26,6 +26,8 @@ from rbench.store.runs import Store
 from rbench.store.verify import verify
 from tests import tiny
 from tests.measures.conftest import MEMBERS, said
+
+check_task, run, unlike = Noise().check_task, Noise().run, Noise().unlike
 
 OPTIONS = Options(kinds=("typos", "upper"), degrees=(0.2, 0.1), draws=2, num_examples=20)
 

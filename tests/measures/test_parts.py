@@ -15,9 +15,9 @@ from rbench.config.registry import Registry
 from rbench.encoders.classify import Classified
 from rbench.errors import StoreError
 from rbench.execution.parts import by_part, part_counts
-from rbench.measures._context import Plain
-from rbench.measures.parts import table
+from rbench.measures.parts import Parts
 from rbench.schema import Choice, Draw, FinetuneJob, Job, Plan, Provenance, Record, Suite, TaskSpec, Training
+from rbench.schema.extension import NoOptions
 from rbench.score import wilson
 from rbench.store.job_status import Standing
 from rbench.tables import Results
@@ -27,6 +27,8 @@ from rbench.tasks.clean import Example
 from rbench.tasks.data import TaskData
 from rbench.verdicts.papers import tables as printed
 from rbench.verdicts.papers.beside import compare
+
+table = Parts().table
 
 NAMES = ("dev R1", "dev R2", "test R1")
 TASK = TaskSpec.model_validate(
@@ -115,7 +117,7 @@ def results(
 
 
 def test_a_row_for_each_victim_and_a_column_for_each_round() -> None:
-    found = table(Plain(), results(seeds=(0, 1)))
+    found = table(NoOptions(), results(seeds=(0, 1)))
     assert found.header == ("Encoder", *NAMES[:2]), "an absent part has no column"
     (row,) = found.rows
     assert row[0] == "simcse-bert-base"
@@ -135,7 +137,7 @@ def test_the_spread_between_trainings_and_that_between_seeds_of_one_training_are
     draws = {name: Draw(encoder=one, train_seed=seed) for seed, name in enumerate((one, two))}
     suite = found.plan.suite.model_copy(update={"encoders": (one,), "train_seeds": (0, 1)})
     plan = Plan(suite=suite, jobs=jobs, draws=draws)
-    made = table(Plain(), Results(found.store, plan, Standing(records, {})))
+    made = table(NoOptions(), Results(found.store, plan, Standing(records, {})))
     ((_, number, _),) = made.rows
     assert isinstance(number, Number) and number.draws is not None
     assert number.value == pytest.approx(np.mean([0.70, 0.74, 0.80, 0.84])) and number.n == 100
@@ -147,7 +149,7 @@ def test_the_spread_between_trainings_and_that_between_seeds_of_one_training_are
 
 
 def test_the_table_names_what_was_there_and_what_is_at_chance() -> None:
-    text = render(table(Plain(), results()), "markdown")
+    text = render(table(NoOptions(), results()), "markdown")
     for said in (
         "mix, train: SNLI 500.",
         "mix, test: dev R1 100, dev R2 100.",
@@ -162,12 +164,12 @@ def test_the_table_names_what_was_there_and_what_is_at_chance() -> None:
 
 def test_a_suite_without_such_a_task_is_refused() -> None:
     with pytest.raises(StoreError, match="has no task that is made of several sources, such as anli"):
-        table(Plain(), results(task=TASK.model_copy(update={"parts": ()})))
+        table(NoOptions(), results(task=TASK.model_copy(update={"parts": ()})))
 
 
 def test_the_rounds_stand_beside_those_that_the_paper_prints() -> None:
     run = results()
-    found = compare("vadvcse-table3", printed.load("vadvcse-table3"), run, lambda metric: table(Plain(), run))
+    found = compare("vadvcse-table3", printed.load("vadvcse-table3"), run, lambda metric: table(NoOptions(), run))
     ours = {pair.found.column: pair.ours and pair.ours.value for pair in found.pairs[0]}
     assert ours == {
         **{name: pytest.approx(value) for name, value in {"dev-r1": 70, "dev-r2": 38}.items()},

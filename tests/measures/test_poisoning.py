@@ -69,8 +69,8 @@ def test_a_run_is_verified(run: Path) -> None:
 
 
 def test_a_masked_lm_is_needed_for_perplexity_alone() -> None:
-    assert poisoning.needs(Options()) == ("word_vectors", "masked_lm")
-    assert poisoning.needs(Options(perplexity=False)) == ("word_vectors",)
+    assert poisoning.Poisoning().needs(Options()) == ("word_vectors", "masked_lm")
+    assert poisoning.Poisoning().needs(Options(perplexity=False)) == ("word_vectors",)
 
 
 def test_a_task_without_documents_is_refused(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_what_is_reached_and_what_is_lost_is_that_of_a_ranking_with_the_passages
         poisoning, "_seen", lambda passages, *more: (written.append(passages), seen(passages, *more))[1]
     )
     of = context()
-    rows = poisoning.run(OPTIONS, of)
+    rows = poisoning.Poisoning().run(OPTIONS, of)
     row = next(one for one in rows if one.names["kind"] == "hotflip")
     assert of.data is not None
     collection = of.data.collection
@@ -150,7 +150,7 @@ def test_controls_have_the_words_that_they_should(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(HotFlip, "write", noted)
     monkeypatch.setattr(poisoning, "_seen", seen)
     of = context()
-    poisoning.run(OPTIONS, of)
+    poisoning.Poisoning().run(OPTIONS, of)
     _, words, noise, drawn, start = written
     asked = {word for one in of.rows("test") for word in one.texts[0].lower().split()}
     assert all(word in asked for passage in words for word in passage)
@@ -161,9 +161,9 @@ def test_controls_have_the_words_that_they_should(monkeypatch: pytest.MonkeyPatc
 
 def test_too_few_queries_and_too_long_passages_are_refused() -> None:
     with pytest.raises(JobError, match="mini has 4 queries, and half of them are not enough for 3 passages"):
-        poisoning.run(OPTIONS, context(4))
+        poisoning.Poisoning().run(OPTIONS, context(4))
     with pytest.raises(JobError, match="documents have 500 words that are one token each, and 3 are needed"):
-        poisoning.run(OPTIONS.model_copy(update={"words": 500}), context())
+        poisoning.Poisoning().run(OPTIONS.model_copy(update={"words": 500}), context())
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from rbench.errors import StoreError
-from rbench.measures.quality import Options, table
+from rbench.measures.quality import Options, Quality
 from rbench.measures.sts import similarity
 from rbench.store.runs import Store
 from rbench.tables import Results, build
 from tests import reference
 from tests.tables.conftest import make_run as make_run
+
+table = Quality().table
 
 
 @pytest.fixture(scope="module")

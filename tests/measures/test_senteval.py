@@ -23,6 +23,7 @@ from rbench.tables.table import Number
 from rbench.tasks import Example
 from tests.measures.conftest import results
 
+MEASURE = senteval.Senteval()
 PAIRS = TaskSpec(name="mrpc", kind="paraphrase", columns=("sentence1", "sentence2"), labels=("no", "yes"))
 SINGLE = TaskSpec(name="mr", kind="single", columns=("text",), labels=("bad", "good"))
 
@@ -58,7 +59,7 @@ def context(task: TaskSpec, sizes: dict[str, int], encode: Callable[[Any], Any] 
 
 def test_a_pair_has_the_features_of_senteval_and_mrpc_has_f1() -> None:
     of = context(PAIRS, {"train": 40, "validation": 20, "test": 30})
-    (row,) = senteval.run(Options(tasks=("mrpc",), folds=4), of)
+    (row,) = MEASURE.run(Options(tasks=("mrpc",), folds=4), of)
     features, labels = {}, {}
     for split in ("train", "validation", "test"):
         first, second = (np.array([vector(e.texts[c]) for e in of.rows(split)], np.float32) for c in (0, 1))
@@ -81,7 +82,7 @@ def test_a_pair_has_the_features_of_senteval_and_mrpc_has_f1() -> None:
 
 def test_each_distinct_text_is_encoded_once_and_all_splits_are_cross_validated() -> None:
     of = context(SINGLE, {"train": 60, "test": 40})
-    (row,) = senteval.run(Options(tasks=("mr",), folds=3), of)
+    (row,) = MEASURE.run(Options(tasks=("mr",), folds=3), of)
     (texts,) = of.encoder.asked  # type: ignore[attr-defined]
     assert len(texts) == len({*texts}) == 50 and row.numbers["n"] == 100 and row.names["protocol"] == "nested"
     assert row.numbers["f1"] is None and row.numbers["correct"] == sum(unpacked(row.names["hits"], 100))
@@ -90,7 +91,7 @@ def test_each_distinct_text_is_encoded_once_and_all_splits_are_cross_validated()
 def test_three_splits_are_for_tasks_that_senteval_lacks_and_most_rows_are_of_a_split() -> None:
     own = SINGLE.model_copy(update={"name": "tickets"})
     of = context(own, {"train": 60, "validation": 50, "test": 40})
-    (row,) = senteval.run(Options(tasks=("tickets",), max_rows=30), of)
+    (row,) = MEASURE.run(Options(tasks=("tickets",), max_rows=30), of)
     assert row.names["protocol"] == "split" and row.numbers["n"] == 30
     (texts,) = of.encoder.asked  # type: ignore[attr-defined]
     assert len(texts) < 90, "rows that are not drawn are not encoded"
@@ -107,23 +108,26 @@ def test_most_rows_are_drawn_from_all_and_stay_in_their_order() -> None:
 def test_vectors_that_are_not_finite_are_refused_with_their_number() -> None:
     of = context(SINGLE, {"train": 60}, lambda text: np.full(3, np.nan) if "3" in text else vector(text))
     with pytest.raises(JobError, match=r"\d+ of \d+ vectors of one on mr have numbers that are not finite"):
-        senteval.run(Options(tasks=("mr",)), of)
+        MEASURE.run(Options(tasks=("mr",)), of)
 
 
 def test_training_rows_of_one_class_are_refused() -> None:
     of = context(SINGLE.model_copy(update={"name": "t"}), {"train": 1, "validation": 20, "test": 20})
     with pytest.raises(JobError, match="training rows of t are all of one class"):
-        senteval.run(Options(tasks=("t",)), of)
+        MEASURE.run(Options(tasks=("t",)), of)
 
 
 def test_what_cannot_be_classified_is_refused_before_anything_runs() -> None:
     scored = TaskSpec(name="stsb", kind="sts", columns=("a", "b"), metric="spearman")
     with pytest.raises(ValueError, match="stsb has no classes"):
-        senteval.splits(Options(), scored)
+        MEASURE.splits(Options(), scored)
     with pytest.raises(ValidationError, match="at least 2"):
         Options(folds=1)
-    assert senteval.splits(Options(), SINGLE) == () and senteval.splits(Options(), PAIRS) == ("train", "test")
-    asked = senteval.tasks(Options(tasks=("mr", "trec", "mine"), folds=5, protocols={"mine": "nested"}))
+    assert MEASURE.splits(Options(), SINGLE) == () and MEASURE.splits(Options(), PAIRS) == (
+        "train",
+        "test",
+    )
+    asked = MEASURE.tasks(Options(tasks=("mr", "trec", "mine"), folds=5, protocols={"mine": "nested"}))
     assert {task: (one.tasks, one.protocols[task], one.folds) for task, one in asked.items()} == {
         "mr": (("mr",), "nested", 5), "trec": (("trec",), "folds", 5), "mine": (("mine",), "nested", 5),
     }  # fmt: skip
@@ -151,7 +155,7 @@ def suite(**more: Any) -> dict[str, Any]:
 
 def test_the_table_has_intervals_and_names_the_tasks_that_are_missing() -> None:
     jobs = [stored(e, t, a) for e, a in (("two", 0.9), ("one", 0.8)) for t in ("mrpc", "mr")]
-    made = senteval.table(Options(), results(jobs, **suite()))
+    made = MEASURE.table(Options(), results(jobs, **suite()))
     assert made.header == ("Encoder", "mr", "mrpc", "Avg. of 2", "mrpc F1")
     assert [row[0] for row in made.rows] == ["one", "two"], "in the suite's order"
     mr, mean, f1 = made.rows[1][1], made.rows[1][3], made.rows[1][4]
@@ -167,15 +171,15 @@ def test_the_table_has_intervals_and_names_the_tasks_that_are_missing() -> None:
 
 def test_an_average_over_what_papers_average_has_no_mark_and_one_that_misses_a_task_is_not_there() -> None:
     rows = [stored("one", t, 0.8, n) for t, n in senteval.ROWS.items() if t != "trec"]
-    made = senteval.table(Options(), results(rows, **suite()))
+    made = MEASURE.table(Options(), results(rows, **suite()))
     assert "Avg." in made.header and not any("Not here" in note or "‡" in note for note in made.notes)
-    made = senteval.table(Options(), results([*rows, stored("two", "mr", 0.9, senteval.ROWS["mr"])], **suite()))
+    made = MEASURE.table(Options(), results([*rows, stored("two", "mr", 0.9, senteval.ROWS["mr"])], **suite()))
     assert made.rows[1][made.header.index("Avg.")] is None
 
 
 def test_an_average_over_other_rows_than_the_papers_is_marked_and_a_note_counts_them() -> None:
     counts = {**senteval.ROWS, "mpqa": 10_859, "cr": 3_771}
-    made = senteval.table(Options(), results([stored("one", t, 0.8, n) for t, n in counts.items()], **suite()))
+    made = MEASURE.table(Options(), results([stored("one", t, 0.8, n) for t, n in counts.items()], **suite()))
     assert "Avg. ‡" in made.header
     (note,) = (note for note in made.notes if note.startswith("Avg. ‡: comparable to no printed average"))
     assert note.endswith("cr has 3,771 rows for 3,775, mpqa has 10,859 rows for 10,606.")
@@ -183,10 +187,10 @@ def test_an_average_over_other_rows_than_the_papers_is_marked_and_a_note_counts_
 
 def test_options_of_the_table_choose_jobs_and_tasks() -> None:
     jobs = [stored("one", "mr", 0.8), stored("one", "cr", 0.7), stored("two", "mr", 0.6, folds=5)]
-    made = senteval.table(Options(tasks=("mr",), folds=5), results(jobs, **suite()))
+    made = MEASURE.table(Options(tasks=("mr",), folds=5), results(jobs, **suite()))
     assert made.header == ("Encoder", "mr") and [row[0] for row in made.rows] == ["two"]
 
 
 def test_classifiers_that_exist_are_named_as_not_measured() -> None:
-    made = senteval.table(Options(), results([stored("one", "mr", 0.8)], **suite(victims=("mine",))))
+    made = MEASURE.table(Options(), results([stored("one", "mr", 0.8)], **suite(victims=("mine",))))
     assert "Classifiers that exist have no frozen vectors and are not measured: mine." in made.notes

@@ -21,6 +21,8 @@ from rbench.tables.flags import Flags
 from tests.measures.conftest import MEMBERS, results
 from tests.measures.test_transfer import TUNED, job
 
+MEASURE = space.VectorSpace()
+
 
 def made(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
@@ -140,7 +142,7 @@ def test_victims_that_a_text_fooled_give_their_adversarial_texts_by_turns() -> N
 def test_rows_equal_the_loop_in_each_victims_space(
     context: MeasureContext, victims: dict[Asked, EncoderClassifier]
 ) -> None:
-    rows = space.run(space.Options(resamples=50, points=3), context)
+    rows = MEASURE.run(space.Options(resamples=50, points=3), context)
     texts = space.chosen(space.Options(), context)
     distances = [row for row in rows if row.names["kind"] == "distances"]
     points = [row for row in rows if row.names["kind"] == "point"]
@@ -162,21 +164,21 @@ def test_rows_equal_the_loop_in_each_victims_space(
 def test_too_few_texts_give_n_and_nothing_else(context: MeasureContext) -> None:
     few = {of: own[:0] for of, own in context.outcomes.items()}
     empty = type(context)(**{**context.__dict__, "outcomes": few})
-    rows = space.run(space.Options(), empty)
+    rows = MEASURE.run(space.Options(), empty)
     assert [row.numbers for row in rows] == [{"n": 0}] * 4
-    shown = space.table(space.Options(), results([(job("space", fooled="either"), rows)], finetune=TUNED))
+    shown = MEASURE.table(space.Options(), results([(job("space", fooled="either"), rows)], finetune=TUNED))
     assert shown.cells[0]["n"] == 0 and shown.cells[0]["d_pos"] is None
 
 
 def test_an_encoder_that_the_suite_lacks_is_refused() -> None:
     suite = Suite(name="s", encoders=("one",), tasks=("tiny",))
-    assert space.check(space.Options(fooled="one"), suite) is None
-    assert "either, both, or one of the suite's encoders (one)" in str(space.check(space.Options(fooled="x"), suite))
+    assert MEASURE.check(space.Options(fooled="one"), suite) is None
+    assert "either, both, or one of the suite's encoders (one)" in str(MEASURE.check(space.Options(fooled="x"), suite))
 
 
 def stored(context: MeasureContext, *seeds: int) -> Any:
     options = space.Options(resamples=50, points=4)
-    rows = space.run(options, context)
+    rows = MEASURE.run(options, context)
     made = [(job("space", seed, **options.model_dump(mode="json")), rows) for seed in seeds]
     return results(made, finetune=TUNED, attacks=("swap",))
 
@@ -190,7 +192,7 @@ def test_the_table_shows_means_over_seeds_with_intervals_from_the_bootstraps(con
         assert single.low == one.rows[0][1].numbers["d_pos_low"]
         half = 1.959964 * (one.rows[0][1].numbers["d_pos_error"] or 0) / math.sqrt(2)
         assert pooled.low == pytest.approx(pooled.value - half) and pooled.high == pytest.approx(pooled.value + half)  # type: ignore[operator]
-    shown = space.table(space.Options(), stored(context, 0))
+    shown = MEASURE.table(space.Options(), stored(context, 0))
     assert [(row[3], row[4]) for row in shown.rows] == [
         *(("one", "clean"), ("two", "clean")),
         *(("one", "adversarial"), ("two", "adversarial")),

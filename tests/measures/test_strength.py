@@ -10,14 +10,17 @@ import pytest
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.measures.strength import Options, cells, table
+from rbench.measures.strength import Strength, cells
 from rbench.schema import Outcome, Space
+from rbench.schema.extension import NoOptions as Options
 from rbench.score import wilson
 from rbench.store.runs import Store
 from rbench.tables import Results
 from rbench.tables.formats import render
 from tests.tables import conftest as made
 from tests.tables.conftest import make_run as make_run
+
+table = Strength().table
 
 SPACE = {"max_words": 2}
 LABELS = ("exhaustive[space={max_words:2}]", "inside[search=pwws,space={max_words:2}]", "inside[search=greedy]")

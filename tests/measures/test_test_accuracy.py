@@ -17,7 +17,7 @@ from rbench import api, mini
 from rbench.encoders.classify import Classified
 from rbench.errors import JobError, StoreError
 from rbench.measures._context import VictimContext
-from rbench.measures.test_accuracy import NAME, Options, places, run
+from rbench.measures.test_accuracy import NAME, Options, SplitAccuracy, places
 from rbench.plan.planner import make_plan
 from rbench.schema import MeasureNeeds, Record, TaskSpec
 from rbench.score import wilson
@@ -26,6 +26,8 @@ from rbench.store.runs import Store
 from rbench.store.verify import verify
 from rbench.tasks import Example
 from tests.plan.test_planner import TASKS, inputs, suite
+
+run = SplitAccuracy().run
 
 TASK = TaskSpec(name="t", kind="single", columns=("text",), labels=("a", "b"))
 ROWS = [Example(f"test:{i}", (random.Random(i).choice("ab"),), i % 2) for i in range(50)]

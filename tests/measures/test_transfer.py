@@ -14,6 +14,7 @@ from rbench.errors import StoreError
 from rbench.measures import Asked, MeasureContext, MeasuredRow, transfer
 from rbench.report.figures import transfer as figure
 from rbench.schema import Choice, Job, MeasureJob
+from rbench.schema.extension import NoOptions
 from rbench.score import wilson
 from rbench.store.job_status import Standing
 from rbench.tables.flags import Flags
@@ -21,6 +22,7 @@ from rbench.tables.table import Number
 from tests import tiny
 from tests.measures.conftest import MEMBERS, results, said
 
+MEASURE = transfer.Transfer()
 EACH = {"encoder": "one", "finetune": "clean"}
 JUDGED = {"judge": "one", "judge_finetune": "clean"}
 BOTH = ("one", "two")
@@ -40,14 +42,14 @@ def job(name: str, seed: int = 0, attack: str = "swap", **options: Any) -> Job:
 
 
 def stored(context: MeasureContext, *seeds: int) -> Any:
-    rows = transfer.run(transfer.Options(), context)
+    rows = MEASURE.run(NoOptions(), context)
     return results([(job("transfer", seed), rows) for seed in seeds], finetune=TUNED, attacks=("swap",))
 
 
 def test_every_pair_equals_the_judge_asked_one_text_at_a_time(
     context: MeasureContext, victims: dict[Asked, EncoderClassifier]
 ) -> None:
-    rows = transfer.run(transfer.Options(), context)
+    rows = MEASURE.run(NoOptions(), context)
     assert len(rows) == len(MEMBERS) ** 2
     for row in rows:
         maker, judge = (
@@ -82,11 +84,11 @@ def test_a_judge_that_was_not_attacked_on_a_text_is_asked_for_its_original(conte
     def judged(rows: list[MeasuredRow]) -> list[MeasuredRow]:
         return [row for row in rows if row.names["encoder"] == first.encoder and row.names["judge"] == second.encoder]
 
-    assert judged(transfer.run(transfer.Options(), unasked)) == judged(transfer.run(transfer.Options(), context))
+    assert judged(MEASURE.run(NoOptions(), unasked)) == judged(MEASURE.run(NoOptions(), context))
 
 
 def test_the_table_pools_seeds_and_has_wilson_intervals(context: MeasureContext) -> None:
-    once, twice = (transfer.table(transfer.Options(), stored(context, *seeds)) for seeds in ((0,), (0, 1)))
+    once, twice = (MEASURE.table(NoOptions(), stored(context, *seeds)) for seeds in ((0,), (0, 1)))
     assert once.header == (
         *("Task", "Attack", "Made against", "Among", "n"),
         *("one, clean", "one, adversarial", "two, clean", "two, adversarial"),
@@ -126,13 +128,13 @@ def test_texts_that_the_attacks_of_all_seeds_share_count_once_in_the_matrix(
 
 def test_numbers_of_which_a_seed_is_not_done_are_marked(context: MeasureContext) -> None:
     """Seed 1 of one attack is not done. The other attack is whole."""
-    rows = transfer.run(transfer.Options(), context)
+    rows = MEASURE.run(NoOptions(), context)
     asked = [(job("transfer", seed, attack), rows) for attack in ("swap", "other") for seed in (0, 1)]
     found = results(asked, finetune=TUNED, attacks=("swap", "other"))
     records = {key: record for key, record in found.standing.records.items() if key != asked[1][0].key}
     found = replace(found, standing=Standing(records, {}))
     numbers: dict[str, list[Number]] = {"swap": [], "other": []}
-    for row in transfer.table(transfer.Options(), found).rows:
+    for row in MEASURE.table(NoOptions(), found).rows:
         numbers[str(row[1])] += [one for one in row if isinstance(one, Number)]
     assert {attack: {one.partial for one in own} for attack, own in numbers.items()} == {
         "swap": {True},
@@ -142,7 +144,7 @@ def test_numbers_of_which_a_seed_is_not_done_are_marked(context: MeasureContext)
 
 def test_a_run_without_the_jobs_says_how_to_get_them() -> None:
     with pytest.raises(StoreError, match=r"write `evaluate: \[transfer\]` into suite s"):
-        transfer.table(transfer.Options(), results([]))
+        MEASURE.table(NoOptions(), results([]))
 
 
 def test_the_heat_map_has_a_field_for_each_pair(context: MeasureContext) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.measures.unique import Options, table
+from rbench.measures.unique import Unique
+from rbench.schema.extension import NoOptions as Options
 from rbench.score import wilson
 from rbench.store.runs import Store
 from rbench.tables import Results, attack_table
@@ -18,6 +19,8 @@ from tests.tables.conftest import ATTACKS, make_outcomes, make_suite
 from tests.tables.test_layouts import jobs_of
 
 MakeRun = Callable[..., Store]
+
+table = Unique().table
 
 
 def test_counts_are_those_of_sets(make_run: MakeRun) -> None:

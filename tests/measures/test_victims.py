@@ -13,13 +13,10 @@ from rbench.store.verify import verify
 EASY = '''
 """How many of the first test texts a victim gets right."""
 
-from rbench.measures import Measured, MeasuredRow, measured
+from rbench.measures import Measure, Measured, MeasuredRow, measured
 from rbench.schema import Score, Strict
 from rbench.tables import Table
 from rbench.tables.table import Meaning
-
-OF = "victims"
-TOLD = "to look at: {:,} easy texts"
 
 
 class Options(Strict):
@@ -27,29 +24,31 @@ class Options(Strict):
     most: int = 8
 
 
-def run(options, context):
-    from rbench.encoders.classify import classify
+class Easy(Measure[Options]):
+    reads = "victims"
+    workload = "to look at: {:,} easy texts"
 
-    rows = context.rows(options.split)[: options.most]
-    said = classify(context.victim, [one.texts for one in rows]).labels
-    right = sum(int(label) == one.label for label, one in zip(said, rows))
-    score = Score(name="easy", value=right / len(rows), n=len(rows))
-    return Measured([MeasuredRow(names={}, numbers={"n": len(rows), "right": right})], (score,), {"n": len(rows)})
+    def run(self, options, context):
+        from rbench.encoders.classify import classify
 
+        rows = context.rows(options.split)[: options.most]
+        said = classify(context.victim, [one.texts for one in rows]).labels
+        right = sum(int(label) == one.label for label, one in zip(said, rows))
+        score = Score(name="easy", value=right / len(rows), n=len(rows))
+        return Measured([MeasuredRow(names={}, numbers={"n": len(rows), "right": right})], (score,), {"n": len(rows)})
 
-def examples(prepared, job):
-    return job.spec.what.options["most"]
+    def examples(self, prepared, job):
+        return job.spec.what.options["most"]
 
-
-def table(options, results):
-    rows = [(*one.job.parts[:3], one.rows[0].numbers["right"]) for one in measured(results, "easy", options)]
-    about = Meaning("Easy texts", "right answers", percent=False)
-    header = ("Encoder", "Task", "Fine-tuning", "Right")
-    cells = tuple({"encoder": row[0], "value": row[3]} for row in rows)
-    return Table(
-        metric="easy", layout="paper", header=header, rows=tuple(rows), groups=frozenset(), cells=cells, notes=(),
-        interval="", about=about,
-    )
+    def table(self, options, results):
+        rows = [(*one.job.parts[:3], one.rows[0].numbers["right"]) for one in measured(results, "easy", options)]
+        about = Meaning("Easy texts", "right answers", percent=False)
+        header = ("Encoder", "Task", "Fine-tuning", "Right")
+        cells = tuple({"encoder": row[0], "value": row[3]} for row in rows)
+        return Table(
+            metric="easy", layout="paper", header=header, rows=tuple(rows), groups=frozenset(), cells=cells, notes=(),
+            interval="", about=about,
+        )
 '''
 SUITE = """
 name: s

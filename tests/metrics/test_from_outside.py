@@ -33,30 +33,32 @@ FAST = '''\
 
 import numpy as np
 
-from rbench.metrics import Meaning
-
-ABOUT = Meaning("Fast successes", "successes within 50 queries / (succeeded + failed)", "lowest", short="Fast")
-OF = "attacks"
-SHARE = True
+from rbench.metrics import Meaning, Metric
 
 
-def value(of):
-    return np.where(of.attacked, of.fell & (of.num_queries <= 50), np.nan)
+class Fast(Metric):
+    about = Meaning("Fast successes", "successes within 50 queries / (succeeded + failed)", "lowest", short="Fast")
+    of = "attacks"
+    share = True
+
+    def value(self, of):
+        return np.where(of.attacked, of.fell & (of.num_queries <= 50), np.nan)
 '''
 WORDS = '''\
 """Queries of failures: how often the attack asked before it gave up."""
 
 import numpy as np
 
-from rbench.metrics import Meaning
-
-ABOUT = Meaning("Queries of failures", "mean over the failed", "highest", percent=False, digits=2)
-OF = "attacks"
-SHARE = False
+from rbench.metrics import Meaning, Metric
 
 
-def value(of):
-    return np.where(of.status == "failed", of.num_queries, np.nan)
+class Words(Metric):
+    about = Meaning("Queries of failures", "mean over the failed", "highest", percent=False, digits=2)
+    of = "attacks"
+    share = False
+
+    def value(self, of):
+        return np.where(of.status == "failed", of.num_queries, np.nan)
 '''
 RANK = '''\
 """Seconds by queries: whether texts that take more queries take more time, as the value of a set."""
@@ -64,20 +66,20 @@ RANK = '''\
 import numpy as np
 from scipy.stats import rankdata
 
-from rbench.metrics import Meaning
-
-ABOUT = Meaning("Seconds by queries", "Spearman's correlation over the attacked", "lowest", percent=False, digits=2)
-OF = "attacks"
-SHARE = False
-BOUNDS = (-1.0, 1.0)
+from rbench.metrics import Meaning, Metric
 
 
-def units(of):
-    return of.attacked
+class Rank(Metric):
+    about = Meaning("Seconds by queries", "Spearman's correlation over the attacked", "lowest", percent=False, digits=2)
+    of = "attacks"
+    share = False
+    bounds = (-1.0, 1.0)
 
+    def units(self, of):
+        return of.attacked
 
-def value(of):
-    return np.corrcoef(rankdata(of.seconds), rankdata(of.num_queries))[0, 1]
+    def value(self, of):
+        return np.corrcoef(rankdata(of.seconds), rankdata(of.num_queries))[0, 1]
 '''
 EVERY = ("fast", "words", "rank")
 ENCODERS = ("minilm", "bert_b")
@@ -326,14 +328,19 @@ def test_a_run_that_keeps_counts_alone_says_so_in_the_cell(make_run: MakeRun, mi
 
 
 WRONG = [
-    ("ABOUT = Meaning", "ABOUTS = Meaning", "missing: ABOUT"),
-    ('OF = "attacks"', 'OF = "attack"', 'unknown condition "attack"; did you mean attacks'),
-    ("def value(of):", "def value(of, more):", "this one takes"),
+    ("about = Meaning", "abouts = Meaning", "fast.py:8:1: Fast states no `about`; see docs/guide-add-a-metric.md"),
+    ('of = "attacks"', 'of = "attack"', "fast.py:8:1: `of` of Fast: Input should be 'attacks'"),
+    ("def value(self, of):", "def value(self, of, more):", "this one takes"),
+    ("(Metric)", "", "a metric is a subclass of rbench.metrics.Metric, and this file defines none"),
     ("<= 50)", "<= fifty)", "the metric fast raised NameError"),
     ("return np.where", "return 1 #", "an array of shape"),
-    ("of.fell & (of.num_queries <= 50)", "of.num_queries", "SHARE = True, and values other than 0 and 1"),
+    ("of.fell & (of.num_queries <= 50)", "of.num_queries", "share = True`, and values other than 0 and 1"),
     ("of.num_queries <= 50", "of.queries <= 50", "observations have no queries; they have unit, counted"),
-    ("def value(of):", "def units(of):\n    return of.fell\n\n\ndef value(of):", "is no share: write SHARE = False"),
+    (
+        "    def value",
+        "    def units(self, of):\n        return of.fell\n\n    def value",
+        "is no share: write `share = F",
+    ),
 ]
 
 

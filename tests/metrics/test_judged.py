@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from rbench.metrics import Metrics, Observations, by_unit, columns_of
+from rbench.metrics import Metric, Metrics, Observations, by_unit, columns_of
 from rbench.metrics._observations import JUDGED, judged_columns
 from rbench.schema import Outcome
 from rbench.schema.judged import Answer, Item, Judged, Sheet
@@ -97,7 +95,11 @@ def test_what_a_text_adds_is_what_the_jackknife_finds() -> None:
     )
     metric = METRICS["valid_asr"]
     linear = np.array([*by_unit(metric, of).values()])
-    jackknife = np.array([*by_unit(replace(metric, influence=None), of).values()])
+
+    class Plain(type(metric)):  # type: ignore[misc]
+        influence = Metric.influence
+
+    jackknife = np.array([*by_unit(Plain(), of).values()])
     assert linear.mean() == pytest.approx(jackknife.mean()) and linear.std() == pytest.approx(jackknife.std(), rel=0.02)
     assert np.corrcoef(linear, jackknife)[0, 1] > 0.999
 

@@ -147,10 +147,9 @@ def test_the_mean_over_examples_is_the_metric_of_the_record(made: list[Outcome])
     from rbench.metrics import Tally, pooled_values, values
 
     tally, seen = Tally.of(made, oracle=True), Observations.of(made, has_oracle=True)
-    counted = [metric for metric in METRICS.all("attacks", "victims") if metric.counted is not None]
+    counted = [metric for metric in METRICS.all("attacks", "victims") if metric.of_counts]
     assert {"asr", "aua", "clean", "oracle_asr", "perturbed", "queries", "seconds"} <= {one.name for one in counted}
     for metric in counted:
-        assert metric.counted is not None
         found = values(metric, seen)
         mine, stored = pooled_values(metric, found[~np.isnan(found)]), metric.counted(tally)
         assert mine.n == stored.n, metric.name
@@ -193,13 +192,14 @@ def test_what_a_metric_needs_is_found_by_giving_it_no_units() -> None:
 
 
 FILE = """
-from rbench.metrics import Meaning
+from rbench.metrics import Meaning, Metric
 
-ABOUT, OF, SHARE, BOUNDS = Meaning("Mine", "mine", "lowest"), "attacks", True, (0, 1)
+class Mine(Metric):
+    about, share, bounds = Meaning("Mine", "mine", "lowest"), True, (0, 1)
 
+    def value(self, of):
+        return helped(of)
 
-def value(of):
-    return helped(of)
 
 
 def helped(of):
@@ -211,14 +211,18 @@ RAISE = 'raise RuntimeError("half way")'
 @pytest.mark.parametrize(
     ("changed", "line", "said"),
     [
-        ({}, 12, "raised RuntimeError: half way"),
+        ({}, 13, "raised RuntimeError: half way"),
         ({RAISE: "return 3 * [None, 'a']"}, 7, "returned values that are no numbers (could not convert string"),
         ({RAISE: "return 1"}, 7, "returned an array of shape () for 6 units"),
-        ({RAISE: "return [2] * len(of)"}, 7, "has SHARE = True, and values other than 0 and 1"),
-        ({RAISE: "return [2] * len(of)", "True": "False"}, 7, "has values outside its BOUNDS, 0 to 1"),
+        ({RAISE: "return [2] * len(of)"}, 7, "has `share = True`, and values other than 0 and 1"),
+        ({RAISE: "return [2] * len(of)", "True": "False"}, 7, "has values outside its `bounds`, 0 to 1"),
         (
-            {RAISE: "return [2]", "True": "False", "def helped": "def units(of):\n    return x\n\ndef h"},
-            12,
+            {
+                RAISE: "return [2]",
+                "True": "False",
+                "    def v": "    def units(self, of):\n        return x\n    def v",
+            },
+            8,
             "raised Name",
         ),
     ],

@@ -308,7 +308,7 @@ def test_all_attacks_together_are_paired_by_both_seeds(attacked: Callable[..., S
     assert plan is not None
     results = Results.of(store)
     table = attack_table(results, "asr")
-    unique = {(c["encoder"], c["task"]): c for c in uniques.table(uniques.Options(), results).cells}
+    unique = {(c["encoder"], c["task"]): c for c in uniques.Unique().table(uniques.Options(), results).cells}
     cells = [cell for cell in table.cells if cell["attack"] == ANY]
     assert len(cells) == 4
     for cell in cells:
@@ -335,7 +335,7 @@ def test_all_attacks_together_are_paired_by_both_seeds(attacked: Callable[..., S
 def test_a_budget_curve_counts_an_example_once_however_many_trainings_share_it(
     attacked: Callable[..., Store],
 ) -> None:
-    table = budgets.table(budgets.Options(), Results.of(attacked(texts=True)))
+    table = budgets.Budget().table(budgets.Options(), Results.of(attacked(texts=True)))
     rates = {(c["attack"], c["encoder"], c["task"]): c for c in attack_table(attacked(texts=True)).cells}
     for cell in table.cells:
         rate = rates[cell["attack"], cell["encoder"], cell["task"]]  # type: ignore[index]
