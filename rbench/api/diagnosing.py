@@ -31,7 +31,7 @@ from rbench.victims.place import locate as locate_victim
 
 
 class Check(Strict):
-    """One line of `rbench doctor`: whether and where something is, or how to get it. `ok` None: there, not verified."""
+    """One line of `rbench status --environment`: whether and where something is, or how to get it. `ok` None: there, not verified."""
 
     kind: str
     name: str
@@ -78,7 +78,9 @@ def fix(
     options = options or Options()
     registry = Registry(options.include)
     if suite is None:
-        attacks = loading.load_mapping({**_USUAL, "attacks": list(ORDER)}, registry=registry, origin="doctor").attacks
+        attacks = loading.load_mapping(
+            {**_USUAL, "attacks": list(ORDER)}, registry=registry, origin="rbench status"
+        ).attacks
         sets = [(_usual_set(registry, options), {kind for spec in attacks.values() for kind in spec.needs})]
     else:
         loaded = call_options.loaded(suite, options)

@@ -341,16 +341,11 @@ def test_a_key_of_another_run_a_damaged_one_and_none_are_told(run: Path, exporte
     with pytest.raises(StoreError, match="is no key of a sheet, or is damaged"):
         api.judge_import(run, paths)
     (exported.folder / "key.json").unlink()
-    with pytest.raises(StoreError, match="the key of the sheet is not beside the answers"):
+    with pytest.raises(StoreError, match="is neither beside the answers nor in the folder above"):
         api.judge_import(run, paths)
-    with pytest.raises(StoreError, match="is not there"):
-        api.judge_import(run, paths, tmp_path / "no.json")
+    again = api.judge_export(run, tmp_path / "once-more", per_cell=10, raters=2).folder
     with pytest.raises(StoreError, match=r"no\.csv: No such file"):
-        api.judge_import(run, [tmp_path / "no.csv"], _key_again(run, tmp_path))
-
-
-def _key_again(run: Path, tmp_path: Path) -> Path:
-    return api.judge_export(run, tmp_path / "once-more", per_cell=10, raters=2).folder / "key.json"
+        api.judge_import(run, [again / "no.csv"])
 
 
 def test_the_verbs_say_what_to_do_next(run: Path, tmp_path: Path) -> None:
