@@ -261,7 +261,7 @@ def test_which_rows_are_written_can_be_chosen(only: Any, statuses: set[str], pla
 
 def test_overwriting_replaces_the_set_and_nothing_else(place: Path) -> None:
     write(place / "sets/flipped/mine.txt", "kept")
-    words = ("build", "adversarial", "--run", "results/runs/suite", "--out", "sets/flipped", "--only", "successes")
+    words = ("attack", "--run", "results/runs/suite", "--out", "sets/flipped", "--only", "successes")
     refused = rbench(*words)
     assert refused.exit_code == 2 and "is not empty" in refused.output and len(rows_of()) == 24
     done = rbench(*words, "--overwrite")
@@ -271,7 +271,7 @@ def test_overwriting_replaces_the_set_and_nothing_else(place: Path) -> None:
 
 
 def test_one_cell_is_run_and_written_and_resumed(place: Path) -> None:
-    words = ("build", "adversarial", "-e", "toy", "-t", "films", "-a", "flip", "-n", "6", "--seed", "1")
+    words = ("attack", "-e", "toy", "-t", "films", "-a", "flip", "-n", "6", "--seed", "1")
     more = ("--backend", "torch", "--workers", "1", "--resources", "mini", "--finetune", "probe")
     done = rbench(*words, "--out", "one", *more)
     assert done.exit_code == 0, done.output
@@ -415,7 +415,7 @@ def test_the_suites_of_the_guide_load_and_its_python_runs(ran: Path, monkeypatch
     monkeypatch.setenv("HF_DATASETS_CACHE", str(ran / "hf"))
     exec(code.replace("my-set", "sets/flipped"), {})
     for line in re.findall(r"```bash\n(.*?)```", guide, re.DOTALL)[0].splitlines():
-        known = set(re.findall(r"--[a-z-]+", rbench("build", "adversarial", "--help").output))
+        known = set(re.findall(r"--[a-z-]+", rbench("attack", "--help").output))
         assert set(re.findall(r"--[a-z-]+", line)) <= known
 
 
@@ -449,7 +449,7 @@ def test_cases_are_edits_that_one_victim_has_right_and_the_other_wrong(ran: Path
 
 
 def test_cases_are_printed_with_what_was_edited_or_by_id(place: Path) -> None:
-    words = ("cases", "results/runs/suite", "--right", "toy/clean", "--wrong", "toy/probe", "--show", "1")
+    words = ("compare", "results/runs/suite", "--between", "clean", "probe", "--metric", "rev", "--show", "1")
     shown = rbench(*words, "--data", "data")
     assert shown.exit_code == 0 and "]] -> [[" in shown.stdout and "[1/" in shown.stdout, shown.output
     edits(place, n=29)

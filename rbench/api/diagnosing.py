@@ -31,7 +31,10 @@ from rbench.victims.place import locate as locate_victim
 
 
 class Check(Strict):
-    """One line of `rbench status --environment`: whether and where something is, or how to get it. `ok` None: there, not verified."""
+    """Whether and where something is, or how to get it: a line of `rbench status --environment`.
+
+    `ok` None: it is there, and was not verified.
+    """
 
     kind: str
     name: str

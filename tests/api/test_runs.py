@@ -143,7 +143,7 @@ def test_where_results_differ_the_first_is_taken_and_that_is_said(halves: list[P
     assert Store(found.run).outcomes(job) == make_outcomes(job)
     result = shell("table", *halves)
     assert result.exit_code == 0 and note in result.stderr
-    assert "16 complete (1 of them in several)" in shell("merge", *halves, "--out", tmp_path / "shell").stdout
+    assert "16 complete (1 of them in several)" in shell("pack", *halves, "--out", tmp_path / "shell").stdout
 
 
 # -------------------------------------------------------------------------------------------------------- refusals
@@ -217,7 +217,7 @@ def test_a_run_that_is_being_written_is_not_packed(halves: list[Path], tmp_path:
 
 def test_texts_are_not_mixed_with_none(halves: list[Path], tmp_path: Path) -> None:
     stripped = api.strip(halves[0])
-    refused(f"rbench strip {halves[1]}", [stripped, halves[1]], tmp_path / "out")
+    refused(f"rbench pack {halves[1]} --no-texts", [stripped, halves[1]], tmp_path / "out")
     assert api.merge([stripped, api.strip(halves[1])], tmp_path / "out").complete == 16
     plan = Store(tmp_path / "out").plan()
     assert plan is not None and not plan.texts
