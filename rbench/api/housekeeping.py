@@ -110,7 +110,7 @@ def gather(runs: Sequence[Path | str], out: Path | str | None = None, *, texts: 
         raise StoreError(
             f"--out {out}: the name of a packed RUN ends in .zip. --unpack, --no-texts or several RUNs write a folder."
         )
-    if out is not None:
+    if out is not None and (as_file or len(paths) > 1):
         check_out(out, [Store(path) for path in paths])  # before anything is copied
     merged, current = None, paths[0]
     with scratch.folder("pack") as folder:

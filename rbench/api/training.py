@@ -114,7 +114,7 @@ def train(
     options = options or Options()
     registry = Registry(options.include)
     args = AdHocArgs(base, data, tuple(settings), steps, epochs, seed, name)
-    own = entry(what, args, registry, options.models)
+    own = entry(what, args, registry, options.models, exported=out is not None)
     if out is not None:
         exporting.check_place(Path(out), force=force)
     chosen, prepared = _prepared(own.data["name"] if own is not None else what, registry, options, own)
@@ -338,7 +338,9 @@ class AdHocArgs:
         return [f"--{flag}" for flag in named if getattr(self, flag) is not None] + ["--set"] * bool(self.settings)
 
 
-def entry(what: str, args: AdHocArgs, registry: Registry, models: Sequence[Path] = ()) -> Positioned | None:
+def entry(
+    what: str, args: AdHocArgs, registry: Registry, models: Sequence[Path] = (), *, exported: bool = False
+) -> Positioned | None:
     """Return the content of an encoder file for objective `what`; None if `what` is an encoder of the registry.
 
     Each value has the option that it comes from as its position in error messages. For an encoder that suites train on
@@ -346,6 +348,7 @@ def entry(what: str, args: AdHocArgs, registry: Registry, models: Sequence[Path]
 
     Args:
         models: the model search path, on which a base may lie.
+        exported: whether the encoder is written out. Then `what` may also be a model without a file, which gives None.
 
     Raises:
         SuiteError: `what` is neither an encoder nor an objective; an encoder has options that would change it; an
@@ -362,12 +365,14 @@ def entry(what: str, args: AdHocArgs, registry: Registry, models: Sequence[Path]
             raise SuiteError(_another(name, args, registry))
         return None
     if what not in known and ("/" in what or is_model(absolute(what, Path.cwd()))):
+        if exported and not args.flags:
+            return None
         raise SuiteError(
             f"{what} is a model, which suites take as it is. To train it further, name an objective: "
             f"rbench train simcse --base {what} --data CORPUS; see rbench list objectives."
         )
     if what not in known:
-        raise SuiteError(unknown("encoder or objective", what, [*encoders, *known]))
+        raise SuiteError(unknown("encoder or objective", name, [*encoders, *known]))
     missing = [flag for flag, value in (("--base", args.base), ("--data", args.data)) if value is None]
     if missing:
         raise SuiteError(

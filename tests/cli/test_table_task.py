@@ -151,3 +151,9 @@ def test_a_profile_without_a_suite_is_refused(shell: Shell, mock: Api) -> None:
         and "name it, for instance rbench status --environment table1" in result.stderr
         and not mock.calls
     )
+
+
+@pytest.mark.parametrize("words", [("x", "--fix"), ("x", "--profile", "local"), ("x", "--set", "seeds=[0]"), ()])
+def test_what_is_of_the_environment_is_not_taken_for_a_run(shell: Shell, mock: Api, words: tuple[str, ...]) -> None:
+    result = shell("status", *words)
+    assert result.exit_code == 2 and "--environment" in result.stderr and not mock.calls

@@ -309,7 +309,7 @@ def test_a_draw_of_a_training_is_exported_by_its_label(shell: Shell, mine: Path,
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("toi[seed=1]", 'unknown encoder "toi"; did you mean toy?'),
+        ("toi[seed=1]", 'unknown encoder or objective "toi"; did you mean toy?'),
         ("toy[sead=1]", 'unknown option of toy "sead"; did you mean seed?'),
         ("toy[seed:1]", "expected NAME[OPTION=VALUE,...], for instance simcse-mini[seed=1]"),
         ("plain[seed=1]", "rbench trains none of this suite's encoders (plain) with a seed"),
@@ -354,7 +354,7 @@ def test_an_export_replaces_nothing_unless_told_to_and_encoders_only(shell: Shel
         ("toy-average", "pooling first-last-mean, and a SentenceTransformer can have cls or"),
         ("pooled", "pooling cls+mlp"),
         ("coded", "needs its own Python code"),
-        ("toi", 'unknown encoder "toi"; did you mean toy'),
+        ("toi", 'unknown encoder or objective "toi"; did you mean toy'),
     ],
 )
 def test_what_cannot_be_exported_is_refused_with_the_reason(

@@ -204,7 +204,8 @@ def test_a_run_with_failed_jobs_says_which_and_why_and_ends_with_1(shell: Shell,
 def test_what_a_user_can_mend_is_one_message_and_ends_with_2(
     shell: Shell, mock: Api, error: type[Exception], verb: str
 ) -> None:
-    mock.answers["doctor" if verb == "status" else verb] = error('my.yaml:3:5: unknown task "mrr"; did you mean mr?\nmy.yaml:4:1: [odd]')
+    said = 'my.yaml:3:5: unknown task "mrr"; did you mean mr?\nmy.yaml:4:1: [odd]'
+    mock.answers["doctor" if verb == "status" else verb] = error(said)
     result = shell(verb, *(["x"] if verb != "status" else ["--environment"]))
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -468,7 +469,7 @@ def test_table_prints_what_the_api_renders(shell: Shell, mock: Api) -> None:
     assert result.stdout == '{"cells": ["[bold]", "100%"]}\n'
     _, arguments, options = mock.calls[0]
     assert arguments == ([Path("results/runs/x")],)
-    look = {"bold": None, "notes": None, "names": False, "wide": False, "size": None}
+    look = {"bold": None, "notes": None, "names": False, "wide": False}
     look |= {"width": None, "interval_style": None}
     more = {"include": (), "beside": (), "aggregation": "all", "only": (), "with_paper": None, "best": None, **look}
     assert options == {"metric": "aua", "layout": "full", "fmt": "json", "intervals": True, "pick": None} | more
