@@ -261,7 +261,7 @@ def test_which_rows_are_written_can_be_chosen(only: Any, statuses: set[str], pla
 
 def test_overwriting_replaces_the_set_and_nothing_else(place: Path) -> None:
     write(place / "sets/flipped/mine.txt", "kept")
-    words = ("build", "adversarial", "--run", "results/runs/suite", "--out", "sets/flipped", "--only", "successes")
+    words = ("attack", "--run", "results/runs/suite", "--out", "sets/flipped", "--only", "successes")
     refused = rbench(*words)
     assert refused.exit_code == 2 and "is not empty" in refused.output and len(rows_of()) == 24
     done = rbench(*words, "--overwrite")
@@ -270,8 +270,22 @@ def test_overwriting_replaces_the_set_and_nothing_else(place: Path) -> None:
     assert not list((place / "sets").glob(".rbench*")), "no temporary folder is left"
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--run", "results/runs/suite"], "say with --out DIR where it goes"),
+        (["--run", "results/runs/suite", "--out", "x", "-n", "3"], "leave out --limit"),
+        (["-e", "toy", "--out", "x"], "give --task, --attack, or --run RUN"),
+        (["-c", "toy", "-t", "films", "-a", "flip", "--out", "x"], "--classifier and --out exclude each other"),
+    ],
+)
+def test_what_goes_with_no_set_or_no_run_is_refused(words: list[str], said: str, ran: Path) -> None:
+    refused = rbench("attack", *words)
+    assert refused.exit_code == 2 and said in refused.stderr and not Path("x").exists()
+
+
 def test_one_cell_is_run_and_written_and_resumed(place: Path) -> None:
-    words = ("build", "adversarial", "-e", "toy", "-t", "films", "-a", "flip", "-n", "6", "--seed", "1")
+    words = ("attack", "-e", "toy", "-t", "films", "-a", "flip", "-n", "6", "--seed", "1")
     more = ("--backend", "torch", "--workers", "1", "--resources", "mini", "--finetune", "probe")
     done = rbench(*words, "--out", "one", *more)
     assert done.exit_code == 0, done.output
@@ -415,7 +429,7 @@ def test_the_suites_of_the_guide_load_and_its_python_runs(ran: Path, monkeypatch
     monkeypatch.setenv("HF_DATASETS_CACHE", str(ran / "hf"))
     exec(code.replace("my-set", "sets/flipped"), {})
     for line in re.findall(r"```bash\n(.*?)```", guide, re.DOTALL)[0].splitlines():
-        known = set(re.findall(r"--[a-z-]+", rbench("build", "adversarial", "--help").output))
+        known = set(re.findall(r"--[a-z-]+", rbench("attack", "--help").output))
         assert set(re.findall(r"--[a-z-]+", line)) <= known
 
 
@@ -449,9 +463,14 @@ def test_cases_are_edits_that_one_victim_has_right_and_the_other_wrong(ran: Path
 
 
 def test_cases_are_printed_with_what_was_edited_or_by_id(place: Path) -> None:
-    words = ("cases", "results/runs/suite", "--right", "toy/clean", "--wrong", "toy/probe", "--show", "1")
+    words = ("compare", "results/runs/suite", "--between", "clean", "probe", "--metric", "rev", "--show", "1")
     shown = rbench(*words, "--data", "data")
-    assert shown.exit_code == 0 and "]] -> [[" in shown.stdout and "[1/" in shown.stdout, shown.output
+    assert shown.exit_code == 0 and "]] -> [[" in shown.stdout, shown.output
+    ways = [("toy/clean", "toy/probe"), ("toy/probe", "toy/clean")]
+    for right, wrong in ways:
+        (found,) = api.cases(Path("results/runs/suite"), right, wrong)
+        assert f"films-edited: {len(found.cases)} of 60 edits: {right} is right and {wrong} is wrong" in shown.stdout
+        assert f"[1/{len(found.cases)}] {found.cases[0].example_id}: " in shown.stdout
     edits(place, n=29)
     changed = rbench(*words, "--data", "data")
     assert changed.exit_code == 0 and "no longer the set that was classified" in changed.stdout

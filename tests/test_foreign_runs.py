@@ -135,13 +135,12 @@ VERBS = {
     "table": ["table", "RUN"],
     "claims": ["claims", "RUN"],
     "compare": ["compare", "RUN"],
-    "cases": ["cases", "RUN"],
     "status": ["status", "RUN"],
     "baseline": ["baseline", "RUN", "--out", "BASE/base.json"],
-    "strip": ["strip", "RUN", "--out", "OUT"],
-    "merge": ["merge", "RUN", "WHOLE", "--out", "OUT"],
-    "build adversarial": ["build", "adversarial", "--from", "RUN", "--out", "OUT"],
-    "prune": ["cache", "prune", "--run", "RUN", "--yes"],
+    "pack without texts": ["pack", "RUN", "--no-texts", "--out", "OUT"],
+    "pack several": ["pack", "RUN", "WHOLE", "--out", "OUT"],
+    "attack of a run": ["attack", "--run", "RUN", "--out", "OUT"],
+    "prune": ["cache", "--prune", "--run", "RUN", "--yes"],
 }
 
 

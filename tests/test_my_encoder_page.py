@@ -152,13 +152,13 @@ def test_a_hub_id_is_attacked_from_python() -> None:
 
 
 def test_a_folder_is_exported_as_it_encodes() -> None:
-    assert rbench("export", "./mine", "out", "--quiet").exit_code == 0
+    assert rbench("train", "./mine", "--out", "out", "--quiet").exit_code == 0
     theirs, ours = (load_file(folder / "model.safetensors") for folder in (Path("mine"), Path("out")))
     shared = {name for name in theirs if name in ours}
     assert shared and all(np.array_equal(theirs[name].astype("f4"), ours[name].astype("f4")) for name in shared)
     assert json.loads(Path("out/1_Pooling/config.json").read_text())["pooling_mode_cls_token"] is True
     assert str(Path.cwd()) not in Path("out/README.md").read_text()
-    refused = rbench("export", "./mein", "out2")
+    refused = rbench("train", "./mein", "--out", "out2")
     assert refused.exit_code == 2 and "mein: there is no such folder" in refused.stderr
 
 
@@ -198,6 +198,6 @@ def test_a_folder_by_itself_is_not_trained() -> None:
 
 def test_the_list_and_the_help_say_what_may_stand_there() -> None:
     assert "A folder (./mine) or a hub id (OWNER/NAME) may stand" in rbench("list", "encoders").stdout
-    for command in (("attack",), ("build", "adversarial"), ("export",), ("train",)):
+    for command in (("attack",), ("train",)):
         said = " ".join(rbench(*command, "--help").stdout.replace("│", " ").split())
         assert "a folder (./mine" in said and "a hub id (OWNER/NAME)" in said

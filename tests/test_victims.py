@@ -143,7 +143,7 @@ def test_compare_merge_verify_strip_and_the_gate_take_it(run: Path, place: Path)
         ["table", str(run), "--metric", "contrast"],
         ["table", str(run), "--layout", "full"],
         ["verify", str(run)],
-        ["strip", str(run), "--out", "bare"],
+        ["pack", str(run), "--no-texts", "--out", "bare"],
         ["figure", str(run), "--kind", "queries", "--out", "q.png"],
     ):
         result = rbench(*words)
@@ -155,9 +155,9 @@ def test_compare_merge_verify_strip_and_the_gate_take_it(run: Path, place: Path)
 
 def test_a_set_made_against_a_classifier_is_scored_and_merged_with_its_run(run: Path, place: Path) -> None:
     for words in (
-        ["build", "adversarial", "--run", str(run), "--encoder", "shipped", "--attack", "pwws", "--out", "set"],
+        ["attack", "--run", str(run), "--encoder", "shipped", "--attack", "pwws", "--out", "set"],
         ["run", "ci.yaml", "--out", "onset", "--set", "evaluate=[{adversarial: ./set}]", "--set", "attacks=[]"],
-        ["merge", str(run), "onset", "--out", "merged"],
+        ["pack", str(run), "onset", "--out", "merged"],
     ):
         result = rbench(*words)
         assert result.exit_code == 0, (words, result.output)

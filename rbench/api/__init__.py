@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rbench.api.choosing import ORDER, Chosen
     from rbench.api.diagnosing import Check, doctor, fix
     from rbench.api.evaluating import Evaluated, evaluate
-    from rbench.api.housekeeping import pack
+    from rbench.api.housekeeping import Gathered, gather, pack
     from rbench.api.judge import Exported, Imported
     from rbench.api.judge import export as judge_export
     from rbench.api.judge import take as judge_import
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Cases,
         baseline_notes,
         cases,
+        cases_of,
         check,
         check_annotations,
         claims,
@@ -71,9 +72,9 @@ _NAMES = {
     "api.choosing": "ORDER Chosen",
     "api.diagnosing": "Check doctor fix",
     "api.evaluating": "Evaluated evaluate",
-    "api.housekeeping": "pack",
+    "api.housekeeping": "Gathered gather pack",
     "api.judge": "Exported Imported judge_export judge_import",
-    "api.judging": "Case Cases baseline_notes cases check check_annotations claims claims_table compare "
+    "api.judging": "Case Cases baseline_notes cases cases_of check check_annotations claims claims_table compare "
     "comparison_table conditions met paper_claims paper_claims_table write_baseline write_reports",
     "api.planning": "check_conditions plan",
     "api.proxies": "AskedProxy ask_proxy",

@@ -1,4 +1,4 @@
-"""Keep the cheapest adversarial text that any RUN has found, by victim, text and space (`rbench best`).
+"""Keep the cheapest adversarial text that any RUN has found, by victim, text and space (`rbench judge best`).
 
 What a RUN says is no proof. That a text lies in its space is computed again from the candidates of the original, and
 the victim is asked again for both texts. What cannot be checked here is left out, and said.
@@ -110,7 +110,7 @@ def known_of(store: Reader, path: Path | str) -> dict[str, Share]:
     """
     known = kept.read(there := folder_path(path))
     if not known:
-        raise StoreError(f"{there} has no entries. rbench best RUN... --to {there} makes it of RUNs.")
+        raise StoreError(f"{there} has no entries. rbench judge best RUN... --to {there} makes it of RUNs.")
     held = {(victim, place) for victim, _, place in known}
     found = (of for of in _attacks(store, packed=False) if of.key((), 0)[::2] in held)
     return {of.job.key: share for of in found if (share := of.share(known)).attacked}

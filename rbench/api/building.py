@@ -73,9 +73,7 @@ def build_adversarial(
     check_place(folder, overwrite=overwrite)
     suite = _suite(cell, num_examples, resources)
     registry = Registry(options.include)
-    loaded = loading.load_mapping(
-        suite, registry=registry, overrides=options.overrides, origin="rbench build adversarial"
-    )
+    loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack --out")
     prepared = prepare_loaded(loaded, dataclasses.replace(options, only=()))
     result = run_prepared(prepared, options, progress or Silent())
     if result.failed:
@@ -97,7 +95,7 @@ def build_adversarial_from(
     plan = plan_of(store := Store(run))
     if not plan.texts:
         raise StoreError(
-            f"{run} keeps no texts, and a set is made of them: it was run with --no-texts, or rbench strip made it. "
+            f"{run} keeps no texts, and a set is made of them: it was run with --no-texts, or is a copy without texts. "
             "Use the RUN from which it was copied, or run the suite into another --out without --no-texts."
         )
     job = _chosen(plan, cell, run)

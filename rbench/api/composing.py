@@ -144,8 +144,8 @@ class Composed:
             lacking = "\n".join(dict.fromkeys(self._lacks(needs, self.resources)))
             raise ResourceError(
                 f"no attack has what it needs of the resources {self.resources}. With a network connection `rbench "
-                "doctor --fix` fetches NLTK's data and the word vectors. What is missing, each with its own remedy:\n"
-                f"{lacking}\nTo see a card first, rbench eval mini-bert-packaged needs none of it."
+                "status --environment --fix` fetches NLTK's data and the word vectors. What is missing, each with its "
+                f"own remedy:\n{lacking}\nTo see a card first, rbench eval mini-bert-packaged needs none of it."
             )
         return left
 
@@ -319,7 +319,8 @@ class Composed:
         how = {"encoders": f"an encoder (fine-tuning: {self.finetune})", "victims": "a classifier, attacked as it is"}
         said = [f"{one.name}: {how[one.kind]}" for one in self.models]
         left = [name for name in self.attacks if name not in self.available]
-        said += [f"left out, since something is missing (rbench doctor --fix): {', '.join(left)}"] if left else []
+        if left:
+            said.append(f"left out, since something is missing (rbench status --environment --fix): {', '.join(left)}")
         return [*said, f"resources behind attacks: the resource set {self.resources}"]
 
     @property

@@ -31,7 +31,10 @@ from rbench.victims.place import locate as locate_victim
 
 
 class Check(Strict):
-    """One line of `rbench doctor`: whether and where something is, or how to get it. `ok` None: there, not verified."""
+    """Whether and where something is, or how to get it: a line of `rbench status --environment`.
+
+    `ok` None: it is there, and was not verified.
+    """
 
     kind: str
     name: str
@@ -78,7 +81,9 @@ def fix(
     options = options or Options()
     registry = Registry(options.include)
     if suite is None:
-        attacks = loading.load_mapping({**_USUAL, "attacks": list(ORDER)}, registry=registry, origin="doctor").attacks
+        attacks = loading.load_mapping(
+            {**_USUAL, "attacks": list(ORDER)}, registry=registry, origin="rbench status"
+        ).attacks
         sets = [(_usual_set(registry, options), {kind for spec in attacks.values() for kind in spec.needs})]
     else:
         loaded = call_options.loaded(suite, options)

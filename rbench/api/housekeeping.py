@@ -1,16 +1,23 @@
-"""Prune and verify the cache (`rbench cache`), and pack a RUN that no process runs (`rbench pack`)."""
+"""Prune and verify the cache (`rbench cache`), and pack RUNs that no process runs (`rbench pack`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from rbench.api.runs import Merged, merge
+from rbench.errors import StoreError
 from rbench.execution.cluster.scheduler import check_still
 from rbench.store import pack as packing
-from rbench.store.runs import Store
+from rbench.store.multi_run import check_out
+from rbench.store.runs import Store, files
+from rbench.store.runs.packed import name_of
 from rbench.store.runs.store import folder_path
+from rbench.store.texts import strip
 from rbench.store.weights import default_cache
 from rbench.store.weights.inventory import Item, Wanted, chosen, items, problem, remove
+from rbench.system import scratch
 from rbench.tables.results import plan_of
 
 Track = Callable[[Sequence[Item]], Iterable[Item]]
@@ -69,3 +76,54 @@ def pack(run: Path | str, out: Path | str | None = None) -> packing.PackedRun:
     """
     check_still(folder_path(run))
     return packing.pack(run, out)
+
+
+class Gathered(NamedTuple):
+    """A new file or folder with what one or several RUNs have."""
+
+    path: Path
+    merged: Merged | None = None
+    """What became of several RUNs."""
+    packed: packing.PackedRun | None = None
+    """What was packed, where it is a file."""
+
+
+def gather(runs: Sequence[Path | str], out: Path | str | None = None, *, texts: bool = True) -> Gathered:
+    """Write one RUN, or several merged into one, as a file; or as a folder, where one is asked for.
+
+    Args:
+        runs: folders, or files of `pack`.
+        out: a file whose name ends in .zip; or a folder, of several RUNs or without texts. None, of one RUN: RUN.zip,
+            or RUN-no-texts.zip.
+        texts: whether the texts are kept.
+
+    Raises StoreError as `merge`, `strip` and `pack` do; and for an `out` that is neither.
+    """
+    paths = [folder_path(run) for run in runs]
+    if out is None:
+        if len(paths) > 1:
+            raise StoreError("say where the RUN goes that is merged of these: --out DIR, or --out FILE.zip")
+        out = None if texts else files.beside(paths[0], f"{name_of(paths[0])}-no-texts.zip")
+    out = folder_path(out) if out is not None else None
+    as_file = out is None or out.suffix == ".zip"
+    if not as_file and texts and len(paths) == 1:
+        raise StoreError(
+            f"--out {out}: the name of a packed RUN ends in .zip. --unpack, --no-texts or several RUNs write a folder."
+        )
+    if out is not None and (as_file or len(paths) > 1):
+        check_out(out, [Store(path) for path in paths])  # before anything is copied
+    merged, current = None, paths[0]
+    with scratch.folder("pack") as folder:
+        if len(paths) > 1:
+            current = folder / "merged" if as_file or not texts else _named(out)
+            merged = merge(runs, current)
+        if not texts:
+            check_still(current)
+            current = strip(current, folder / "stripped" if as_file else _named(out))
+        packed = pack(current, out) if as_file else None
+    return Gathered(packed.path if packed is not None else current, merged, packed)
+
+
+def _named(out: Path | None) -> Path:
+    assert out is not None, "a folder has a name"
+    return out

@@ -79,13 +79,13 @@ def export(run: Path | str, out: Path | str, per_cell: int = 50, raters: int = 3
     return Exported(out, drawn.sheet, tuple(made), tuple(closed([*drawn.tasks.values()])))
 
 
-def take(run: Path | str, answers: Sequence[Path | str], key: Path | str | None = None) -> Imported:
+def take(run: Path | str, answers: Sequence[Path | str]) -> Imported:
     """Take the answers of raters into a RUN: all of them, or none if anything is wrong.
 
     Args:
         run: the folder of the RUN that the sheet was made of.
-        answers: CSV files, one or several for each rater.
-        key: the key of the sheet; None: key.json beside the answers, or in the folder above.
+        answers: CSV files, one or several for each rater. The key of the sheet, key.json, is beside them or in the
+            folder above.
 
     Raises StoreError, with a line for each mistake, where answers are not to the sheet, or the sheet is not of the RUN.
     """
@@ -94,8 +94,9 @@ def take(run: Path | str, answers: Sequence[Path | str], key: Path | str | None 
     if plan is None:
         raise StoreError(f"{store.root} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
     if isinstance(store.opened(), Packed):
-        raise StoreError(f"{store.root} is packed, and stays as it is. Unpack it first: rbench unpack {store.root}")
-    sheet = _key(paths, folder_path(key) if key is not None else None)
+        remedy = f"Unpack it first: rbench pack {store.root} --unpack"
+        raise StoreError(f"{store.root} is packed, and stays as it is. {remedy}")
+    sheet = _key(paths)
     if said := next(judged.unlike(store, plan, sheet), None):
         raise StoreError(
             f"the key of the sheet {sheet.id} does not fit {store.root}: {said}. Name the RUN of its export."
@@ -122,17 +123,15 @@ def _tasks(plan: Plan) -> dict[str, TaskSpec]:
     return {task.name: task for job in plan.attacks if (task := judged.classes_of(job)) is not None}
 
 
-def _key(answers: Sequence[Path], key: Path | None) -> Sheet:
+def _key(answers: Sequence[Path]) -> Sheet:
     beside = [folder / KEY for path in answers for folder in (path.parent, path.resolve().parent.parent)]
-    path = key if key is not None else next((one for one in beside if one.is_file()), None)
+    path = next((one for one in beside if one.is_file()), None)
     if path is None:
-        raise StoreError(f"the key of the sheet is not beside the answers. Name it: --key DIR/{KEY}")
-    content = files.read(path)
-    if content is None:
-        raise StoreError(f"{path} is not there. Name the key that rbench judge export wrote: --key DIR/{KEY}")
-    try:
-        return Sheet.model_validate_json(unseal(content))
-    except ValueError as error:
         raise StoreError(
-            f"{path} is no key of a sheet, or is damaged ({first_error(error)}). Name another: --key"
-        ) from error
+            f"the key of the sheet, the {KEY} that rbench judge export wrote, is neither beside the answers nor in the "
+            "folder above. Copy it there."
+        )
+    try:
+        return Sheet.model_validate_json(unseal(files.read(path) or b""))
+    except ValueError as error:
+        raise StoreError(f"{path} is no key of a sheet, or is damaged ({first_error(error)})") from error

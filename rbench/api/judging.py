@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from rbench.api.runs import results_of
 from rbench.config.claims import file_of, read_claims
-from rbench.config.metrics import AnyMetric, Metric, Metrics
+from rbench.config.metrics import AnyMetric, Measured, Metric, Metrics
 from rbench.config.registry import Registry
 from rbench.errors import ResourceError, StoreError
 from rbench.plan.labels import unlabelled
@@ -413,6 +413,25 @@ def cases(
             f"{run} has no contrast set on which both {right} and {wrong} are evaluated with the same seed"
         )
     return found
+
+
+def cases_of(found: Comparison, run: Path, data: Sequence[Path] = ()) -> list[tuple[str, str, Cases]]:
+    """Return the cases behind a comparison of ori, rev or con in one RUN, both ways round; nothing of other metrics.
+
+    Each is the name of the victim that is right, that of the victim that is wrong, and their cases on one set.
+
+    Raises StoreError as `cases` does.
+    """
+    if not isinstance(found.metric, Measured) or found.metric.measure != CONTRAST:
+        return []
+    pairs = dict.fromkeys(
+        (f"{found.one}/{cell.name.finetune}", f"{found.other}/{cell.name.finetune}")
+        if found.axis == "encoder"
+        else (f"{cell.name.encoder}/{found.one}", f"{cell.name.encoder}/{found.other}")
+        for cell in found.cells
+    )
+    ways = [way for one, other in pairs for way in ((one, other), (other, one))]
+    return [(right, wrong, of_set) for right, wrong in ways for of_set in cases(run, right, wrong, data=data)]
 
 
 Victim = tuple[str, str]

@@ -84,7 +84,7 @@ def _hours(prepared: Prepared) -> str:
 
 def _remedy(suite: str | Path, options: Options) -> str:
     """Return the command that says how to get what is missing, with the options that decide what it is."""
-    words = ["rbench", "doctor", str(suite)]
+    words = ["rbench", "status", "--environment", str(suite)]
     words += ["--profile", options.profile] if options.profile is not None else []
     for override in options.overrides:
         words += ["--set", override]

@@ -76,7 +76,8 @@ def ask_proxy(run: Path | str, by: str, options: Options | None = None, **settin
     store, how = Store(folder_path(run)), options_of(options, settings)
     plan = plan_of(store)
     if isinstance(store.opened(), Packed):
-        raise StoreError(f"{store.root} is packed, and stays as it is. Unpack it first: rbench unpack {store.root}")
+        remedy = f"Unpack it first: rbench pack {store.root} --unpack"
+        raise StoreError(f"{store.root} is packed, and stays as it is. {remedy}")
     said = judged.read(store)
     if said is None:
         raise StoreError(

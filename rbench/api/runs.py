@@ -17,7 +17,7 @@ from rbench.config.metrics import Metrics
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
 from rbench.plan.order import select
-from rbench.schema import Aggregation, Bold, FontSize, IntervalStyle, Notes, Pick, TableSpec
+from rbench.schema import Aggregation, Bold, IntervalStyle, Notes, Pick, TableSpec
 from rbench.store.runs import Reader, Store
 from rbench.store.runs.store import folder_path
 from rbench.tables import Results, Table, build
@@ -264,7 +264,7 @@ def rendered(table: Table, results: Results, wanted: TableSpec, fmt: str, look: 
     if fmt == "latex":
         from rbench.tables.latex import Look
 
-        how = Look(look.wide, look.size, look.width, "-".join(parts))
+        how = Look(look.wide, width=look.width, label="-".join(parts))
     return render(shown, fmt, look.interval_style or look.intervals, look.notes or "short", how)
 
 
@@ -280,8 +280,6 @@ class TableLook:
     """Whether encoders, tasks and attacks have the names that they have in commands, instead of their titles."""
     wide: bool = False
     """LaTeX: whether the table spans both columns of an article (`table*`)."""
-    size: FontSize | None = None
-    """LaTeX: the size of its letters; None: that of the article."""
     width: float | None = None
     """LaTeX: how wide the table may be, in points; None: a column of an article of two, with `wide` both."""
     interval_style: IntervalStyle | None = None
@@ -291,7 +289,7 @@ class TableLook:
         """Raise SuiteError for what a format cannot honour."""
         asked: tuple[tuple[str, object], ...]
         small = self.interval_style == "subscript"
-        asked = (("wide", self.wide), ("size", self.size), ("width", self.width), ("subscripts", small))
+        asked = (("wide", self.wide), ("width", self.width), ("subscripts", small))
         latex = [name for name, wish in asked if wish]
         style = ("interval_style", self.interval_style)
         asked = (("notes", self.notes), ("names", self.names), ("bold", wanted.bold), style)
@@ -319,7 +317,6 @@ def table(
     notes: Notes | None = None,
     names: bool = False,
     wide: bool = False,
-    size: FontSize | None = None,
     width: float | None = None,
     interval_style: IntervalStyle | None = None,
     only: Sequence[str] = (),
@@ -343,12 +340,11 @@ def table(
         notes: `short`: one paragraph with n, seeds, resources and flags (the default); `full`: all notes; `none`.
         names: show the names that commands take instead of titles (CSV and JSON do).
         wide: LaTeX: span both columns of an article (`table*`).
-        size: LaTeX: size of the letters: normalsize, small, footnotesize, scriptsize, tiny.
         width: LaTeX: points that the table may be wide. None: 219, a column of an article of two, or its page, 455.
         interval_style: `brackets`; `subscript`; `pm`: ± the larger distance to a limit; or `spread`: ± sd of seeds.
         only: only jobs whose name contains this (* and ? match anything), and what they need. Bold and p are of these.
         with_paper: show our numbers beside a paper's: the printed table that the suite reproduces (`suite`), or TABLE.
-        best: a file of `rbench best`: the metric is strength, with a column of how many texts the file knows to fall.
+        best: a file of `rbench judge best`: the metric is strength, with a column of how many texts it knows to fall.
         include: folders with metrics and measures of your own.
         options: options of the measure; without any, those of the suite's table of this measure, or its defaults.
 
@@ -356,7 +352,7 @@ def table(
         SuiteError: a metric, layout or option is unknown, or not for this table. PlanError: no job matches `only`.
         StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
     """
-    look = TableLook(intervals, notes, names, wide, size, width, interval_style)
+    look = TableLook(intervals, notes, names, wide, width, interval_style)
     asked: dict[str, Any] = {"metric": metric, "layout": layout, "pick": pick, "bold": bold}
     asked |= {"aggregation": aggregation, "beside": tuple(beside)}
     read = partial(results_of, run, include, only)
@@ -377,7 +373,7 @@ def _none_of(names: Sequence[str], asked: Mapping[str, Any], what: str) -> None:
 def _with_best(
     read: Callable[[], Results], best: Path, asked: dict[str, Any], fmt: str, look: TableLook, registry: Registry
 ) -> str:
-    """Put what a file of `rbench best` knows beside each attack in a space."""
+    """Put what a file of `rbench judge best` knows beside each attack in a space."""
     from rbench.api.best_known import known_of
     from rbench.tables.known import with_known
 

@@ -54,7 +54,7 @@ def _wrong(store: Store, found: Verified) -> Iterator[str]:
             "in a new folder with one version, and verify it with the same."
         )
     if any(record.outcomes is not None and record.outcomes.texts for record in records.values()):
-        yield "it keeps texts, which not all licences let you pass on. rbench strip copies it without."
+        yield "it keeps texts, which not all licences let you pass on. rbench pack RUN --no-texts leaves them out."
     few = {job.attacking.num_examples for job in plan.attacks if job.attacking is not None}
     if few and min(few) < LEAST:
         yield f"it attacks {min(few)} examples, and fewer than {LEAST} tell little. Raise num_examples."

@@ -95,6 +95,7 @@ def work(request: Request, progress: Progress) -> RunResult:
     if told_apart(prepared.plan) != request.plan:
         raise PlanError(
             f"{prepared.run}: the plan is another one on this machine. Give all machines the same data, weights "
-            "and versions of rbench and its packages; `rbench doctor SUITE` says on each what it finds where."
+            "and versions of rbench and its packages; `rbench status --environment SUITE` says on each what it finds "
+            "where."
         )
     return run_prepared(prepared, request.options, progress, report=request.report)

@@ -1,4 +1,4 @@
-"""Train and export encoders without a suite (`rbench train`, `rbench export`).
+"""Train and export encoders without a suite (`rbench train`).
 
 from rbench import api
 trained = api.train("simcse-mini")                                            # an entry of the registry
@@ -49,23 +49,27 @@ LOGS = Path("results/logs")
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained encoder: its weights in the cache, and the record of its training."""
+    """An encoder: its weights, in the cache where rbench trains it, and the record of its training."""
 
     name: str
     root: str
     """The encoder whose training made the weights: `name`, or an encoder that it is based on."""
-    record: Record
-    weights: Path
+    record: Record | None
+    """None: rbench does not train it, and it was exported as it is."""
+    weights: Path | str
+    """Their folder, or a hub id of what is exported as it is."""
     entry: str
     """The content of an encoder file for use in a suite; empty if the encoder has a file."""
     exported: Path | None = None
+    dim: int | None = None
+    """The numbers of a vector of what was exported."""
 
     @property
     def learned(self) -> tuple[str, ...]:
         """What the training did and what it means, a sentence a line; empty where nothing was measured."""
         from rbench.train.learned import learned
 
-        return tuple(learned(self.record))
+        return tuple(learned(self.record)) if self.record is not None else ()
 
 
 def train(
@@ -79,10 +83,13 @@ def train(
     seed: int | None = None,
     name: str | None = None,
     out: Path | str | None = None,
+    force: bool = False,
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> Trained:
     """Train an encoder or find it in the cache. The job is the same as in a suite with this encoder.
+
+    With `out` it is exported for plain `SentenceTransformer(out)`, also one that rbench does not train.
 
     Args:
         what: an encoder (`rbench list encoders`), also one with other options, 'simcse-mini[seed=1]'; or, with `base`
@@ -95,32 +102,32 @@ def train(
         epochs: number of passes over the corpus. None: 1.
         seed: seed of the training. None: 0.
         name: name of the new encoder. None: OBJECTIVE-BASE-CORPUS.
-        out: export the result to this new folder.
+        out: export the encoder to this new or empty folder.
+        force: replace the encoder that `out` holds.
         options: search paths, the device and more.
 
     Raises:
-        SuiteError, PlanError, ResourceError: a name, option, file or place is wrong; raised before any work.
+        SuiteError, PlanError, ResourceError: a name, option, file or place is wrong; without `out`, there is nothing to
+            train; raised before any work.
         JobError: the training failed.
     """
     options = options or Options()
     registry = Registry(options.include)
     args = AdHocArgs(base, data, tuple(settings), steps, epochs, seed, name)
-    own = entry(what, args, registry, options.models)
+    own = entry(what, args, registry, options.models, exported=out is not None)
     if out is not None:
-        exporting.check_place(Path(out))
+        exporting.check_place(Path(out), force=force)
     chosen, prepared = _prepared(own.data["name"] if own is not None else what, registry, options, own)
     root = trained_root(chosen, prepared.loaded.encoders)
-    if root is None:
+    if root is None and out is None:
         raise PlanError(_not_ours(chosen, prepared))
     if out is not None:
         exporting.check_spec(effective(chosen, prepared.loaded.encoders))
     exported = None if out is None else Path(out)
     with _weights(chosen, prepared, options, progress) as (record, weights):
-        assert record is not None  # rbench trains it, and nothing failed
-        if exported is not None:
-            _export(chosen, prepared, weights, record, exported)
+        dim = _export(chosen, prepared, weights, record, exported, force=force) if exported is not None else None
     text = loading.as_yaml(own.data) if own is not None else ""
-    return Trained(chosen, root, record, Path(weights), text, exported)
+    return Trained(chosen, root or chosen, record, weights, text, exported, dim)
 
 
 @dataclass(frozen=True)
@@ -298,12 +305,12 @@ def _not_ours(name: str, prepared: Prepared) -> str:
     if source.random_weights:
         return (
             f"encoder {name} is not trained: its weights are random until it is fine-tuned, and suites draw them anew "
-            f"for each seed. To write it out as drawn with seed 0: rbench export {name} DIR."
+            f"for each seed. To write it out as drawn with seed 0: rbench train {name} --out DIR."
         )
     return (
         f"encoder {name} is not trained by rbench: its weights are {source.base or source.name}'s, and suites take "
         f"them as they are. To train further, name an objective: rbench train simcse --base {name} --data CORPUS. "
-        f"To write it out: rbench export {name} DIR."
+        f"To write it out: rbench train {name} --out DIR."
     )
 
 
@@ -331,7 +338,9 @@ class AdHocArgs:
         return [f"--{flag}" for flag in named if getattr(self, flag) is not None] + ["--set"] * bool(self.settings)
 
 
-def entry(what: str, args: AdHocArgs, registry: Registry, models: Sequence[Path] = ()) -> Positioned | None:
+def entry(
+    what: str, args: AdHocArgs, registry: Registry, models: Sequence[Path] = (), *, exported: bool = False
+) -> Positioned | None:
     """Return the content of an encoder file for objective `what`; None if `what` is an encoder of the registry.
 
     Each value has the option that it comes from as its position in error messages. For an encoder that suites train on
@@ -339,6 +348,7 @@ def entry(what: str, args: AdHocArgs, registry: Registry, models: Sequence[Path]
 
     Args:
         models: the model search path, on which a base may lie.
+        exported: whether the encoder is written out. Then `what` may also be a model without a file, which gives None.
 
     Raises:
         SuiteError: `what` is neither an encoder nor an objective; an encoder has options that would change it; an
@@ -355,12 +365,14 @@ def entry(what: str, args: AdHocArgs, registry: Registry, models: Sequence[Path]
             raise SuiteError(_another(name, args, registry))
         return None
     if what not in known and ("/" in what or is_model(absolute(what, Path.cwd()))):
+        if exported and not args.flags:
+            return None
         raise SuiteError(
             f"{what} is a model, which suites take as it is. To train it further, name an objective: "
             f"rbench train simcse --base {what} --data CORPUS; see rbench list objectives."
         )
     if what not in known:
-        raise SuiteError(unknown("encoder or objective", what, [*encoders, *known]))
+        raise SuiteError(unknown("encoder or objective", name, [*encoders, *known]))
     missing = [flag for flag, value in (("--base", args.base), ("--data", args.data)) if value is None]
     if missing:
         raise SuiteError(

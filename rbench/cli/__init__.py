@@ -25,11 +25,11 @@ from rbench.system.deferred import deferred
 __all__ = ["app", "main"]
 
 VERBS = {
-    "basic_verbs": ("run", "eval", "attack", "list", "doctor", "cases"),
-    "judging_verbs": ("claims", "compare", "figure", "best", "baseline", "check", "judge"),
-    "keeping_verbs": ("verify", "strip", "pack", "unpack", "merge", "build", "cache"),
+    "basic_verbs": ("run", "eval", "attack", "list"),
+    "judging_verbs": ("claims", "compare", "figure", "baseline", "check", "judge"),
+    "keeping_verbs": ("verify", "pack", "cache"),
     "showing_verbs": ("plan", "report", "site", "status", "table"),
-    "training_verbs": ("train", "export"),
+    "training_verbs": ("train",),
 }
 """The modules that add verbs, in the order of the help, each with its verbs."""
 

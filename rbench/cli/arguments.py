@@ -31,12 +31,11 @@ WHAT, WHERE, HOW = "What to run", "Where things are", "How to run"
 PROCESSES = "Several processes and machines (docs/scaling.md)"
 PANELS: dict[str, str] = {
     "An encoder of your own": "train.base train.data train.settings train.steps train.epochs train.seed train.name",
-    "How it looks": "table.only table.bold table.notes table.names table.interval_style table.wide table.width "
-    "table.size",
+    "How it looks": "table.only table.bold table.notes table.names table.interval_style table.wide table.width",
     WHAT: "profile overrides only limit seeds",
     WHERE: "out data models include train.out",
-    HOW: "device workers concurrency backend report_to max_seconds retry_timeouts dry_run fresh no_texts fail_if quiet "
-    "verbose",
+    HOW: "train.force device workers concurrency backend report_to max_seconds retry_timeouts dry_run fresh no_texts "
+    "fail_if quiet verbose",
     PROCESSES: "kind processes cpus gpus address cluster partition time_limit requeue sbatch wait",
 }
 """The parts of the help, each with the shared options that it lists, and those of functions."""
@@ -52,25 +51,22 @@ VALUES = {
     "TIME": "time_limit",
     "HOST:PORT": "address",
     "KEY=VALUE": "overrides settings",
-    "NAME": "layout size",
+    "NAME": "layout",
     "HOW": "pick aggregation notes interval_style",
     "WHAT": "bold",
     "[TABLE]": "with_paper",
     "POINTS": "tolerance table.width",
-    "VICTIM": "right wrong",
     "NAME|DIR|ID": "train.base",
     "RUN...": "runs",
     "[RUN2]": "other_run",
     "ENCODER|OBJECTIVE": "train.what",
-    "ENCODER": "export.encoder",
 }
 """What stands for values in help, each with the parameters that have it. Others have what is usual for their type."""
-ARGUMENTS = ("RUN...", "[RUN2]", "ENCODER|OBJECTIVE", "ENCODER")
+ARGUMENTS = ("RUN...", "[RUN2]", "ENCODER|OBJECTIVE")
 """Those that stand without a flag."""
 FLAGS = {
     "overrides": "--set",
     "settings": "--set",
-    "contrast_set": "--set",
     "cpus": "--cpus-per-process",
     "gpus": "--gpus-per-process",
     "encoders": "--encoder",

@@ -1,9 +1,10 @@
-"""Implements `rbench run`, `eval`, `attack`, `list`, `doctor` and `cases`: suites, models, single texts and names."""
+"""Implements `rbench run`, `eval`, `attack` and `list`: suites, models, single texts and names."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,11 @@ from rbench.cli.console import say, tell
 from rbench.cli.verbs import CHECK_FAILED, EXPLORE, FAILED, INCOMPLETE, MEASURE, UNDECIDED, app, verb
 from rbench.config.registry import KINDS
 from rbench.config.tasks import is_path
-from rbench.errors import RbenchError, SuiteError
+from rbench.errors import PlanError, RbenchError
 from rbench.schema import victim_name
 
 if TYPE_CHECKING:
-    from rbench.api import Case, Cases, Executor, Options
+    from rbench.api import Cell, Executor, Options
     from rbench.schema import Outcome
 
 CARDS = ("markdown", "json")
@@ -70,9 +71,14 @@ def run(
 ) -> None:
     """Run a suite and print its tables.
 
-    Fine-tunes every encoder on every task, attacks the classifiers, and writes one record per job. Running the same
-    command again resumes: finished jobs are not run again, and a half-finished attack continues at its next example.
-    Several at once share the work, in terminals or on machines that see the same folder; --executor starts them.
+    Fine-tunes every encoder on every task, attacks the classifiers with adversarial examples, and prints the attack
+    success rate (ASR): the share of correctly classified texts that an attack makes the classifier get wrong. Running
+    the same command again resumes: finished jobs are not run again, and a half-finished attack continues at its next
+    example. Several at once share the work, in terminals or on machines that see the same folder; --executor starts
+    them.
+
+    It exits with 0 if all is complete, 1 if jobs failed, 2 if the suite, an option or a resource is wrong, 3 or 4 if a
+    --fail-if is met or undecided, 5 if jobs are left to other processes, 130 or 143 if it was interrupted or ended.
     """
     from rbench.system.progress import watching
 
@@ -109,7 +115,7 @@ def run(
     "Evaluating {model}",
     "Finished work is kept: run the same command again, without --fresh, to go on.",
     of="api.evaluating.evaluate",
-    shared="out data models include device workers concurrency backend max_seconds fresh no_texts quiet verbose",
+    shared="out data models include device workers backend fresh quiet",
 )
 def eval_(
     *,
@@ -174,8 +180,21 @@ def _tasks_of(
     return [task_of(one, text, label, labels, kind) if one in tables else one for one in tasks]
 
 
+class Only(StrEnum):
+    """Which examples are rows of a set."""
+
+    all = "all"
+    attacked = "attacked"
+    successes = "successes"
+
+
+OF_SET = "A data set of the attacked texts (docs/guide-adversarial-sets.md)"
+
+
 def _attacking(said: Mapping[str, object]) -> str:
     """Return the first line of `rbench attack`."""
+    if said["out"] is not None:
+        return f"Building an adversarial set in {said['out']}"
     what = said["encoder"] or said["classifier"] or "a classifier"
     return f"Preparing to attack {what} on {said['task']} with {said['attack']}"
 
@@ -186,13 +205,13 @@ def _attacking(said: Mapping[str, object]) -> str:
 )
 @verb(
     _attacking,
-    "Run the same command again. If the victim was fine-tuned already, it is kept.",
-    shared="overrides data models include device workers concurrency backend max_seconds quiet verbose",
+    "Run the same command again. If the victim was fine-tuned already, it is kept; with --out, so are its outcomes.",
+    shared="overrides data models include device workers backend quiet",
 )
 def attack(
     *,
-    task: str = a.option("--task -t NAME", "rbench list tasks; or a table: my.csv, ./folder", ...),
-    attack: str = a.option("--attack -a NAME", "rbench list attacks", ...),
+    task: str | None = a.option("--task -t NAME", "rbench list tasks; or a table: my.csv, ./folder"),
+    attack: str | None = a.option("--attack -a NAME", "rbench list attacks"),
     encoder: str | None = a.option("--encoder -e NAME|DIR|ID", f"Fine-tune this one first. {a.ENCODERS}"),
     classifier: list[str] | None = a.option(
         "--classifier -c WHERE",
@@ -207,7 +226,7 @@ def attack(
         "--finetune NAME",
         "How the encoder is fine-tuned: rbench list finetune. probe is the quickest. (default: clean)",
     ),
-    n: int = a.option("--limit -n N", "How many examples to attack.", 5, min=1),
+    n: int | None = a.option("--limit -n N", "How many examples to attack. (default: 5; with --out 1000)", min=1),
     seed: int | None = a.option("--seed N", "Decides fine-tuning, attack and which examples. (default: 0)", min=0),
     resources: str | None = a.option(
         "--resources SET", "Which word vectors, synonyms and models the attack uses: rbench list resources."
@@ -216,6 +235,24 @@ def attack(
     label: str | None = LABEL,
     labels: str | None = LABELS,
     kind: str | None = KIND,
+    out: Path | None = a.option(
+        "--out DIR", "Write the texts as a data set into this folder, new or empty.", file_okay=False, panel=OF_SET
+    ),
+    run: Path | None = a.option(
+        "--run RUN",
+        "Attack nothing, and take the outcomes of this finished run. --encoder, --task, --attack, --finetune and "
+        "--seed say which where it has several.",
+        panel=OF_SET,
+    ),
+    only: Only = a.option(
+        "--only",
+        "Rows: all examples (those that did not fall keep their text), those attacked, or successes alone.",
+        Only.all,
+        panel=OF_SET,
+    ),
+    overwrite: bool = a.option(
+        "--overwrite", "Replace the set in DIR. Other files there are left as they are.", False, panel=OF_SET
+    ),
     options: Options,
     quiet: bool,
 ) -> None:
@@ -224,12 +261,29 @@ def attack(
     Fine-tunes one classifier (or takes it from the cache; how long it takes is said first), or opens those of
     --classifier as they are. Attacks it and shows each text with the changed words marked. The outcomes are not saved:
     use rbench run to measure.
+
+    With --out, writes the texts that the attack made against one encoder as a data set, with parquet files and a card,
+    which datasets.load_dataset(DIR) opens; the outcomes are kept in a run, so that the same command resumes. With
+    --run, the outcomes are those of a finished run.
     """
     from rbench.config import load_task
     from rbench.config.registry import Registry
     from rbench.system.progress import watching
 
+    if out is not None:
+        given = {"--classifier": classifier, "--text": text, "--label": label, "--labels": labels, "--kind": kind}
+        if wrong := [flag for flag, value in given.items() if value]:
+            raise PlanError(
+                f"{', '.join(wrong)} and --out exclude each other: run a suite with it, then give --run RUN"
+            )
+        cell = rbench.api.Cell(encoder, task, attack, finetune, seed)
+        _build(cell, out, options, run, n, resources, Only(only), overwrite=overwrite, quiet=quiet)
+        return
+    if run is not None or overwrite or Only(only) is not Only.all:
+        raise PlanError("--run, --only and --overwrite are of a data set: say with --out DIR where it goes")
     _check_victim_options(encoder, classifier, label_map, finetune)
+    if task is None or attack is None:
+        raise typer.BadParameter("say what is attacked, and with what: --task NAME --attack NAME")
     chosen = a.seeded([seed], options.overrides) if seed is not None else ["seeds=0"]
     chosen += [f"resources={resources}"] if resources is not None else []
     chosen += [f"finetune={finetune}"] if finetune is not None else []
@@ -248,9 +302,49 @@ def attack(
         with watching(quiet) as progress:
             list(
                 rbench.api.attack(
-                    encoder, chosen_task, attack, n, options, classifier=one, progress=progress, seen=show
+                    encoder, chosen_task, attack, n or 5, options, classifier=one, progress=progress, seen=show
                 )
             )
+
+
+def _build(
+    cell: Cell,
+    out: Path,
+    options: Options,
+    run: Path | None,
+    n: int | None,
+    resources: str | None,
+    only: Only,
+    *,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Write a data set of one attack, which is run for it, or whose outcomes a RUN has."""
+    from rbench.system.progress import watching
+
+    if run is not None:
+        if n is not None or resources is not None or options.overrides:
+            raise PlanError("--run takes outcomes that are there: leave out --limit, --resources and --set")
+        built = rbench.api.build_adversarial_from(run, out, cell, only=only.value, overwrite=overwrite)
+    else:
+        given = {"--encoder": cell.encoder, "--task": cell.task, "--attack": cell.attack}
+        if missing := [name for name, value in given.items() if value is None]:
+            raise PlanError(f"give {', '.join(missing)}, or --run RUN for outcomes that are there")
+        with watching(quiet) as progress:
+            built = rbench.api.build_adversarial(
+                cell,
+                out,
+                options,
+                num_examples=n or 1000,
+                resources=resources,
+                only=only.value,
+                overwrite=overwrite,
+                progress=progress,
+            )
+    counts = built.about.counts
+    said = ", ".join(f"{counts[name]} {name}" for name in ("succeeded", "failed", "skipped", "errored"))
+    say(f"{counts['rows']} rows are in {built.folder} (of {counts['total']} examples: {said})")
+    say(f"the outcomes are in {built.run}")
 
 
 def _check_victim_options(
@@ -331,84 +425,3 @@ def list_(
         say("\nA folder (./mine) or a hub id (OWNER/NAME) may stand wherever one of these names may.")
     if kind == "attacks" and recipes():
         printing.recipes(recipes().values())
-
-
-@app.command(
-    rich_help_panel=EXPLORE,
-    epilog="Example: [bold]rbench doctor table1 --profile local --data ~/data --models ~/models[/bold]",
-)
-@verb("Looking for resources, data and encoders", shared="profile overrides data models include")
-def doctor(
-    *,
-    suite: str | None = a.argument(
-        "SUITE", "Check what this suite needs alone: a name (rbench list suites) or a file."
-    ),
-    fix: bool = a.option(
-        "--fix",
-        "Fetch what is missing of NLTK's data and of TextAttack's word vectors (481 MB): what SUITE needs, or rbench "
-        "eval.",
-        False,
-    ),
-    options: Options,
-) -> None:
-    """Check which data, encoders and resources are there.
-
-    For each, prints where it was found, or exactly how to get it. With a SUITE, checks what that suite names and
-    nothing else, and exits with 1 if anything is missing. With --fix, first fetches NLTK's data and word vectors;
-    models of the hub are downloaded when they are first used.
-    """
-    if suite is None and (options.profile is not None or options.overrides):
-        raise SuiteError(
-            "--profile and --set change a suite: name it, for instance rbench doctor table1 --profile local"
-        )
-    if fix:
-        left = rbench.api.fix(options, suite, tell)
-        for one in left:
-            tell(f"still missing: {one}")
-        if not left:
-            say("all that rbench fetches is there")
-        if suite is None:
-            raise typer.Exit(FAILED if left else 0)
-    checks = rbench.api.doctor(options, suite)
-    printing.doctor(checks)
-    if suite is not None and any(check.ok is False for check in checks):
-        raise typer.Exit(FAILED)
-
-
-@app.command(
-    rich_help_panel=EXPLORE,
-    epilog="Example: [bold]rbench cases results/runs/cline-table2-mini --right mini-bert/clean --wrong "
-    "mini-bert/freelb[/bold]",
-)
-@verb("Reading {run}", of="api.judging.cases", shared="data")
-def cases(
-    *,
-    run: Path,
-    right: str,
-    wrong: str,
-    show: int = a.option("--show N>=0", "How many cases of a set to print.", 5),
-    **how: Any,
-) -> None:
-    """Show contrast texts that one victim gets right, another wrong.
-
-    Compares the predictions that the run stores, seed by seed, on the edits of its contrast sets. Prints how many cases
-    there are, how many the other way round, and the first of them with what was edited. A case in many seeds comes
-    first. Runs nothing.
-    """
-    for found in rbench.api.cases(run, right, wrong, **how):
-        say(f"{found.set}: {len(found.cases)} of {found.edits} edits are cases: {right} is right and {wrong} is wrong")
-        say(f"{found.set}: {found.reverse} of {found.edits} edits are the other way round, in some seed")
-        if found.without_texts:
-            say(found.without_texts)
-        say()
-        for i, case in enumerate(found.cases[:show], 1):
-            _show_case(case, found, f"[{i}/{len(found.cases)}]", wrong)
-
-
-def _show_case(case: Case, found: Cases, place: str, wrong: str) -> None:
-    predicted = ", ".join(found.labels[label] for label in dict.fromkeys(case.wrong))
-    said = f"{place} {case.example_id}: label {found.labels[case.label]}, {wrong} predicts {predicted}"
-    say(said + (f", in {len(case.wrong)} of {found.seeds} seeds" if found.seeds > 1 else ""))
-    for name, old, new in zip(found.columns, case.original or (), case.edit or (), strict=False):
-        printing.show_column(name if len(found.columns) > 1 else "", old, new)
-    say()

@@ -272,7 +272,7 @@ def _yaml(value: Any) -> str:
     return "null" if value is None else f"[{', '.join(value)}]" if isinstance(value, tuple) else f"{value}"
 
 
-def doctor(checks: Sequence[Check]) -> None:
+def environment(checks: Sequence[Check]) -> None:
     """Print what was found and where, then what is missing, with each remedy once."""
     marks = {
         True: Text("ok", style="green"),

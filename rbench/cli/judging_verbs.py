@@ -1,4 +1,4 @@
-"""Implements `rbench claims`, `compare`, `figure`, `best`, `baseline`, `check`, `judge`: what RUNs show."""
+"""Implements `rbench claims`, `compare`, `figure`, `baseline`, `check` and `judge`: what RUNs show."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 
 import rbench
 from rbench.cli import arguments as a
-from rbench.cli.console import example, say, tell
+from rbench.cli.console import example, say, show_column, tell
 from rbench.cli.verbs import CHECK_FAILED, MEASURE, UNDECIDED, app, verb
 from rbench.errors import RbenchError
 
 if TYPE_CHECKING:
-    from rbench.api import Options
+    from rbench.api import Cases, Options
 
 
 @app.command(
@@ -65,13 +65,19 @@ def claims(
     rich_help_panel=MEASURE,
     epilog="Example: [bold]rbench compare results/runs/quickstart --between clean adversarial[/bold]",
 )
-@verb("Comparing cells of {run}", of="api.judging.compare", shared="include")
+@verb("Comparing cells of {run}", of="api.judging.compare", shared="data include")
 def compare(
     *,
     run: Path,
     other_run: Path | None,
-    show: int = a.option("--show N>=0", "Show N texts of each cell that fell with one of the two alone.", 0),
+    show: int = a.option(
+        "--show N>=0",
+        "Show N texts of each cell that fell with one of the two alone; of ori, rev and con, N edits of each contrast "
+        "set that one alone classifies correctly.",
+        0,
+    ),
     fmt: str = a.FORMAT,
+    options: Options,
     **how: Any,
 ) -> None:
     """Compare two encoders, strategies or attacks, text by text.
@@ -90,6 +96,22 @@ def compare(
             say(f"{cell.name}: {fell.example_id} fell with {name} alone; the RUN keeps no texts")
         else:
             example(fell, task.columns, task.labels, f"{cell.name}, {name} alone:")
+    for right, wrong, cases in rbench.api.cases_of(found, run, options.data) if show and other_run is None else ():
+        _show_cases(right, wrong, cases, show)
+
+
+def _show_cases(right: str, wrong: str, found: Cases, show: int) -> None:
+    """Print edits of a contrast set that one victim gets right, the other wrong. Those of many seeds come first."""
+    say(f"\n{found.set}: {len(found.cases)} of {found.edits} edits: {right} is right and {wrong} is wrong")
+    if found.without_texts:
+        say(found.without_texts)
+    for i, case in enumerate(found.cases[:show], 1):
+        predicted = ", ".join(found.labels[label] for label in dict.fromkeys(case.wrong))
+        seeds = f", in {len(case.wrong)} of {found.seeds} seeds" if found.seeds > 1 else ""
+        place, label = f"[{i}/{len(found.cases)}] {case.example_id}", found.labels[case.label]
+        say(f"{place}: label {label}, {wrong} predicts {predicted}{seeds}")
+        for name, old, new in zip(found.columns, case.original or (), case.edit or (), strict=False):
+            show_column(name if len(found.columns) > 1 else "", old, new)
 
 
 @app.command(
@@ -118,32 +140,6 @@ def figure(
         run, kind, settings or (), out=out, formats=formats, only=only, include=include
     ):
         say(str(path))
-
-
-@app.command(
-    rich_help_panel=MEASURE, epilog="Example: [bold]rbench best results/runs/strength --to results/best.jsonl[/bold]"
-)
-@verb("Checking what {run} found", shared="models device backend")
-def best(
-    *,
-    run: list[Path] = a.argument("RUN...", "RUNs: folders, or files of rbench pack.", ...),
-    to: Path = a.option("--to FILE", "The file. It is made if it is not there.", "results/best.jsonl", dir_okay=False),
-    options: Options,
-) -> None:
-    """Keep the best adversarial texts of all runs.
-
-    For each victim, text and declared space, the file has the adversarial text with the fewest words replaced that an
-    attack in the space has found. Each must lie in the space, and the victim is asked for it again, before it is taken.
-    The file only ever rises. What is not taken is said, with the reason.
-    """
-    found = rbench.api.best(run, to, options)
-    for job, attacked, fell, known in found.shares:
-        say(f"{job}: {attacked} texts attacked, {fell} fell, {known} are known to fall")
-    for what, reasons in (("refused", found.refused), ("not asked, and left out", found.not_asked)):
-        for said, n in reasons.items():
-            tell(f"{what}, {n} of {said}")
-    entries, new, lowered = found.changed
-    say(f"{found.path}: {entries} texts, {new} of them new, {lowered} with fewer words than before")
 
 
 @app.command(
@@ -219,9 +215,10 @@ app.add_typer(
     judge,
     name="judge",
     rich_help_panel=MEASURE,
-    short_help="Ask people about the texts of a run.",
-    help="Ask people about the texts of a run.\n\nWhether a success still has its label, and means the same, only "
-    "people can say. Write sheets for raters, take their answers back, and read the table --metric judged.",
+    short_help="Ask people, a proxy or the victims about the texts of a run.",
+    help="Ask people, a proxy or the victims about the texts of a run.\n\nWhether a success still has its label, and "
+    "means the same, only people can say. Write sheets for raters, take their answers back, and read the table "
+    "--metric judged.",
     epilog="Example: [bold]rbench judge export results/runs/table1 --out to-judge[/bold]",
 )
 
@@ -234,14 +231,13 @@ def export(
     out: Path = a.option("--out DIR", "The new folder, which must not be there.", ..., file_okay=False),
     per_cell: int = a.option("--per-cell N>=2", "How many successes of each attacked cell are judged.", 50),
     raters: int = a.option("--raters N>=1", "How many people judge each text.", 3),
-    seed: int = a.option("--seed N", "Of what is drawn, and of the order of each rater.", 0),
 ) -> None:
     """Write a sheet for each rater, as a page and as CSV.
 
     Raters see changed and original texts in a random order and cannot tell which is which. DIR/raters is what they get.
     DIR/key.json joins their answers to the run; it stays with you.
     """
-    made = rbench.api.judge_export(run, out, per_cell, raters, seed)
+    made = rbench.api.judge_export(run, out, per_cell, raters)
     say(
         f"{len(made.sheet.items)} items for each of {raters} raters are in {made.folder / 'raters'}: a page and a CSV "
         "file"
@@ -257,16 +253,14 @@ def import_(
     *,
     run: Path = a.RUN,
     answers: list[Path] = a.argument("FILE...", "What raters sent back: CSV files.", ..., dir_okay=False),
-    key: Path | None = a.option(
-        "--key FILE", "The key of the sheet. (default: key.json beside the answers, or in the folder above)"
-    ),
 ) -> None:
     """Take answers into the run: all of them, or none if anything is wrong.
 
-    They are kept in RUN/judged.json, without texts. The table --metric judged shows what raters say, and how far they
-    agree; the metrics valid_asr and valid_asr_kept are what is left of ASR.
+    The key of the sheet, key.json, must lie beside the answers or in the folder above. Answers are kept in
+    RUN/judged.json, without texts. The table --metric judged shows what raters say, and how far they agree; the metrics
+    valid_asr and valid_asr_kept are what is left of ASR.
     """
-    found = rbench.api.judge_import(run, answers, key)
+    found = rbench.api.judge_import(run, answers)
     raters = ", ".join(map(str, found.raters))
     say(f"{found.path}: {found.answers} new answers; raters so far: {raters}")
     for rater, count in found.missing:
@@ -274,7 +268,7 @@ def import_(
 
 
 @judge.command(epilog="Example: [bold]rbench judge proxy results/runs/table1 --by chat --include mine[/bold]")
-@verb("Asking {by} about the successes of {run}", shared="models include device backend")
+@verb("Asking {by} about the successes of {run}", shared="models include")
 def proxy(
     *,
     run: Path = a.RUN,
@@ -292,3 +286,27 @@ def proxy(
     lost = f", of which {found.unusable} got no answer that could be read" if found.unusable else ""
     say(f"{found.path}: {found.name} was asked about {found.asked} successes{lost}")
     say(f"the numbers: rbench table {run} --metric powered --intervals")
+
+
+@judge.command(epilog="Example: [bold]rbench judge best results/runs/strength --to results/best.jsonl[/bold]")
+@verb("Checking what {run} found", shared="models")
+def best(
+    *,
+    run: list[Path] = a.argument("RUN...", "RUNs: folders, or files of rbench pack.", ...),
+    to: Path = a.option("--to FILE", "The file. It is made if it is not there.", "results/best.jsonl", dir_okay=False),
+    options: Options,
+) -> None:
+    """Ask the victims again, and keep the best adversarial texts of all runs.
+
+    For each victim, text and declared space, the file has the adversarial text with the fewest words replaced that an
+    attack in the space has found. Each must lie in the space, and the victim is asked for it again, before it is taken.
+    The file only ever rises. What is not taken is said, with the reason. rbench table RUN --best FILE shows it.
+    """
+    found = rbench.api.best(run, to, options)
+    for job, attacked, fell, known in found.shares:
+        say(f"{job}: {attacked} texts attacked, {fell} fell, {known} are known to fall")
+    for what, reasons in (("refused", found.refused), ("not asked, and left out", found.not_asked)):
+        for said, n in reasons.items():
+            tell(f"{what}, {n} of {said}")
+    entries, new, lowered = found.changed
+    say(f"{found.path}: {entries} texts, {new} of them new, {lowered} with fewer words than before")

@@ -5,18 +5,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 from typer.core import TyperCommand
 
 import rbench
 from rbench.cli import arguments as a
+from rbench.cli.console import environment as print_environment
 from rbench.cli.console import plan as print_plan
 from rbench.cli.console import print_table, say, tell
-from rbench.cli.verbs import MEASURE, app, verb
+from rbench.cli.verbs import FAILED, MEASURE, app, verb
 from rbench.errors import SuiteError
 from rbench.store.runs.files import make_folder_of
 
@@ -177,18 +180,53 @@ def site(
     say(str(written.index))
 
 
-@app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench status results/runs/quickstart --watch[/bold]")
-@verb("Reading {run}")
+def _looking(said: Mapping[str, object]) -> str:
+    """Return the first line of `rbench status`."""
+    return "Looking for resources, data and encoders" if said["environment"] else f"Reading {said['run']}"
+
+
+@app.command(
+    rich_help_panel=MEASURE,
+    epilog="Examples: [bold]rbench status results/runs/quickstart --watch[/bold], [bold]rbench status --environment "
+    "table1 --profile local --data ~/data --models ~/models[/bold]",
+)
+@verb(_looking, shared="profile overrides data models include")
 def status(
-    run: Path = a.RUN,
+    *,
+    run: str | None = a.argument(
+        "[RUN|SUITE]",
+        "The folder that rbench run wrote, or a file that rbench pack wrote; with --environment a suite.",
+        show_default=False,
+    ),
     watch: bool = a.option("--watch", f"Look again every {EVERY:.0f} seconds until all jobs are done.", False),
+    environment: bool = a.option(
+        "--environment", "Show which data, encoders and resources are on this machine: all, or what SUITE needs.", False
+    ),
+    fix: bool = a.option(
+        "--fix",
+        "With --environment: first fetch what is missing of NLTK's data and TextAttack's word vectors (481 MB), of "
+        "what SUITE needs, or rbench eval.",
+        False,
+    ),
+    options: Options,
 ) -> None:
     """Show who works on a run, what is done, and what is left.
 
     Several processes may work on one run. Each is listed with its job. The time left is estimated from the jobs that
     have ended. A process on another machine that died is listed for two minutes more. Changes nothing.
+
+    With --environment, shows of each data set, encoder and resource where it was found, or exactly how to get it. With
+    a SUITE, looks for what that suite names and nothing else, and exits with 1 if anything is missing. Models of the
+    hub are downloaded when they are first used.
     """
-    watcher = rbench.api.Watcher(run)
+    if environment:
+        _show_environment(run, options, fix=fix)
+        return
+    if fix or options.profile is not None or options.overrides:
+        raise SuiteError("--fix, --profile and --set go with --environment: rbench status --environment SUITE")
+    if run is None:
+        raise SuiteError("name a RUN (rbench status RUN), or say --environment")
+    watcher = rbench.api.Watcher(Path(run))
     found = watcher.look()
     _show_status(found)
     while watch and not found.complete:
@@ -196,6 +234,27 @@ def status(
         found = watcher.look()
         say(f"\n{datetime.now():%H:%M:%S}")
         _show_status(found)
+
+
+def _show_environment(suite: str | None, options: Options, *, fix: bool) -> None:
+    """Print what is on this machine, and how to get the rest. Ends with exit code 1 where a suite lacks something."""
+    if suite is None and (options.profile is not None or options.overrides):
+        raise SuiteError(
+            "--profile and --set change a suite: name it, for instance rbench status --environment table1 --profile "
+            "local"
+        )
+    if fix:
+        left = rbench.api.fix(options, suite, tell)
+        for one in left:
+            tell(f"still missing: {one}")
+        if not left:
+            say("all that rbench fetches is there")
+        if suite is None:
+            raise typer.Exit(FAILED if left else 0)
+    checks = rbench.api.doctor(options, suite)
+    print_environment(checks)
+    if suite is not None and any(check.ok is False for check in checks):
+        raise typer.Exit(FAILED)
 
 
 def _show_status(found: Status) -> None:

@@ -1,4 +1,4 @@
-"""Implements `rbench train` and `rbench export`."""
+"""Implements `rbench train`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @app.command(
     rich_help_panel=TRAIN,
-    epilog="Example: [bold]rbench train simcse-mini[/bold]; of your own: [bold]rbench train simcse --base minilm "
-    "--data my.txt --set temperature=0.1 --steps 200 --out my-encoder[/bold]",
+    epilog="Example: [bold]rbench train simcse-mini --out my-encoder[/bold]; of your own: [bold]rbench train simcse "
+    "--base minilm --data my.txt --set temperature=0.1 --steps 200[/bold]",
 )
 @verb(
     "Preparing to train {what}",
     "The last checkpoint is kept: the same command continues from it.",
     of="api.training.train",
-    shared="models include device report_to quiet verbose",
+    shared="models include device report_to quiet",
 )
 def train(
     *,
@@ -52,6 +52,10 @@ def train(
 
     With an objective, a base and a corpus, trains an encoder that has no file yet, and prints a file that makes it
     available to suites.
+
+    With --out, writes the encoder as a folder with safetensors weights, the tokenizer and a model card, also one that
+    needs no training. SentenceTransformer(DIR) loads it; it is checked that it gives the same vectors. Classifiers that
+    were fine-tuned for an attack are not written.
     """
     from rbench.system.progress import watching
 
@@ -60,37 +64,6 @@ def train(
     with watching(quiet) as progress:
         trained = rbench.api.train(what, base=base, data=corpus, progress=progress, **how | {"options": options})
     _show(trained)
-
-
-@app.command(
-    rich_help_panel=TRAIN,
-    epilog="Example: [bold]rbench export simcse-mini my-encoder[/bold]",
-)
-@verb(
-    "Preparing to export {encoder}",
-    "If an encoder was being trained, the same command continues from the last checkpoint.",
-    of="api.training.export",
-    shared="data models include device quiet verbose",
-)
-def export(
-    *,
-    encoder: str,
-    folder: Path = a.argument("DIR", "A new or empty folder.", ...),
-    force: bool = a.option("--force", "Replace the encoder that DIR holds.", False, panel=a.HOW),
-    options: Options,
-    quiet: bool,
-) -> None:
-    """Write an encoder as a folder for sentence-transformers.
-
-    The folder holds safetensors weights, the tokenizer and a model card. SentenceTransformer(DIR) loads it; the export
-    checks that it gives the same vectors. An encoder that rbench trains comes from the cache, and is trained first if
-    it is not there. Classifiers that were fine-tuned for an attack are not exported.
-    """
-    from rbench.system.progress import watching
-
-    with watching(quiet) as progress:
-        dim = rbench.api.export(encoder, folder, force=force, options=options, progress=progress)
-    say(f"{encoder} is in {folder}: {dim} numbers a vector; SentenceTransformer({str(folder)!r}) loads it")
 
 
 def _told_apart(values: list[str], include: Sequence[Path]) -> tuple[str | None, list[Path]]:
@@ -109,17 +82,20 @@ def _show(trained: Trained) -> None:
     """Print scores, where the weights are, and how to use them."""
     from rbench.config import in_suite
 
-    root = "" if trained.root == trained.name else f" (made from {trained.root})"
-    scores = ", ".join(f"{s.name} {s.value:.4g}" for s in trained.record.scores if s.value is not None)
-    say(f"{trained.name}{root}: {scores}")
-    for line in trained.learned:
-        say(line)
-    say(f"weights: {trained.weights}")
-    if trained.exported is not None:
-        say(f"exported: {trained.exported} (SentenceTransformer loads it)")
+    if trained.record is not None:
+        root = "" if trained.root == trained.name else f" (made from {trained.root})"
+        scores = ", ".join(f"{s.name} {s.value:.4g}" for s in trained.record.scores if s.value is not None)
+        say(f"{trained.name}{root}: {scores}")
+        for line in trained.learned:
+            say(line)
+        say(f"weights: {trained.weights}")
+    if (folder := trained.exported) is not None:
+        numbers = f"{trained.dim} numbers a vector"
+        say(f"{trained.name} is in {folder}: {numbers}; SentenceTransformer({str(folder)!r}) loads it")
     if not trained.entry:
         say(f"in a suite: encoders: [{in_suite(trained.name)}]")
-        say(f"to export: rbench export {shlex.quote(trained.name)} DIR")
+        if folder is None:
+            say(f"to export: rbench train {shlex.quote(trained.name)} --out DIR")
         return
     say(
         f"\nTo use it in a suite or export it later, save this as INCLUDE/encoders/{trained.name}.yaml and pass "

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 import rbench
 from rbench.cli.arguments import arguments_of, option, signature_of
@@ -22,12 +23,21 @@ MEASURE, EXPLORE, KEEP, TRAIN = "Measure", "Explore", "Keep", "Train"
 FAILED, BAD_INPUT, CHECK_FAILED, UNDECIDED, INTERRUPTED, TERMINATED = 1, 2, 3, 4, 130, 143
 INCOMPLETE = 5
 """Jobs are left, and none failed: another process has them, or those that an executor started ended too early."""
-HELP = """How robust is a sentence encoder?
-
-rbench fine-tunes sentence encoders on tasks, attacks the classifiers with adversarial examples, and prints the attack
-success rate (ASR): the share of correctly classified texts that an attack makes the classifier get wrong.
-
-Start here: [bold]rbench run quickstart[/bold]"""
+HELP = "How robust is a sentence encoder? Start here: [bold]rbench run quickstart[/bold]"
+FORMER = {
+    "best": "judge best RUN... --to FILE",
+    "build": "attack ... --out DIR, or rbench attack --run RUN --out DIR",
+    "cache list": "cache",
+    "cache prune": "cache --prune",
+    "cache verify": "cache --verify",
+    "cases": "compare RUN --between A B --metric rev --show N",
+    "doctor": "status --environment [SUITE] [--fix]",
+    "export": "train ENCODER --out DIR",
+    "merge": "pack RUN RUN... --out DIR",
+    "strip": "pack RUN --no-texts",
+    "unpack": "pack FILE --unpack",
+}
+"""The verbs of earlier versions, each with what does the same now."""
 
 
 def unwrapped(text: str) -> str:
@@ -35,13 +45,30 @@ def unwrapped(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
+class Verbs(TyperGroup):
+    """The verbs. It says what became of those of earlier versions."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a verb. Ends with a message and exit code 2 where there is none of the name."""
+        for former in (args[0], " ".join(args[:2])):
+            if former in FORMER:
+                ctx.fail(f"There is no verb '{former}' any more. It is now: rbench {FORMER[former]}")
+        return super().resolve_command(ctx, args)
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the options without a verb. Help leaves out those of completion, which docs/install.md has."""
+        found = super().get_params(ctx)
+        for one in found:
+            one.hidden = getattr(one, "hidden", False) or one.name in ("install_completion", "show_completion")
+        return found
+
+
 app = typer.Typer(
+    cls=Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 complete, 1 some jobs failed, 2 bad suite, option or resource, 3 a check failed, "
-    "4 a check could not be judged, 5 jobs are left, which other processes have, 130 interrupted, 143 terminated.",
 )
 
 

@@ -146,7 +146,7 @@ def check_suite(merged: Positioned, problems: Problems) -> Suite | None:
         shown = " x ".join(f"{n} {name}" for name, n in axes.items() if n > 1)
         raise SuiteError(
             f"{merged.at((longest,))}: {shown} are {cells:,} cells, and a suite may have {MOST_CELLS:,};"
-            " divide it into several suites (rbench merge joins their results)"
+            " divide it into several suites (rbench pack joins their results)"
         )
     return suite
 

@@ -299,7 +299,7 @@ def read_about(folder: Path) -> SetFile:
         return SetFile.model_validate_json(named.read(path, SMALL))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ResourceError(
-            f"{folder} is no adversarial set: it has no {ABOUT}. Name a folder that `rbench build adversarial` wrote."
+            f"{folder} is no adversarial set: it has no {ABOUT}. Name a folder that `rbench attack --out` wrote."
         ) from error
     except OSError as error:
         raise ResourceError(f"{path} cannot be read: {error.strerror or error}") from error
@@ -307,7 +307,7 @@ def read_about(folder: Path) -> SetFile:
         (first, *_) = error.errors(include_url=False)
         where = ".".join(map(str, first["loc"]))
         raise ResourceError(
-            f"{path}: {f'`{where}`: ' if where else ''}{first['msg']}. Write the set again: rbench build adversarial."
+            f"{path}: {f'`{where}`: ' if where else ''}{first['msg']}. Write the set again: rbench attack --out DIR."
         ) from error
 
 

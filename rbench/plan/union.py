@@ -1,4 +1,4 @@
-"""Make one plan of several that share data, weights and options: `rbench merge`, and tables of several RUNs.
+"""Make one plan of several that share data, weights and options: `rbench pack`, and tables of several RUNs.
 
 `union_suite` makes one suite of several that asked for parts of the same tables. `differences` finds what has one name
 in several plans and is not the same: data, weights, options, resources, versions of code.

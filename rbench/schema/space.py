@@ -1,6 +1,6 @@
 """A space of substitutions: which texts an attack may make of a text, whatever the victim and the search.
 
-`Known` is what is known to fool a victim in a space: an entry of the file that `rbench best` keeps.
+`Known` is what is known to fool a victim in a space: an entry of the file that `rbench judge best` keeps.
 """
 
 from __future__ import annotations

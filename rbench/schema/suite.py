@@ -230,7 +230,7 @@ class AdversarialOptions(Checked):
     """Options of `adversarial` under `evaluate`: a set that was written before, or one that the same RUN makes."""
 
     set: str | None = None
-    """The folder that `rbench build adversarial` wrote, absolute or below the current folder."""
+    """The folder that `rbench attack --out` wrote, absolute or below the current folder."""
     victim: str | None = None
     """The encoder, by name or label, that is attacked on each task of the suite. It need not be one of the suite's. A
     file may name a folder or a hub id."""
@@ -471,7 +471,7 @@ class AdversarialSet(Strict):
 
 
 class SetFile(Strict):
-    """The file `rbench.json` of a set that `rbench build adversarial` wrote. The texts lie beside it, as parquet."""
+    """The file `rbench.json` of a set that `rbench attack --out` wrote. The texts lie beside it, as parquet."""
 
     format: Literal[1] = 1
     task: str

@@ -47,7 +47,7 @@ def read(path: Path) -> dict[Key, Known]:
                 raise ValueError("a line above it is of the same victim, text and space")
         except ValueError as error:
             said.append(
-                f"{path}:{number} is no entry ({files.first_error(error)}). Delete the line; rbench best RUN..."
+                f"{path}:{number} is no entry ({files.first_error(error)}). Delete the line; rbench judge best RUN..."
             )
     if said:
         raise StoreError("\n".join(f"{one} finds again what is in RUNs." for one in said[:_NAMED]))

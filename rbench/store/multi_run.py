@@ -1,4 +1,4 @@
-"""Read several RUNs as one, or write them into a new RUN (`rbench merge`).
+"""Read several RUNs as one, or write them into a new RUN (`rbench pack`).
 
 Each job is taken from one of them: where it is complete, if it is anywhere.
 """
@@ -251,7 +251,7 @@ def check_texts(plans: Iterable[tuple[Store, Plan]]) -> None:
         with_texts = [str(root) for root, texts in keeping.items() if texts]
         raise StoreError(
             f"{', '.join(with_texts)} was made to keep texts and the other RUNs were not. Copy it without them first: "
-            f"rbench strip {with_texts[0]}"
+            f"rbench pack {with_texts[0]} --no-texts"
         )
 
 

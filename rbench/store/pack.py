@@ -1,4 +1,4 @@
-"""Write a RUN as one file that can be sent, and as a folder again: `rbench pack` and `rbench unpack`.
+"""Write a RUN as one file that can be sent, and as a folder again: `rbench pack`, with and without `--unpack`.
 
 `runs.packed` has the layout. The same RUN gives the same bytes with the same zlib, whenever it is packed.
 """
@@ -73,7 +73,7 @@ def pack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     """
     store = Store(run := folder_path(run))
     if isinstance(store.opened(), Packed):
-        raise StoreError(f"{run} is packed already.")
+        raise StoreError(f"{run} is packed already. To write its folder: rbench pack {run} --unpack")
     out = folder_path(out) if out is not None else files.beside(run, f"{run.resolve().name}.zip")
     check_out(out, [store])
     check_inputs([store], "packed")

@@ -1,8 +1,8 @@
 """Make RUNs without texts, because licences forbid passing on many texts. Scores do not need the texts.
 
-A RUN without texts is started with `rbench run --no-texts` or copied from another RUN with `rbench strip`. Its outcomes
-have neither the original nor the perturbed text, and an error is only the exception's type. Nothing else differs. Its
-plan says so, and a run that resumes it writes no texts either.
+A RUN without texts is started with `rbench run --no-texts` or copied from another RUN with `rbench pack --no-texts`.
+Its outcomes have neither the original nor the perturbed text, and an error is only the exception's type. Nothing else
+differs. Its plan says so, and a run that resumes it writes no texts either.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def kept(store: Store, plan: Plan, wanted: bool) -> bool:
     if not wanted and any(_OUTCOMES.fullmatch(path.name) for _, path in store.of_stages()):
         raise StoreError(
             f"{store.root} has outcomes with texts, so --no-texts cannot resume it. Resume it without --no-texts and "
-            "make a copy without texts, rbench strip RUN; or choose another --out."
+            "make a copy without texts, rbench pack RUN --no-texts; or choose another --out."
         )
     return wanted
 
@@ -52,13 +52,13 @@ def check(jobs: Iterable[Job]) -> None:
             raise PlanError(
                 f"{job.name} asks victims again for the texts that attacks made, and this RUN keeps no texts. Run the "
                 "suite in another --out without --no-texts, and make a copy without texts afterwards, which keeps what "
-                "was measured: rbench strip RUN."
+                "was measured: rbench pack RUN --no-texts."
             )
         if "attack" in job.needs:
             raise PlanError(
                 f"{job.name} is trained or evaluated on texts that an attack made, and this RUN keeps no texts. "
                 "Run the suite in another --out without --no-texts, and make a copy without texts afterwards: rbench "
-                "strip RUN."
+                "pack RUN --no-texts."
             )
 
 

@@ -1,4 +1,4 @@
-"""Shows what a file of `rbench best` knows beside what the attacks of a RUN found, in the table of strength."""
+"""Shows what a file of `rbench judge best` knows beside what the attacks of a RUN found, in the table of strength."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def row_of(outcome: Outcome) -> AdversarialRow:
     if original is None or label is None or (outcome.status == "succeeded" and perturbed is None):
         raise ResourceError(
             f"example {outcome.example_id} has no texts: the RUN keeps none. Adversarial sets are made of the texts of "
-            "a RUN that was run without --no-texts and is not a copy that rbench strip made."
+            "a RUN that was run without --no-texts and is not a copy without texts (rbench pack --no-texts)."
         )
     texts = perturbed if outcome.status == "succeeded" and perturbed is not None else original
     return AdversarialRow(outcome.example_id, original, texts, label, outcome.status)
@@ -116,7 +116,7 @@ def open_set(folder: Path, task: TaskSpec) -> SetData:
     if fingerprint_of(rows) != about.fingerprint:
         raise ResourceError(
             f"{path} does not match {folder / ABOUT}: its rows are not those that were written. Write the set again: "
-            "rbench build adversarial."
+            "rbench attack --out DIR."
         )
     origin = f"set of {len(rows)} rows in {folder}"
     return set_of(about.named(folder.resolve().name), task, rows, origin, files_of(folder))
@@ -136,7 +136,7 @@ def _row(values: dict[str, Any], about: SetFile, place: str) -> AdversarialRow:
     originals = [original_column(column) for column in about.columns]
     for name in ("id", "status", label, *about.columns, *originals):
         if values.get(name) is None:
-            raise ResourceError(f"{place} has no `{name}`. Write the set again: rbench build adversarial.")
+            raise ResourceError(f"{place} has no `{name}`. Write the set again: rbench attack --out DIR.")
     if label == "label" and not 0 <= values[label] < len(about.labels):
         raise ResourceError(f"{place}: `label` is {values[label]}, and the set has {len(about.labels)} labels")
     return AdversarialRow(

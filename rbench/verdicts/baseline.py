@@ -123,7 +123,7 @@ def _bits_of(results: Results, run: Run) -> dict[str, str]:
     if not outcomes and run.tally is not None and run.tally.total + run.tally.errored:
         raise StoreError(
             f"{results.root}: {run.job.name} has a record but no outcomes, and the check compares example by example. "
-            "Use the RUN as `rbench run` wrote it; one without texts (`--no-texts`, `rbench strip`) will do."
+            "Use the RUN as `rbench run` wrote it; one without texts (`--no-texts`) will do."
         )
     return dict(sorted((hashed(outcome.example_id), letter(outcome)) for outcome in outcomes))
 

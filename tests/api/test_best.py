@@ -346,13 +346,13 @@ def test_a_file_that_is_too_large_is_refused(file: Path, monkeypatch: pytest.Mon
 
 def test_the_command_line_says_what_became_of_the_texts(runs: dict[str, Path], tmp_path: Path) -> None:
     path = tmp_path / "best.jsonl"
-    result = CliRunner().invoke(app, ["best", str(runs["complete"]), "--to", str(path)])
+    result = CliRunner().invoke(app, ["judge", "best", str(runs["complete"]), "--to", str(path)])
     assert result.exit_code == 0, result.output
     n = len(successes(runs["complete"]))
     assert f"{n} fell, {n} are known to fall" in result.output
     assert f"{path}: {n} texts, {n} of them new, 0 with fewer words than before" in result.output
     path.write_text("{}\n")
-    result = CliRunner().invoke(app, ["best", str(runs["complete"]), "--to", str(path)])
+    result = CliRunner().invoke(app, ["judge", "best", str(runs["complete"]), "--to", str(path)])
     assert result.exit_code == 2 and f"{path}:1 is no entry" in result.output
 
 

@@ -183,8 +183,8 @@ def test_answers_are_kept_with_the_run_and_survive_pack_strip_and_verify(run: Pa
     assert judged.read(Store(zipped)) == before and not api.verify(zipped).damaged
     assert judged.read(Store(api.unpack(zipped, run.parent / "again").path)) == before
     assert judged.read(Store(api.strip(run))) == before and not api.verify(f"{run}-stripped").damaged
-    with pytest.raises(StoreError, match="rbench unpack"):
-        api.judge_import(zipped, filled(run, exported, Rater(1)), exported.folder / "key.json")
+    with pytest.raises(StoreError, match=r"rbench pack .* --unpack"):
+        api.judge_import(zipped, filled(run, exported, Rater(1)))
 
 
 def test_merging_says_that_answers_are_imported_again(run: Path, exported: Exported, tmp_path: Path) -> None:
@@ -341,16 +341,11 @@ def test_a_key_of_another_run_a_damaged_one_and_none_are_told(run: Path, exporte
     with pytest.raises(StoreError, match="is no key of a sheet, or is damaged"):
         api.judge_import(run, paths)
     (exported.folder / "key.json").unlink()
-    with pytest.raises(StoreError, match="the key of the sheet is not beside the answers"):
+    with pytest.raises(StoreError, match="is neither beside the answers nor in the folder above"):
         api.judge_import(run, paths)
-    with pytest.raises(StoreError, match="is not there"):
-        api.judge_import(run, paths, tmp_path / "no.json")
+    again = api.judge_export(run, tmp_path / "once-more", per_cell=10, raters=2).folder
     with pytest.raises(StoreError, match=r"no\.csv: No such file"):
-        api.judge_import(run, [tmp_path / "no.csv"], _key_again(run, tmp_path))
-
-
-def _key_again(run: Path, tmp_path: Path) -> Path:
-    return api.judge_export(run, tmp_path / "once-more", per_cell=10, raters=2).folder / "key.json"
+        api.judge_import(run, [again / "no.csv"])
 
 
 def test_the_verbs_say_what_to_do_next(run: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_run_without_the_hub_ends_in_three_lines() -> None:
     assert len(tasks) == 15
     assert int(said[2]) == 3  # BERT base, SimCSE on it, and the generator of a training
     assert re.search(r"--profile mini \(\d+ min\)", second)
-    assert third == "To get what is missing: rbench doctor table1 --fix"
+    assert third == "To get what is missing: rbench status --environment table1 --fix"
 
 
 def task(folder: Path, name: str) -> None:
@@ -83,7 +83,7 @@ def test_two_profiles_that_can_run_are_named_and_the_command_keeps_the_options(m
     found, offered, remedy = lines_of(mine, overrides=["num_examples=1"])
     assert found == f"{mine} cannot run here: 4 data sets are missing (HF_HUB_OFFLINE is set)"
     assert re.findall(r"--profile (\w+)", offered) == ["small", "larger"]
-    assert remedy.endswith(f"rbench doctor {mine} --set num_examples=1 --include {mine.parent} --fix")
+    assert remedy.endswith(f"rbench status --environment {mine} --set num_examples=1 --include {mine.parent} --fix")
 
 
 def test_a_suite_whose_other_profiles_cannot_run_says_so(mine: Path) -> None:

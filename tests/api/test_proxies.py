@@ -293,7 +293,7 @@ def test_proxies_survive_further_answers_pack_and_strip_and_damage_is_found(few:
     other = after.proxies[0].model_copy(update={"said": {"f" * 64: ()}})
     judged.write(Store(few), after.model_copy(update={"proxies": (other,)}))
     assert any("not on the sheet" in one.text for one in api.verify(few).findings if one.damage)
-    with pytest.raises(StoreError, match="rbench unpack"):
+    with pytest.raises(StoreError, match=r"rbench pack .* --unpack"):
         api.ask_proxy(zipped, "chat")
     with pytest.raises(StoreError, match="keeps no texts"):
         api.ask_proxy(f"{few}-stripped", "chat")

@@ -106,6 +106,39 @@ def test_any_division_into_runs_makes_the_tables_of_the_whole(
     assert content(api.merge(runs, place / "out").run) == content(expected)
 
 
+def test_runs_are_packed_as_one_file_or_merged_without_texts(whole: Path, halves: list[Path], tmp_path: Path) -> None:
+    """What pack, merge and strip do one after the other, without what lies between."""
+    packed = api.gather(halves, tmp_path / "both.zip")
+    assert packed.merged is not None and packed.packed is not None
+    assert packed.path == tmp_path / "both.zip" and packed.merged.complete == 16
+    assert content(api.unpack(packed.path, tmp_path / "again").path) == content(whole)
+    bare = api.gather([*halves], tmp_path / "bare", texts=False)
+    assert bare.packed is None and content(bare.path) == content(api.strip(whole, tmp_path / "stripped"))
+    one = api.gather([whole], texts=False)
+    assert one.merged is None and one.path == tmp_path / "whole-no-texts.zip"
+    assert content(api.unpack(one.path, tmp_path / "unpacked").path) == content(bare.path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("whole", "one", "two", "both.zip", "again", "bare", "stripped", "whole-no-texts.zip", "unpacked")
+    }
+
+
+def test_where_a_packed_or_merged_run_goes_is_asked_before_anything_is_copied(
+    whole: Path, halves: list[Path], tmp_path: Path
+) -> None:
+    for runs, out, said in (
+        (halves, None, "--out DIR, or --out FILE.zip"),
+        ([whole], tmp_path / "copy", r"ends in \.zip"),
+        ([whole], whole / "inside.zip", "lies in"),
+        (halves, halves[0] / "inside.zip", "lies in"),
+    ):
+        before = content(whole)
+        with pytest.raises(StoreError, match=said):
+            api.gather(runs, out)
+        assert content(whole) == before and not (tmp_path / "copy").exists()
+    with pytest.raises(StoreError, match=r"rbench pack .*whole\.zip --unpack"):
+        api.gather([api.pack(whole).path], tmp_path / "twice.zip")
+
+
 def test_absent_cells_are_dashes(tmp_path: Path) -> None:
     runs = [write(tmp_path / "a", part([("minilm", "mr")])), write(tmp_path / "b", part([("bert_b", "mini_nli")]))]
     rows = [line.split("|") for line in api.table(runs, metric="queries").splitlines() if line.startswith("|")]
@@ -143,7 +176,7 @@ def test_where_results_differ_the_first_is_taken_and_that_is_said(halves: list[P
     assert Store(found.run).outcomes(job) == make_outcomes(job)
     result = shell("table", *halves)
     assert result.exit_code == 0 and note in result.stderr
-    assert "16 complete (1 of them in several)" in shell("merge", *halves, "--out", tmp_path / "shell").stdout
+    assert "16 complete (1 of them in several)" in shell("pack", *halves, "--out", tmp_path / "shell").stdout
 
 
 # -------------------------------------------------------------------------------------------------------- refusals
@@ -217,7 +250,7 @@ def test_a_run_that_is_being_written_is_not_packed(halves: list[Path], tmp_path:
 
 def test_texts_are_not_mixed_with_none(halves: list[Path], tmp_path: Path) -> None:
     stripped = api.strip(halves[0])
-    refused(f"rbench strip {halves[1]}", [stripped, halves[1]], tmp_path / "out")
+    refused(f"rbench pack {halves[1]} --no-texts", [stripped, halves[1]], tmp_path / "out")
     assert api.merge([stripped, api.strip(halves[1])], tmp_path / "out").complete == 16
     plan = Store(tmp_path / "out").plan()
     assert plan is not None and not plan.texts

@@ -71,7 +71,7 @@ def test_a_table_that_cannot_be_made_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 def test_texts_and_jobs_that_are_not_done_are_refused(tmp_path: Path) -> None:
     (line,) = said(reference.REFERENCE.parent / "quickstart.zip")
-    assert "it keeps texts" in line and "rbench strip" in line
+    assert "it keeps texts" in line and "rbench pack RUN --no-texts" in line
     root = reference.unpacked(SOUND, tmp_path / "run")
     shutil.rmtree(next((root / "attack").iterdir()))
     assert any("1 of 8 jobs are not done. The same rbench run makes them." in one for one in said(root))

@@ -17,8 +17,8 @@ from rbench.cli import app
 from rbench.cli.arguments import FLAGS, PANELS, SHARED, VALUES, declared, made
 
 FUNCTIONS = [
-    *("api.runs.table", "api.judging.compare", "api.judging.check", "api.judging.write_baseline", "api.judging.cases"),
-    *("api.sites.site", "api.training.train", "api.training.export"),
+    *("api.runs.table", "api.judging.compare", "api.judging.check", "api.judging.write_baseline"),
+    *("api.sites.site", "api.training.train"),
 ]
 CLASSES = {"plan.prepare.Options": api.Options, "execution.cluster.executor.Executor": api.Executor}
 

@@ -23,7 +23,6 @@ FIRST = {
     "report .": "Reading .",
     "site . --out site": "Reading .",
     "figure . --kind queries": "Reading .",
-    "best .": "Checking what . found",
     "baseline . --out b.json": "Making a baseline in b.json",
     "check . --baseline b.json": "Checking . against b.json",
     "compare . --between a b": "Comparing cells of .",
@@ -31,21 +30,19 @@ FIRST = {
     "judge export . --out sheets": "Drawing texts of .",
     "judge import . README.md": "Reading answers for .",
     "judge proxy . --by chat": "Asking chat about the successes of .",
+    "judge best .": "Checking what . found",
     "train simcse-mini": "Preparing to train simcse-mini",
-    "export simcse-mini out": "Preparing to export simcse-mini",
     "attack -e mini-bert -t mini-nli -a pwws": "Preparing to attack mini-bert on mini-nli with pwws",
-    "cases . --right a --wrong b": "Reading .",
-    "build adversarial --out set --run .": "Building an adversarial set in set",
+    "attack --out set --run .": "Building an adversarial set in set",
     "list": "Listing names that suites and commands know",
-    "doctor": "Looking for resources, data and encoders",
+    "status --environment": "Looking for resources, data and encoders",
     "verify .": "Verifying .",
-    "strip .": "Copying . without its texts",
     "pack .": "Packing .",
-    "unpack run.zip": "Unpacking run.zip",
-    "merge . other --out new": "Merging ., other",
-    "cache list": "Listing the cache",
-    "cache prune": "Looking for what may go from the cache",
-    "cache verify": "Reading all weights in the cache",
+    "pack run.zip --unpack": "Unpacking run.zip",
+    "pack . other --out new": "Packing ., other",
+    "cache": "Listing the cache",
+    "cache --prune": "Looking for what may go from the cache",
+    "cache --verify": "Reading all weights in the cache",
 }
 HEAVY = (
     "torch",
@@ -97,7 +94,7 @@ def verbs(command: object, above: tuple[str, ...] = ()) -> list[str]:
 
 def test_every_verb_is_among_those_below() -> None:
     every = verbs(typer.main.get_command(app))
-    assert "cache prune" in every and len(every) == len(FIRST)
+    assert "judge proxy" in every
     assert [verb for verb in every if not any(f"{words} ".startswith(f"{verb} ") for words in FIRST)] == []
 
 

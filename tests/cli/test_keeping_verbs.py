@@ -1,4 +1,4 @@
-"""Tests `rbench verify`, `rbench strip` and `rbench run --no-texts`: API calls, output, exit codes."""
+"""Tests `rbench verify`, `rbench pack` and `rbench run --no-texts`: API calls, output, exit codes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.errors import StoreError
 from rbench.store.verify import Finding, Verified
 from tests.cli.conftest import Api, Shell
 
@@ -58,20 +57,7 @@ def test_verify_strict_says_what_is_refused(
     assert result.stdout.splitlines()[-1] == f"r {may} stand on a leaderboard"
 
 
-def test_strip_says_where_the_copy_is(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "strip", lambda run, out: out or run.with_name(f"{run.name}-stripped"))
-    assert shell("strip", "a/r").stdout == "the copy without texts is in a/r-stripped\n"
-    assert shell("strip", "a/r", "--out", "b").stdout == "the copy without texts is in b\n"
-
-    def refuse(run: Path, out: Path | None) -> Path:
-        raise StoreError("b is there already")
-
-    monkeypatch.setattr(api, "strip", refuse)
-    result = shell("strip", "a/r", "--out", "b")
-    assert (result.exit_code, result.stderr) == (2, "Copying a/r without its texts\nerror: b is there already\n")
-
-
-@pytest.mark.parametrize("verb", ["verify", "strip", "table"])
+@pytest.mark.parametrize("verb", ["verify", "pack", "table"])
 def test_a_file_in_the_place_of_a_run_is_named(shell: Shell, tmp_path: Path, verb: str) -> None:
     (tmp_path / "suite.yaml").write_text("")
     result = shell(verb, str(tmp_path / "suite.yaml"))

@@ -1,4 +1,4 @@
-"""Tables as tasks of `rbench attack`, and the small options: --seed, --verbose, --limit, table --out, doctor SUITE."""
+"""Tables as tasks of `rbench attack`, and the small options: --seed, --verbose, --limit, table --out, status SUITE."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_written_as_asked_is_refused_before_work(
     assert result.exit_code == 2 and said in result.stderr and mock.calls == []
 
 
-# -------------------------------------------------------------------------------------------------------------- doctor
+# ------------------------------------------------------------------------------------------------ status --environment
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,21 @@ def test_doctor_fails_where_something_of_a_suite_is_missing(
     shell: Shell, mock: Api, words: tuple[str, ...], ok: bool | None, code: int
 ) -> None:
     mock.answers["doctor"] = [Check(kind="task", name="mr", ok=ok, remedy="get it")]
-    result = shell("doctor", *words, *(("--profile", "p") if words else ()))
+    result = shell("status", "--environment", *words, *(("--profile", "p") if words else ()))
     assert result.exit_code == code and mock.calls[-1][1][1:] == (words[0] if words else None,)
     assert ("get it" in result.stdout) == (ok is False)
 
 
 def test_a_profile_without_a_suite_is_refused(shell: Shell, mock: Api) -> None:
-    result = shell("doctor", "--profile", "local")
-    assert result.exit_code == 2 and "name it, for instance rbench doctor table1" in result.stderr and not mock.calls
+    result = shell("status", "--environment", "--profile", "local")
+    assert (
+        result.exit_code == 2
+        and "name it, for instance rbench status --environment table1" in result.stderr
+        and not mock.calls
+    )
+
+
+@pytest.mark.parametrize("words", [("x", "--fix"), ("x", "--profile", "local"), ("x", "--set", "seeds=[0]"), ()])
+def test_what_is_of_the_environment_is_not_taken_for_a_run(shell: Shell, mock: Api, words: tuple[str, ...]) -> None:
+    result = shell("status", *words)
+    assert result.exit_code == 2 and "--environment" in result.stderr and not mock.calls

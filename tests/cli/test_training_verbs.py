@@ -1,4 +1,4 @@
-"""`rbench train` and `rbench export`, with the real API on encoders of a few thousand weights."""
+"""`rbench train`, which also exports, with the real API on encoders of a few thousand weights."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_an_encoder_is_trained_once_by_the_job_that_a_suite_has(shell: Shell, mi
     assert result.exit_code == 0, result.output
     weights = Path(said(result, "weights"))
     assert {"model.safetensors", "config.json", "modules.json", CARD} <= {path.name for path in weights.iterdir()}
-    assert "in a suite: encoders: [toy]" in result.stdout and "rbench export toy DIR" in result.stdout
+    assert "in a suite: encoders: [toy]" in result.stdout and "rbench train toy --out DIR" in result.stdout
     assert re.search(r"^toy: loss [\d.]+, masked_accuracy", result.stdout, re.MULTILINE)
 
     suite = tmp_path / "s.yaml"
@@ -265,7 +265,7 @@ def test_an_export_gives_the_same_vectors_in_sentence_transformers(
     from sentence_transformers import SentenceTransformer
 
     out = tmp_path / "out"
-    result = shell("export", name, out, "--include", mine, "--models", mine / "models", "--device", "cpu")
+    result = shell("train", name, "--out", out, "--include", mine, "--models", mine / "models", "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert f"{name} is in {out}" in result.stdout
     theirs = SentenceTransformer(str(out), device="cpu").encode(QUERIES)
@@ -292,10 +292,10 @@ def test_a_draw_of_a_training_is_exported_by_its_label(shell: Shell, mine: Path,
     trained = shell("train", "toy[seed=1]", *shared)
     assert trained.exit_code == 0, trained.output
     assert "in a suite: encoders: [{toy: {seed: 1}}]" in trained.stdout
-    assert "rbench export 'toy[seed=1]' DIR" in trained.stdout
+    assert "rbench train 'toy[seed=1]' --out DIR" in trained.stdout
     # The seed of another pooling is that of the training below it.
-    assert shell("export", "toy-mean[seed=1]", tmp_path / "out", *shared).exit_code == 0
-    listed = shell("cache", "list").stdout
+    assert shell("train", "toy-mean[seed=1]", "--out", tmp_path / "out", *shared).exit_code == 0
+    listed = shell("cache").stdout
     assert listed.count("pretrain/toy[seed=1]") == 1 and "toy-mean" not in listed
     other = shell("train", "toy", *shared)
     folders = (said(trained, "weights"), said(other, "weights"), tmp_path / "out")
@@ -309,14 +309,14 @@ def test_a_draw_of_a_training_is_exported_by_its_label(shell: Shell, mine: Path,
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("toi[seed=1]", 'unknown encoder "toi"; did you mean toy?'),
+        ("toi[seed=1]", 'unknown encoder or objective "toi"; did you mean toy?'),
         ("toy[sead=1]", 'unknown option of toy "sead"; did you mean seed?'),
         ("toy[seed:1]", "expected NAME[OPTION=VALUE,...], for instance simcse-mini[seed=1]"),
         ("plain[seed=1]", "rbench trains none of this suite's encoders (plain) with a seed"),
     ],
 )
 def test_a_label_that_names_no_encoder_is_refused(shell: Shell, mine: Path, name: str, message: str) -> None:
-    result = shell("export", name, "out", "--include", mine, "--models", mine / "models")
+    result = shell("train", name, "--out", "out", "--include", mine, "--models", mine / "models")
     assert result.exit_code == 2 and message in result.stderr
 
 
@@ -324,26 +324,26 @@ def test_an_export_replaces_nothing_unless_told_to_and_encoders_only(shell: Shel
     shared = ["--include", mine, "--device", "cpu", "--quiet"]
     out = tmp_path / "out"
     out.mkdir()
-    assert shell("export", "toy", out, *shared).exit_code == 0
+    assert shell("train", "toy", "--out", out, *shared).exit_code == 0
     (out / "pytorch_model.bin").write_text("old")
-    taken = shell("export", "toy-mean", out, *shared)
+    taken = shell("train", "toy-mean", "--out", out, *shared)
     assert taken.exit_code == 2 and "is not empty" in taken.stderr and "--force" in taken.stderr
-    assert shell("export", "toy-mean", out, "--force", *shared).exit_code == 0
+    assert shell("train", "toy-mean", "--out", out, "--force", *shared).exit_code == 0
     assert not (out / "pytorch_model.bin").exists()
     assert json.loads((out / "1_Pooling/config.json").read_text())["pooling_mode_mean_tokens"] is True
     home = tmp_path / "home"
     home.mkdir()
     (home / "thesis.tex").write_text("years of work")
-    refused = shell("export", "toy", home, "--force", *shared)
+    refused = shell("train", "toy", "--out", home, "--force", *shared)
     assert refused.exit_code == 2 and "but no encoder" in refused.stderr
     (home / "config.json").write_text('{"theme": "dark"}')
-    assert "but no encoder" in shell("export", "toy", home, "--force", *shared).stderr
+    assert "but no encoder" in shell("train", "toy", "--out", home, "--force", *shared).stderr
     (out / "src").mkdir()
-    mixed = shell("export", "toy", out, "--force", *shared)
+    mixed = shell("train", "toy", "--out", out, "--force", *shared)
     assert mixed.exit_code == 2 and "more in it than an encoder (src)" in mixed.stderr and (out / "src").is_dir()
     assert (home / "thesis.tex").read_text() == "years of work"
-    assert "is a file" in shell("export", "toy", home / "thesis.tex", *shared).stderr
-    nowhere = shell("export", "toy", home / "thesis.tex" / "deep" / "er", *shared)
+    assert "is a file" in shell("train", "toy", "--out", home / "thesis.tex", *shared).stderr
+    nowhere = shell("train", "toy", "--out", home / "thesis.tex" / "deep" / "er", *shared)
     assert nowhere.exit_code == 2 and "cannot write in" in nowhere.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"out", "home"}
 
@@ -354,13 +354,13 @@ def test_an_export_replaces_nothing_unless_told_to_and_encoders_only(shell: Shel
         ("toy-average", "pooling first-last-mean, and a SentenceTransformer can have cls or"),
         ("pooled", "pooling cls+mlp"),
         ("coded", "needs its own Python code"),
-        ("toi", 'unknown encoder "toi"; did you mean toy'),
+        ("toi", 'unknown encoder or objective "toi"; did you mean toy'),
     ],
 )
 def test_what_cannot_be_exported_is_refused_with_the_reason(
     shell: Shell, mine: Path, name: str, message: str, tmp_path: Path
 ) -> None:
-    result = shell("export", name, tmp_path / "out", "--include", mine, "--models", mine / "models")
+    result = shell("train", name, "--out", tmp_path / "out", "--include", mine, "--models", mine / "models")
     assert result.exit_code == 2
     assert message in result.stderr and not (tmp_path / "out").exists()
 
@@ -380,9 +380,9 @@ def test_other_vectors_are_not_exported(
 
     monkeypatch.setattr(models, "write", wrong)
     out = tmp_path / "out"
-    result = shell("export", "plain", out, "--include", mine, "--models", mine / "models")
+    result = shell("train", "plain", "--out", out, "--include", mine, "--models", mine / "models")
     assert result.exit_code == 0, "mean it is"
-    result = shell("export", "toy", tmp_path / "other", "--include", mine, "--device", "cpu")
+    result = shell("train", "toy", "--out", tmp_path / "other", "--include", mine, "--device", "cpu")
     assert result.exit_code == 2 and "gives other vectors" in result.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 import yaml
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import rbench
 from rbench import api, cli
 from rbench.cli import console as show
 from rbench.cli import main
+from rbench.cli.verbs import FORMER
 from rbench.config.registry import KINDS, Registry
 from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, SuiteError
 from rbench.schema import EncoderSpec, Job, Outcome, Record, TaskSpec
@@ -26,19 +28,18 @@ from rbench.system.progress import Silent
 from tests.cli.conftest import Api, Shell, attack_job, outcome
 from tests.specs import of_sts
 
-VERBS = ["run", "plan", "table", "figure", "train", "export", "attack", "list", "doctor", "cache"]
+VERBS = ["run", "plan", "table", "figure", "train", "attack", "list", "cache"]
 ANSI = "\x1b["
 
 
 # ----------------------------------------------------------------------------------------------------------- help
 
 
-def test_help_names_all_verbs_and_exit_codes(shell: Shell) -> None:
+def test_help_names_all_verbs_and_where_to_start(shell: Shell) -> None:
     for arguments in ((), ("--help",), ("-h",)):
         result = shell(*arguments)
         assert all(re.search(rf"\b{verb} ", result.stdout) for verb in VERBS)
-        assert "Exit codes: 0 complete, 1 some jobs failed, 2 bad suite" in result.stdout
-        assert "attack success rate (ASR)" in result.stdout
+        assert "rbench run quickstart" in result.stdout
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -49,12 +50,24 @@ def test_every_verb_explains_itself_with_an_example(shell: Shell, verb: str) -> 
     assert ANSI not in result.stdout
 
 
-def test_help_has_a_line_for_each_verb_and_fits_one_screen(shell: Shell) -> None:
-    lines = shell("--help").stdout.splitlines()
-    for verb in VERBS:
+def test_help_has_a_line_for_each_verb_and_fits_one_screen() -> None:
+    """Of 40 lines of 100 columns."""
+    lines = CliRunner(env={"COLUMNS": "100", "TERM": "dumb"}).invoke(cli.app, ["--help"]).stdout.splitlines()
+    for verb in (verb for verbs in cli.VERBS.values() for verb in verbs):
         (own,) = (line for line in lines if line.startswith(f"│ {verb} "))
         assert own.rstrip(" │").endswith("."), "its summary is not wrapped"
-    assert len(lines) <= 57
+    assert len(lines) <= 40
+
+
+@pytest.mark.parametrize("former", FORMER)
+def test_a_verb_of_an_earlier_version_is_an_error_that_names_what_does_it_now(former: str, shell: Shell) -> None:
+    result = shell(*former.split(), "--anything")
+    told = " ".join(result.stderr.replace("│", " ").split())
+    assert result.exit_code == 2 and f"rbench {FORMER[former]}" in told
+    verb = FORMER[former].split()[0]
+    named = set(re.findall(r"--[a-z-]+", FORMER[former].partition(", or ")[0]))
+    words = FORMER[former].split()[:2] if verb == "judge" else [verb]
+    assert named <= set(re.findall(r"--[a-z-]+", shell(*words, "--help").stdout)), "there are such options"
 
 
 def test_the_shell_completes_verbs_and_options() -> None:
@@ -187,12 +200,13 @@ def test_a_run_with_failed_jobs_says_which_and_why_and_ends_with_1(shell: Shell,
 
 
 @pytest.mark.parametrize("error", [SuiteError, PlanError, ResourceError, StoreError])
-@pytest.mark.parametrize("verb", ["run", "plan", "table", "doctor"])
+@pytest.mark.parametrize("verb", ["run", "plan", "table", "status"])
 def test_what_a_user_can_mend_is_one_message_and_ends_with_2(
     shell: Shell, mock: Api, error: type[Exception], verb: str
 ) -> None:
-    mock.answers[verb] = error('my.yaml:3:5: unknown task "mrr"; did you mean mr?\nmy.yaml:4:1: [odd]')
-    result = shell(verb, *(["x"] if verb != "doctor" else []))
+    said = 'my.yaml:3:5: unknown task "mrr"; did you mean mr?\nmy.yaml:4:1: [odd]'
+    mock.answers["doctor" if verb == "status" else verb] = error(said)
+    result = shell(verb, *(["x"] if verb != "status" else ["--environment"]))
     assert result.exit_code == 2
     assert result.stdout == ""
     _, after = result.stderr.split("\n", 1)  # below the first line, which says what is being done
@@ -455,7 +469,7 @@ def test_table_prints_what_the_api_renders(shell: Shell, mock: Api) -> None:
     assert result.stdout == '{"cells": ["[bold]", "100%"]}\n'
     _, arguments, options = mock.calls[0]
     assert arguments == ([Path("results/runs/x")],)
-    look = {"bold": None, "notes": None, "names": False, "wide": False, "size": None}
+    look = {"bold": None, "notes": None, "names": False, "wide": False}
     look |= {"width": None, "interval_style": None}
     more = {"include": (), "beside": (), "aggregation": "all", "only": (), "with_paper": None, "best": None, **look}
     assert options == {"metric": "aua", "layout": "full", "fmt": "json", "intervals": True, "pick": None} | more
@@ -505,7 +519,7 @@ def test_attack_on_an_unknown_task_names_the_option(shell: Shell, mock: Api) -> 
     assert 'error: --task: unknown task "mrx"; did you mean mr' in result.stderr
 
 
-# ----------------------------------------------------------------------------------------------- list and doctor
+# ----------------------------------------------------------------------------------------------- list and status
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
@@ -583,7 +597,7 @@ def test_doctor_says_what_is_there_and_how_to_get_the_rest(shell: Shell, mock: A
         api.Check(kind="resources local", name="synonyms", ok=False, remedy=remedy),
         api.Check(kind="encoder", name="minilm", ok=None, where="hub"),
     ]
-    result = shell("doctor")
+    result = shell("status", "--environment")
     assert result.exit_code == 0
     lines = [re.split(r"  +", line) for line in result.stdout.splitlines()]
     assert ["task mr", "ok", "/data/mr"] in lines
@@ -600,7 +614,11 @@ def test_output_that_is_not_a_terminal_has_no_colours(shell: Shell, mock: Api, m
     monkeypatch.setenv("FORCE_COLOR", "1")
     mock.answers["doctor"] = [api.Check(kind="task", name="mr", ok=True, where="x")]
     mock.answers["attack"] = lambda *_, **__: iter([outcome()])
-    for arguments in (["doctor"], ["list", "encoders"], ["attack", "-e", "minilm", "-t", "mr", "-a", "pwws"]):
+    for arguments in (
+        ["status", "--environment"],
+        ["list", "encoders"],
+        ["attack", "-e", "minilm", "-t", "mr", "-a", "pwws"],
+    ):
         result = shell(*arguments)
         assert result.exit_code == 0
         assert "\x1b" not in result.stdout

@@ -158,7 +158,7 @@ def test_a_stripped_run_keeps_rows_and_tables(world: Path) -> None:
 
 
 def test_a_run_without_texts_cannot_measure(world: Path) -> None:
-    with pytest.raises(PlanError, match=r"asks victims again for the texts that attacks made, .*rbench strip RUN"):
+    with pytest.raises(PlanError, match=r"asks victims again for the texts that attacks made, .*rbench pack RUN --no-"):
         api.run(world / "s.yaml", options(world, texts=False, out=world / "NONE"))
 
 

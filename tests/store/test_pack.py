@@ -114,7 +114,6 @@ def test_a_folder_that_was_unpacked_is_done(packed: Path, whole: World, tmp_path
         ["verify"],
         ["status"],
         ["claims"],
-        ["cases"],
     ],
     ids=" ".join,
 )
@@ -161,13 +160,15 @@ def test_files_stand_beside_the_run_by_default(world: World, tmp_path: Path) -> 
     shutil.rmtree(world.root)
     (page,) = api.report(tmp_path / "run.zip")
     assert page == tmp_path / "run.html"
-    assert said("unpack", tmp_path / "run.zip").startswith(str(tmp_path / "run"))
+    assert said("pack", "--unpack", tmp_path / "run.zip").startswith(str(tmp_path / "run"))
     assert said("verify", world.root)
 
 
 def test_a_packed_run_stays_as_it_is(packed: Path) -> None:
     before = packed.read_bytes()
-    with pytest.raises(StoreError, match=r"whole\.zip is packed, and stays as it is\. Unpack it first: rbench unpack"):
+    with pytest.raises(
+        StoreError, match=r"whole\.zip is packed, and stays as it is\. Unpack it first: rbench pack .* --unpack"
+    ):
         Store(packed).write_table("asr.md", "| a |")
     with pytest.raises(StoreError, match="is packed already"):
         pack(packed)

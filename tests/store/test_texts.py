@@ -127,7 +127,7 @@ def test_a_run_without_texts_has_all_but_the_texts(whole: World, tmp_path: Path)
 
 def test_a_run_with_texts_does_not_go_on_without(world: World) -> None:
     before = contents(world.root)
-    with pytest.raises(StoreError, match=r"has outcomes with texts.*rbench strip RUN; or choose another --out"):
+    with pytest.raises(StoreError, match=r"outcomes with texts.*rbench pack RUN --no-texts; or choose another --out"):
         world.run(texts=False)
     assert contents(world.root) == before
     result, told = world.run()  # the remedy: on with texts, and then a copy without
@@ -287,7 +287,7 @@ def test_fine_tuning_on_texts_of_an_attack_is_refused_before_any_work() -> None:
     assert isinstance(made.spec, AttackJob)
     tuned = Job.make(spec, ("e", "mr", "pregenerated"), {"attack": made.key}, 0)
     check([victim, made])
-    with pytest.raises(PlanError, match=r"pregenerated/seed0 is trained or evaluated on texts.*rbench strip RUN"):
+    with pytest.raises(PlanError, match=r"pregenerated/seed0 is trained or evaluated on texts.*pack RUN --no-texts"):
         check([victim, made, tuned])
 
 

@@ -210,7 +210,8 @@ class Packed(Below):
     @contextmanager
     def _folder(self, path: Path, *, make: bool = False) -> Iterator[int]:
         """Refuse: every method of `Below` that writes begins with the descriptor of a folder."""
-        raise StoreError(f"{self.root} is packed, and stays as it is. Unpack it first: rbench unpack {self.root}")
+        remedy = f"Unpack it first: rbench pack {self.root} --unpack"
+        raise StoreError(f"{self.root} is packed, and stays as it is. {remedy}")
         yield -1
 
 

@@ -28,7 +28,7 @@ If a suite gives a name to a kind that takes none, the name means a folder.
 `synonyms` of the kinds `wordnet` and `mini` also provide a thesaurus with hypernyms, antonyms and inflections by part
 of speech (`Resources.thesaurus`).
 
-`locate` finds resources, and names everything that is missing in one error. `checks` does so for `rbench doctor`.
+`locate` finds resources, and names everything that is missing in one error. `checks` tells a line for each.
 `Resources` loads each resource on first use. Importing this package does not import torch, nor do `locate` and
 `checks`.
 """

@@ -73,7 +73,8 @@ def locate(
             fetched = fetched or fetchable(kind, resource_set)
     if problems:
         # A line is a resource, and is counted as one.
-        problems[-1] += "; `rbench doctor SUITE --fix` fetches NLTK's data and the word vectors" if fetched else ""
+        fetching = "; `rbench status --environment SUITE --fix` fetches NLTK's data and the word vectors"
+        problems[-1] += fetching if fetched else ""
         raise ResourceError("\n".join(problems))
     return found
 
@@ -81,7 +82,7 @@ def locate(
 def checks(
     resource_set: ResourceSet, models_path: Sequence[Path] = ()
 ) -> list[tuple[ResourceKind, str, bool, str, str]]:
-    """Return (kind, name, ok, where, remedy) for each resource of the set, for `rbench doctor`. Raises nothing."""
+    """Return (kind, name, ok, where, remedy) for each resource of the set. Raises nothing."""
     lines: list[tuple[ResourceKind, str, bool, str, str]] = []
     kinds: tuple[ResourceKind, ...] = get_args(ResourceKind)
     for kind in kinds:
@@ -201,7 +202,7 @@ class _Nltk:
 
 
 def fetchable(kind: ResourceKind, resource_set: ResourceSet) -> bool:
-    """Whether `rbench doctor --fix` fetches a resource: NLTK's data, or TextAttack's word vectors."""
+    """Whether `rbench status --environment --fix` fetches a resource: NLTK's data, or TextAttack's word vectors."""
     source: Source | None = getattr(resource_set, kind)
     if source is None or source.kind not in _FINDERS[kind]:
         return False

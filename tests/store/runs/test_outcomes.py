@@ -140,8 +140,8 @@ VERBS = {
     "table": ["table", "RUN", "--metric", "budget"],
     "compare": ["compare", "RUN", "--between", "minilm", "bert_b"],
     "baseline": ["baseline", "RUN", "--out", "OUT.json"],
-    "pack": ["pack", "RUN", "--out", "OUT"],
-    "strip": ["strip", "RUN", "--out", "OUT"],
+    "pack": ["pack", "RUN", "--out", "OUT.zip"],
+    "pack without texts": ["pack", "RUN", "--no-texts", "--out", "OUT"],
     "verify": ["verify", "RUN"],
 }
 
@@ -153,7 +153,12 @@ def test_a_wrong_type_under_a_new_digest_is_one_line_in_each_verb(name: str, mak
         with pytest.raises(StoreError, match=rf"outcomes\.jsonl.*{name}"):
             read()
     for verb, words in VERBS.items():
-        at = {"RUN": str(store.root), "OUT": f"{store.root}.out", "OUT.json": f"{store.root}.json"}
+        at = {
+            "RUN": str(store.root),
+            "OUT": f"{store.root}.out",
+            "OUT.json": f"{store.root}.json",
+            "OUT.zip": f"{store.root}.zip",
+        }
         result = CliRunner().invoke(app, [at.get(word, word) for word in words])
         assert isinstance(result.exception, SystemExit) and result.exit_code in (1, 2), (verb, result.output)
         told = [one for one in result.output.splitlines() if "outcomes.jsonl" in one]

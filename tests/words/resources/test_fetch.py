@@ -1,4 +1,4 @@
-"""`rbench doctor --fix`: NLTK's data and word vectors come from a server, here one of this machine."""
+"""`rbench status --environment --fix`: NLTK's data and word vectors come from a server, here one of this machine."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def test_one_command_fetches_all_that_is_missing(server: Path, tmp_path: Path) -
         "encoders: mini-bert-packaged\ntasks: mini-sentiment\nattacks: [pwws, textfooler]\n"
     )
     assert missing() == {*KINDS}
-    done = CliRunner().invoke(app, ["doctor", str(tmp_path / "s.yaml"), "--fix"])
+    done = CliRunner().invoke(app, ["status", "--environment", str(tmp_path / "s.yaml"), "--fix"])
     assert missing() == set(), done.output
     assert {package: nltk_package(package)[0] for package in NLTK_FILES}.keys() == NLTK_FILES.keys()
     assert f"NLTK's wordnet into {tmp_path / 'nltk'}" in done.output and "word_vectors: counter-fitted" in done.output
-    again = CliRunner().invoke(app, ["doctor", str(tmp_path / "s.yaml"), "--fix"])
+    again = CliRunner().invoke(app, ["status", "--environment", str(tmp_path / "s.yaml"), "--fix"])
     assert "into" not in again.output.partition("what ")[0], "what is there is not fetched again"
 
 
@@ -102,7 +102,7 @@ def test_a_server_that_fails_is_told_and_nothing_half_is_left(server: Path, tmp_
     (tmp_path / "s.yaml").write_text(
         "encoders: mini-bert-packaged\ntasks: mini-sentiment\nattacks: [pwws, textfooler]\n"
     )
-    done = CliRunner().invoke(app, ["doctor", str(tmp_path / "s.yaml"), "--fix"])
+    done = CliRunner().invoke(app, ["status", "--environment", str(tmp_path / "s.yaml"), "--fix"])
     said = " ".join(done.output.split())
     assert done.exit_code == 1 and missing() == {"stopwords", "word_vectors"}, done.output
     assert "still missing: stopwords: NLTK's stopwords could not be fetched" in said

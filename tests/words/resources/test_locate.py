@@ -69,7 +69,7 @@ def test_everything_missing_is_named_at_once_with_its_users_and_remedy(nothing: 
     with pytest.raises(ResourceError) as caught:
         resources.locate(profile("standard"), users, [nothing])
     lines = str(caught.value).splitlines()
-    assert len(lines) == 6 and "`rbench doctor SUITE --fix` fetches" in lines[-1]
+    assert len(lines) == 6 and "`rbench status --environment SUITE --fix` fetches" in lines[-1]
     for kind, labels in users.items():
         (line,) = (line for line in lines if line.startswith(f"{kind} of resource set standard"))
         assert f"(needed by {', '.join(labels)})" in line
