@@ -191,8 +191,8 @@ def write_figure(
 
     Args:
         run: as for `figure`, like `kind`, `options`, `only` and `include`.
-        out: a file, whose ending is the format, or a folder. Without it, the folder `figures` of the RUN. Several RUNs
-            have none, nor has a packed one.
+        out: a file, whose ending is the format, or a folder. Without it, the folder `figures` of the RUN; of a
+            packed one RUN.zip, files RUN-KIND beside it. Several RUNs need one.
         formats: some of `rbench.report.figures.style.FORMATS`; without them all, or the one of the file.
 
     Raises:
@@ -211,14 +211,13 @@ def write_figure(
     _check_out(run, out, "figures", "one")
     if only and out is None:
         raise StoreError("--only draws a part of the run, whose folder has the figures of all: name a file with --out")
-    if out is None and folders[0].is_file():
-        raise StoreError(
-            f"{folders[0]} is packed, and stays as it is: name a folder or a file for the figure with --out"
-        )
     drawn = figure(run, kind, options, only=only, include=include)
     if single and out is not None:
         return [_write(drawn, out)]
     stem = _stem(Choice(name=kind, options=_positioned(kind, options, Problems()).data).label)
+    if out is None and folders[0].is_file():  # a packed RUN stays as it is
+        beside = folders[0].parent
+        return [_write(drawn, beside / f"{folders[0].stem}-{stem}.{fmt}") for fmt in formats or style.FORMATS]
     folder, below = (out, None) if out is not None else (folders[0] / FOLDER, opened(folders[0]))
     return [_write(drawn, folder / f"{stem}.{fmt}", below) for fmt in formats or style.FORMATS]
 

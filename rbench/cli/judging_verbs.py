@@ -124,7 +124,8 @@ def figure(
     run: list[Path] = a.RUNS,
     kind: str = a.option("--kind -k NAME", "Which figure: rbench list figures.", ...),
     out: Path | None = a.option(
-        "--out FILE|DIR", "A file that ends in .pdf, .svg or .png, or a folder. (default: RUN/figures)"
+        "--out FILE|DIR",
+        "A file that ends in .pdf, .svg or .png, or a folder. (default: RUN/figures, or beside RUN.zip)",
     ),
     fmt: str | None = a.option("--format LIST", "Some of pdf,svg,png. (default: all, or that of the file)"),
     settings: list[str] | None = a.option("--option KEY=VALUE", "An option of the figure. May be repeated."),

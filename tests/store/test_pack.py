@@ -172,8 +172,14 @@ def test_a_packed_run_stays_as_it_is(packed: Path) -> None:
         Store(packed).write_table("asr.md", "| a |")
     with pytest.raises(StoreError, match="is packed already"):
         pack(packed)
-    with pytest.raises(StoreError, match=r"whole\.zip is packed, and stays as it is: name .* with --out"):
-        api.write_figure(packed, "budget")
+    assert packed.read_bytes() == before
+
+
+def test_a_figure_of_a_packed_run_lies_beside_it(packed: Path) -> None:
+    before = packed.read_bytes()
+    svg, png = api.write_figure(packed, "queries", formats=["svg", "png"])
+    assert [svg, png] == [packed.parent / f"{packed.stem}-queries.{fmt}" for fmt in ("svg", "png")]
+    assert b"<svg" in svg.read_bytes() and png.read_bytes().startswith(b"\x89PNG")
     assert packed.read_bytes() == before
 
 
