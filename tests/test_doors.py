@@ -25,9 +25,10 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "layouts.md"
 DOORS = ("folder", "pair", "pipeline", "TextAttack's wrapper", "endpoint")
 NIGHTLY = (
     *("XLM-RoBERTa", "MPNet", "ALBERT", "ELECTRA", "CANINE", "Gemma"),
-    *("GPT-2, padding token", "Qwen3, padding token"),
+    *("GPT-2, padding token", "Qwen3, padding token", "DeBERTa", "ModernBERT", "XLNet"),
 )
-"""Neighbours of other rows. CANINE reads characters, as ByT5 reads bytes; its tokenizer lists a million of them."""
+"""Neighbours of other rows. CANINE reads characters, as ByT5 reads bytes; its tokenizer lists a million of them.
+DeBERTa and ModernBERT are given to rbench as BERT is, and XLNet's tokenizer pads on the left, as another row's does."""
 ROWS = [pytest.param(name, marks=pytest.mark.nightly) if name in NIGHTLY else name for name in LAYOUTS]
 
 

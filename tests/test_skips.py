@@ -34,7 +34,7 @@ def session(folder: Path, names: list[str], *more: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("more", [(), ("-n", "1")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("more", [(), pytest.param(("-n", "1"), marks=pytest.mark.nightly)], ids=["alone", "xdist"])
 def test_a_skip_without_a_reason_fails_the_run_and_one_with_a_reason_does_not(tmp_path: Path, more: tuple[str]) -> None:
     status, said = session(tmp_path / "fine", [LISTED, "tests/test_expected.py"], *more)
     assert status == 0 and "without a reason" not in said

@@ -185,7 +185,13 @@ def ran(place: Path, suite: str, job: str, progress: Any = None, workers: int = 
     return api.run(f"{suite}.yaml", options(place, only=only, workers=workers), progress=progress)
 
 
-NIGHTLY = {("finetune", "org/plain"), ("train", "org/plain"), ("train", "vectors"), ("attack", "lm")}
+NIGHTLY = {
+    ("finetune", "org/plain"),
+    ("train", "org/plain"),
+    ("train", "vectors"),
+    ("attack", "vectors"),
+    ("attack", "lm"),
+}
 """The stages and the inputs of these have another case each."""
 
 
@@ -257,7 +263,7 @@ def test_a_base_exchanged_during_the_last_steps_leaves_no_checkpoint(place: Path
     assert not list(default_cache().glob("checkpoints/*/checkpoint-*"))
 
 
-@pytest.mark.parametrize("kind", [Exchange, WrittenOver])
+@pytest.mark.parametrize("kind", [pytest.param(Exchange, marks=pytest.mark.nightly), WrittenOver])
 def test_an_encoder_exchanged_while_it_is_scored_is_seen(place: Path, originals: Path, kind: type[Exchange]) -> None:
     job = "measure/plain/mini-sts/seed0"
     failed = record(ran(place, "evaluate", job, kind(place, originals, "org/plain", job, after=1)).run, job)

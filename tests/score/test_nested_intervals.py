@@ -75,7 +75,7 @@ def slow_reach(spread: Spread, level: float) -> float:
     """The formula of the module's docstring, over a fine grid of true variances."""
     texts, _, draws, freedom, noise, *_ = spread
     z, t = stats.norm.isf(level / 2), stats.t.isf(level / 2, freedom)
-    true = max(noise, draws) * np.geomspace(1, 1e9, 200_001)
+    true = max(noise, draws) * np.geomspace(1, 1e9, 20_001)
     agree = stats.chi2.cdf(freedom * draws / true, freedom)
     apart = 2 * stats.norm.sf(z * np.sqrt(texts / (texts - noise + true)))
     if np.max(agree * apart) <= level:
@@ -109,7 +109,7 @@ def test_p_inverts_the_interval_and_intervals_are_nested(spread: Spread) -> None
 @pytest.mark.parametrize("shared", [0.0, 2.0])
 def test_false_positives_of_normal_means_are_as_frequent_as_the_level_says(freedom: int, shared: float) -> None:
     """Integrated over what draws show; draws differ by nothing but their texts, and by up to 200 times that."""
-    quantiles = np.concatenate([np.geomspace(1e-7, 0.01, 1500), np.linspace(0.01, 1, 1500)[1:-1]])
+    quantiles = np.concatenate([np.geomspace(1e-7, 0.01, 400), np.linspace(0.01, 1, 400)[1:-1]])
     weights = np.gradient(quantiles)
     shown = stats.chi2.ppf(quantiles, freedom) / freedom
     for level in (0.05, 0.0125, 0.001):

@@ -272,7 +272,7 @@ def test_seeds_that_attack_the_same_texts_are_no_independent_draws(shared: bool)
 
 
 @pytest.mark.parametrize("single", [False, True])
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_texts_that_seeds_of_several_trainings_share_count_once(shared: bool, single: bool) -> None:
     """Simulated as above, with three trainings of one or of both encoders. Ignored, shared texts cover 84 and 73%."""
     rng, n, seeds, covered = np.random.default_rng(1), 60, 3 if single else 2, 0

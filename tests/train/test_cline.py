@@ -33,8 +33,13 @@ TEXTS = sorted({row["text"] for row in mini.rows("mini-corpus", "train")[:220]})
 QUERIES = ["the film was good and the plot seemed dull", "a story", "awful"]
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize(
+    ("kind", "pooling"),
+    [
+        *(("bert", "cls"), ("roberta", "mean")),
+        *(pytest.param(*one, marks=pytest.mark.nightly) for one in (("bert", "mean"), ("roberta", "cls"))),
+    ],
+)
 def test_what_is_saved_is_a_masked_lm_and_a_sentence_transformer(
     kind: str, pooling: Any, base: Path, tmp_path: Path
 ) -> None:

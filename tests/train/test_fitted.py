@@ -191,7 +191,7 @@ def test_nothing_is_trained_below_a_transform(objective: str, whitened: Path, tm
 # --------------------------------------------------------------------------------------------------------------- flow
 
 
-@pytest.mark.parametrize("pooling", ["mean", "first-last-mean"])
+@pytest.mark.parametrize("pooling", [pytest.param("mean", marks=pytest.mark.nightly), "first-last-mean"])
 def test_a_flow_is_learned_and_read_again(pooling: str, base: Path, tmp_path: Path) -> None:
     spec = fitted("flow", base, pooling)
     scores = pretrain(spec, base, TEXTS * 2, tmp_path, seed=0)

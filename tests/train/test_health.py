@@ -91,13 +91,14 @@ EACH_STEP: Any = lambda steps: frozenset(range(1, steps + 1))  # noqa: E731
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("simcse", {}),
-        ("uscal", {}),
+        # One of each kind on every push: with a discriminator and a table, with a queue, and without the loop.
+        pytest.param("simcse", {}, marks=pytest.mark.nightly),
+        pytest.param("uscal", {}, marks=pytest.mark.nightly),
         ("robustsentembed", {"detection": "mean"}),
-        ("vadvcse", {"lam": 0.1}),
-        ("consert", {"views": ("adversarial", "shuffle"), "dropout": 0.1}),
+        pytest.param("vadvcse", {"lam": 0.1}, marks=pytest.mark.nightly),
+        pytest.param("consert", {"views": ("adversarial", "shuffle"), "dropout": 0.1}, marks=pytest.mark.nightly),
         ("adcl", {}),
-        ("cline", {}),
+        pytest.param("cline", {}, marks=pytest.mark.nightly),
         ("flow", {}),
     ],
 )
@@ -107,26 +108,26 @@ def test_measuring_changes_nothing(
     ends = []
     for which in (NO_STEPS, EACH_STEP):
         with patched(monkeypatch, due=which):
-            measured, objective = run(name, base, tmp_path / "out", options=options, steps=6)
+            measured, objective = run(name, base, tmp_path / "out", options=options, steps=4)
         gradients = [x.grad for x in objective.model.parameters() if x.grad is not None]
         ends.append((objective.model.state_dict(), gradients, torch.rand(3)))
-    assert len(measured.series) == 6
+    assert len(measured.series) == 4
     (weights, grads, drawn), (theirs, others, again) = ends
     assert weights.keys() == theirs.keys() and all(torch.equal(weights[key], theirs[key]) for key in weights)
     assert len(grads) == len(others) and all(torch.equal(a, b) for a, b in zip(grads, others, strict=True))
     assert torch.equal(drawn, again)
 
 
-@pytest.mark.parametrize("name", ["robustsentembed", "btcl"])
+@pytest.mark.parametrize("name", ["robustsentembed", pytest.param("btcl", marks=pytest.mark.nightly)])
 def test_an_interrupted_run_has_the_series_of_a_whole_one(
     name: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with patched(monkeypatch, EVERY=3):
-        whole, _ = run(name, base, tmp_path / "whole", steps=24)
-        assert len(whole.series) == 8
-        more = {"steps": 24, "checkpoints": tmp_path / "c"}
+        whole, _ = run(name, base, tmp_path / "whole", steps=12)
+        assert len(whole.series) == 4
+        more = {"steps": 12, "checkpoints": tmp_path / "c"}
         with pytest.raises(Interrupted):
-            run(name, base, tmp_path / "out", progress=stop_at(14), **more)
+            run(name, base, tmp_path / "out", progress=stop_at(8), **more)
         resumed, _ = run(name, base, tmp_path / "out", **more)
     assert resumed == whole
 
@@ -245,7 +246,7 @@ def test_views_that_are_almost_equal_saturate_a_loss_of_low_temperature(base: Pa
     assert flagged(sick) == {"saturated"} and flagged(well) == set()
 
 
-@pytest.mark.parametrize("name", ["uscal", "robustembed"])
+@pytest.mark.parametrize("name", ["uscal", pytest.param("robustembed", marks=pytest.mark.nightly)])
 def test_a_tiny_delta_is_no_adversary(name: str, base: Path, tmp_path: Path) -> None:
     tiny, large = {"epsilon": 1e-5}, {"epsilon": 3.0, "norm": "l2"}
     if name == "robustembed":

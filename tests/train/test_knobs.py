@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 from rbench import config
 from rbench.config.registry import Registry
 from rbench.train import objectives, perturb
+from rbench.train.contrastive import Batch, ContrastiveObjective
 from rbench.train.options import SentenceLevel
 from tests.train.made import batch_of, made, run
 
@@ -31,21 +33,29 @@ def rows_of(suite: str, profile: str | None) -> list[dict[str, Any]]:
 def deltas_of(suite: str, rows: Sequence[Mapping[str, Any]], base: Path) -> list[Tensor]:
     """What each row's objective adds to the words of a batch, on one tiny encoder."""
     name = suite.partition("-")[0]
-    module, built = objectives.find(name), made(name, base)
-    batch = batch_of(built)
-    before = {key: buffer.clone() for key, buffer in built.model.named_buffers()}
-    deltas = []
-    for row in rows:
-        for key, buffer in built.model.named_buffers():
-            buffer.copy_(before[key])
-        built.model._losses = partial(module.losses, module.Options.model_validate(row))
-        found: list[Tensor] = []
-        with pytest.MonkeyPatch.context() as patch:
-            for function in ("ascend", "project_sentence"):
-                patch.setattr(perturb, function, kept(getattr(perturb, function), found))
-            run(built, batch)
-        deltas.append((found[-1] * batch.words).detach())
-    return deltas
+    return [delta_of(name, json.dumps(row, sort_keys=True), base) for row in rows]
+
+
+@cache
+def made_once(name: str, base: Path) -> tuple[ContrastiveObjective, Batch, dict[str, Tensor]]:
+    """The objective, its batch, and the buffers that it begins with."""
+    built = made(name, base)
+    return built, batch_of(built), {key: buffer.clone() for key, buffer in built.model.named_buffers()}
+
+
+@cache
+def delta_of(name: str, row: str, base: Path) -> Tensor:
+    """The same for one row, in JSON. Suites and their profiles share many."""
+    module, (built, batch, before) = objectives.find(name), made_once(name, base)
+    for key, buffer in built.model.named_buffers():
+        buffer.copy_(before[key])
+    built.model._losses = partial(module.losses, module.Options.model_validate_json(row))
+    found: list[Tensor] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for function in ("ascend", "project_sentence"):
+            patch.setattr(perturb, function, kept(getattr(perturb, function), found))
+        run(built, batch)
+    return (found[-1] * batch.words).detach()
 
 
 def kept(f: Any, found: list[Tensor]) -> Any:

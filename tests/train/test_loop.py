@@ -47,8 +47,16 @@ def same(first: Path, second: Path) -> bool:
 # ------------------------------------------------------------------------------------------------------ what is saved
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize("kind", ["bert", "roberta", "mlm"])
+@pytest.mark.parametrize(
+    ("kind", "pooling"),
+    [
+        *(("bert", "cls"), ("roberta", "mean"), ("mlm", "cls")),
+        *(
+            pytest.param(*one, marks=pytest.mark.nightly)
+            for one in (("bert", "mean"), ("roberta", "cls"), ("mlm", "mean"))
+        ),
+    ],
+)
 def test_the_folder_is_a_sentence_transformer_with_the_same_vectors(
     kind: str, pooling: Any, base: Path, tmp_path: Path
 ) -> None:
@@ -89,7 +97,7 @@ def test_scores_are_of_texts_held_out(base: Path, tmp_path: Path) -> None:
 
 
 def test_the_seed_decides_everything(base: Path, tmp_path: Path) -> None:
-    spec = bases.spec("robustsentembed", base)
+    spec = bases.spec("robustsentembed", base, steps=3)
     for out, seed in (("a", 0), ("b", 0), ("c", 1)):
         pretrain(spec, base, TEXTS, tmp_path / out, seed=seed)
         torch.rand(5)
@@ -163,7 +171,8 @@ def stop_at(step: int) -> Any:
 @pytest.mark.parametrize(
     ("name", "stop"),
     [
-        *(("mlm", 14), ("simcse", 5), ("consert", 20), ("btcl", 5), ("cline", 14)),
+        *(("mlm", 14), ("consert", 20), ("btcl", 5), ("cline", 14)),
+        pytest.param("simcse", 5, marks=pytest.mark.nightly),  # test_selection interrupts it
         pytest.param("robustsentembed", 14, marks=pytest.mark.nightly),  # its series in test_health is an everyday test
         pytest.param("adcl", 14, marks=pytest.mark.nightly),
     ],
@@ -189,7 +198,9 @@ def test_a_run_interrupted_and_resumed_ends_with_the_same_weights(
     assert checkpoints.last_good(folder) is not None, "they are there until the result is in a safe place"
 
 
-@pytest.mark.parametrize("name", ["simcse", pytest.param("robustsentembed", marks=pytest.mark.nightly), "adcl"])
+@pytest.mark.parametrize(
+    "name", ["simcse", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("robustsentembed", "adcl"))]
+)
 def test_a_run_whose_result_was_lost_goes_on_after_its_last_step(name: str, base: Path, tmp_path: Path) -> None:
     spec, texts = bases.spec(name, base, steps=20), bases.texts_for(name)
     found: list[Health] = []

@@ -178,7 +178,8 @@ def test_the_progress_text_has_the_last_score_and_the_best(base: Path, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("name", "stop"), [("mlm", 15), ("simcse", 5), pytest.param("robustsentembed", 22, marks=pytest.mark.nightly)]
+    ("name", "stop"),
+    [("mlm", 15), *(pytest.param(*one, marks=pytest.mark.nightly) for one in (("simcse", 5), ("robustsentembed", 22)))],
 )
 def test_a_run_interrupted_and_resumed_selects_the_same(name: str, stop: int, base: Path, tmp_path: Path) -> None:
     spec = selecting(name, base, select_every=3)
@@ -191,7 +192,7 @@ def test_a_run_interrupted_and_resumed_selects_the_same(name: str, stop: int, ba
     assert same(tmp_path / "whole", tmp_path / "out")
 
 
-@pytest.mark.parametrize("stop", [9, 13, 18])
+@pytest.mark.parametrize("stop", [9, pytest.param(13, marks=pytest.mark.nightly), 18])
 def test_the_best_weights_and_patience_survive_an_interruption(
     stop: int, base: Path, tmp_path: Path, script: Any
 ) -> None:

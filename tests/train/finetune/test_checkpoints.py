@@ -91,8 +91,8 @@ def steps(folder: Path) -> list[int]:
 @pytest.mark.parametrize(
     ("name", "grouped"),
     [
-        *(("clean", False), ("clean", True), ("freelb", False), ("adversarial", True)),
-        pytest.param("adversarial, last", False, marks=pytest.mark.nightly),
+        *(("clean", False), ("freelb", False), ("adversarial", True)),
+        *(pytest.param(*one, marks=pytest.mark.nightly) for one in (("clean", True), ("adversarial, last", False))),
     ],
 )
 def test_an_interrupted_fine_tuning_goes_on_and_ends_with_the_same_bits(

@@ -36,7 +36,9 @@ def accuracy(victim: torch.nn.Module, data: object) -> float:
 
 
 @pytest.mark.parametrize("name", ["clean", "probe"])
-@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize(
+    "pairs", [pytest.param(False, marks=pytest.mark.nightly), True]
+)  # other tests have texts alone
 def test_a_strategy_learns_the_task(folder: Path, name: str, pairs: bool) -> None:
     module = strategy(name)
     data = tiny.data(pairs=pairs)
