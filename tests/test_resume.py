@@ -37,12 +37,12 @@ attacks: [textfooler, {pwws: {max_words: 3}}, random]
 seeds: [0, 1]
 num_examples: {default: 8, mini-nli: 6}
 resources: {set: mini, masked_lm: toy}
-training: {max_train: 300, max_validation: 50, epochs: 1, learning_rate: 1.0e-3}
+training: {max_train: 120, max_validation: 30, epochs: 1, learning_rate: 1.0e-3}
 """
 ENCODER = """\
 name: toy
 architecture: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64}
-train: {objective: mlm, data: mini-topic, steps: 30, learning_rate: 1.0e-3}
+train: {objective: mlm, data: mini-topic, steps: 10, learning_rate: 1.0e-3}
 """
 
 
@@ -178,7 +178,7 @@ tasks: [mini-sentiment]
 attacks: [random, {pwws: {max_words: 3}}]
 num_examples: 24
 resources: {set: mini, masked_lm: toy}
-training: {max_train: 300, max_validation: 50, epochs: 1, learning_rate: 1.0e-3}
+training: {max_train: 120, max_validation: 30, epochs: 1, learning_rate: 1.0e-3}
 """
 
 
