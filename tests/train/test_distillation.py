@@ -110,8 +110,8 @@ def test_measuring_changes_nothing(toy_base: Path) -> None:
     assert torch.equal(random, torch.get_rng_state())
 
 
-def trained(where: Path, out: Path, **options: Any) -> tuple[dict[str, Any], dict[str, float]]:
-    spec = bases.spec("distillation", where, "mean", steps=60, learning_rate=2e-3, options={**NEAR, **options})
+def trained(where: Path, out: Path, steps: int = 60, **options: Any) -> tuple[dict[str, Any], dict[str, float]]:
+    spec = bases.spec("distillation", where, "mean", steps=steps, learning_rate=2e-3, options={**NEAR, **options})
     scores = pretrain(spec, where, TEXTS * 20, out, seed=0, resources=toy.resources())
     return load_file(out / "model.safetensors"), scores
 
@@ -128,7 +128,7 @@ def test_training_brings_edited_sentences_back(toy_base: Path, tmp_path: Path) -
 
 
 def test_without_substitutions_and_dropout_there_is_nothing_to_learn(toy_base: Path, tmp_path: Path) -> None:
-    after, scores = trained(toy_base, tmp_path / "out", dropout=0.0, substitutions="none")
+    after, scores = trained(toy_base, tmp_path / "out", steps=10, dropout=0.0, substitutions="none")
     before = load_file(toy_base / "model.safetensors")
     assert all(torch.allclose(after[key], before[key], atol=1e-6) for key in after)
     assert scores["loss"] == pytest.approx(0, abs=1e-9) and scores["edited_unchanged"] == scores["edited"]
