@@ -80,7 +80,7 @@ def test_its_encoder_of_fragments_is_made_of_all_of_them(place: Path) -> None:
 @pytest.mark.parametrize("name", ["my-retrofit", "my-distilled"])
 def test_its_encoders_that_see_past_substitutions_are_made(name: str, place: Path) -> None:
     text = next(text for text in blocks("yaml") if text.startswith(f"# DIR/encoders/{name}.yaml"))
-    (place / "DIR/encoders" / f"{name}.yaml").write_text(text.replace("steps: 100", "steps: 20"))
+    (place / "DIR/encoders" / f"{name}.yaml").write_text(text.replace("steps: 100", "steps: 4"))
     result = CliRunner().invoke(app, ["train", name, "--include", "DIR", "--device", "cpu"])
     assert result.exit_code == 0, result.output
     assert {"my-retrofit": "words_moved", "my-distilled": "distance_before"}[name] in result.stdout
