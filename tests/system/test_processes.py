@@ -27,7 +27,7 @@ method = sys.argv[1]
 processes.context = lambda: multiprocessing.get_context(method)
 with workers.Workers(2, EngineConfig()) as there:
     there.warm_up(100)
-    several = [workers._Worker.start(EngineConfig(), 1) for _ in range(10 if method == "forkserver" else 2)]
+    several = [workers._Worker.start(EngineConfig(), 1) for _ in range(3 if method == "forkserver" else 2)]
     for worker in several:
         os.kill(worker.process.pid, signal.SIGINT)  # a terminal sends it to all, also to one that still imports
         worker.connection.close()  # nobody to work for: it ends when it has imported all that it needs
