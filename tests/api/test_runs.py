@@ -82,7 +82,7 @@ def test_two_halves_are_the_whole(whole: Path, halves: list[Path], tmp_path: Pat
     found = api.merge(halves, tmp_path / "new" / "both")
     assert (found.jobs, found.complete, found.shared, found.notes) == (16, 16, 0, ())
     assert content(found.run) == content(whole), "the same plan, records and outcomes, byte for byte"
-    assert tables(found.run) == tables(halves) == tables(whole)
+    assert tables(halves) == tables(whole)
     assert [content(run) for run in halves] == before
     assert api.verify(found.run).counts["verified"] == 16 and not api.verify(found.run).findings
     assert api.load_results(halves).equals(api.load_results(whole))
@@ -90,7 +90,7 @@ def test_two_halves_are_the_whole(whole: Path, halves: list[Path], tmp_path: Pat
 
 
 @given(st.data())
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_division_into_runs_makes_the_tables_of_the_whole(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
