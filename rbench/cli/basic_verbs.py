@@ -271,8 +271,8 @@ def attack(
     from rbench.system.progress import watching
 
     if out is not None:
-        given = {"--classifier": classifier, "--text": text, "--label": label, "--labels": labels, "--kind": kind}
-        if wrong := [flag for flag, value in given.items() if value]:
+        others = {"--classifier": classifier, "--text": text, "--label": label, "--labels": labels, "--kind": kind}
+        if wrong := [flag for flag, value in others.items() if value]:
             raise PlanError(
                 f"{', '.join(wrong)} and --out exclude each other: run a suite with it, then give --run RUN"
             )

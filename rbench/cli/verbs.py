@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
 import rbench
 from rbench.cli.arguments import arguments_of, option, signature_of
@@ -59,7 +59,8 @@ class Verbs(TyperGroup):
         """Return the options without a verb. Help leaves out those of completion, which docs/install.md has."""
         found = super().get_params(ctx)
         for one in found:
-            one.hidden = getattr(one, "hidden", False) or one.name in ("install_completion", "show_completion")
+            if isinstance(one, TyperOption) and one.name in ("install_completion", "show_completion"):
+                one.hidden = True
         return found
 
 
