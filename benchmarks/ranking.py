@@ -72,7 +72,7 @@ def main() -> None:
 
     import rbench
     from rbench.encoders import index
-    from rbench.recipes.victim import RetrieverVictim
+    from rbench.recipes.attacked.ranking import RetrieverVictim
 
     documents, queries, relevance = texts(args.documents, args.queries)
     clock: Clock = Clock()

@@ -92,7 +92,8 @@ def change(before: list[str], after: list[str]) -> str:
 
 
 def cases() -> list[Case]:
-    through = ("rbench/recipes/build.py", "rbench/recipes/run.py", "rbench/recipes/victim.py")
+    files = ("build.py", "run.py", "victim.py", "attacked/classification.py")
+    through = tuple(f"rbench/recipes/{file}" for file in files)
     return [
         Case(f"attacks/{path.stem}", (f"{FOLDER}/{path.name}", *through), partial(computed, path)) for path in FILES
     ]
