@@ -28,7 +28,6 @@ from rbench import api
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "rbench"
-<<<<<<< HEAD
 NARROWER: dict[str, tuple[set[str], str]] = {
     "plan.planner": (
         {"schema", "plan.lineage", "plan.order"},
@@ -36,43 +35,6 @@ NARROWER: dict[str, tuple[set[str], str]] = {
     ),
     "store.runs": ({"schema", "system"}, "a RUN is read without the suite and the files of which it was made"),
     "store.weights": ({"schema", "system"}, "the cache is read without them, too"),
-=======
-FREE = {"errors", "masking"}  # everything may import it, and `rbench` itself for its version
-ALLOWED: dict[str, set[str]] = {
-    "schema": set(),
-    "noise": {"schema", "system"},
-    "system": {"schema"},
-    "score": {"schema"},
-    "config": {"system", "schema"},
-    "mini": {"system"},
-    "tasks": {"schema", "config", "mini", "system"},
-    "encoders": {"schema", "mini", "system"},
-    "victims": {"schema", "config", "encoders", "system"},
-    "words": {"schema", "config", "mini", "encoders", "system"},
-    "recipes": {"schema", "config", "mini", "encoders", "tasks", "words", "system", "victims"},
-    "train": {"schema", "config", "mini", "encoders", "tasks", "words", "score", "system"},
-    "plan": {"schema", "config", "encoders", "tasks", "words", "score", "system", "train", "victims"},
-    "store": {"schema", "config", "score", "system"},
-    "metrics": {"schema", "config", "score", "store"},
-    "tables": {"schema", "score", "store", "system", "metrics"},
-    "verdicts": {"schema", "config", "score", "metrics", "system", "tables"},
-    "measures": {
-        *("schema", "score", "store", "metrics", "tables", "tasks", "encoders", "words", "verdicts", "system"),
-        "noise",
-    },
-    "report": {"schema", "config", "score", "store", "metrics", "system", "tables", "verdicts", "measures"},
-    "execution": {
-        *("schema", "config", "plan", "store", "system", "tasks", "encoders", "words", "score", "train", "recipes"),
-        *("measures", "victims"),
-    },
-    "api": {
-        *("schema", "config", "plan", "store", "system", "tables", "verdicts", "report"),
-        *("execution", "tasks", "encoders", "words", "train", "recipes", "victims", "score"),
-    },
-    "cli": {"schema", "config", "system", "store", "execution", "api"},
-    "__main__": {"cli"},
-    "": {"api"},  # rbench/__init__.py
->>>>>>> a7d84708 (A kind of noise is one class with typed members)
 }
 """Modules and packages that may import less than their wing, with the reason."""
 NETWORKS = {"encoders", "words", "recipes", "train", "victims"}
