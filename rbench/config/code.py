@@ -153,7 +153,6 @@ EXPORTS: dict[Kind, tuple[str, ...]] = {
     "objectives": ("Options", "build"),
     "finetune": ("Options", "run"),
     "figures": ("Options", "draw"),
-    "noise": ("TITLE", "UNIT", "places", "put"),
 }
 """The names that a module of each kind must define."""
 
@@ -256,8 +255,6 @@ def checked(found: Module) -> Any:
     for served in (told,) if isinstance(told, str) else tuple(told):
         if served not in get_args(Family):
             raise SuiteError(f"{place}: SERVES: {unknown('sort of task', served, get_args(Family))}")
-    if found.kind == "noise" and not isinstance(module.UNIT, str):
-        raise SuiteError(f"{place}: `UNIT` must be a text, such as letters or words; see docs/noise.md")
     versions.declared(found.path)
     return module
 
@@ -325,14 +322,6 @@ CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {
         ("options", "results"),
         "Write `def draw(options, results)`, and return a figure made with `rbench.report.figures.style.new`; see "
         "docs/guide-add-a-figure.md.",
-    ),
-    ("noise", "places"): (
-        ("text",),
-        "Write `def places(text)`, and return start and end of each place that could be changed; see docs/noise.md.",
-    ),
-    ("noise", "put"): (
-        ("found", "rng"),
-        "Write `def put(found, rng)`, and return what takes the place of the text `found`; see docs/noise.md.",
     ),
 }
 """The functions that are checked where a module of a kind defines them: the positional arguments with which rbench

@@ -73,7 +73,13 @@ KINDS: dict[Kind, Sort] = {
         about="a number with a value for each text, wherever --metric is",
         base="rbench.metrics:Metric",
     ),
-    "noise": Sort("kind of noise", (PYTHON,), "noise", about="changes texts as typing does, by degree (measure noise)"),
+    "noise": Sort(
+        "kind of noise",
+        (PYTHON,),
+        "noise",
+        about="changes texts as typing does, by degree (measure noise)",
+        base="rbench.noise:NoiseKind",
+    ),
     "figures": Sort("figure", (PYTHON,), "report/figures", about="a drawing of a run (rbench figure)"),
 }
 """All kinds, by the name of the sub-folder that holds their files. A new kind needs one new line here."""

@@ -29,7 +29,7 @@ from rbench.measures._noise import METRICS as METRICS
 from rbench.measures._noise import labels as labels
 from rbench.measures._noise import spoken as spoken
 from rbench.measures._stored import jobs, read_rows
-from rbench.noise import MOST_CLAUSES, Kind, noised, normalise
+from rbench.noise import MOST_CLAUSES, NoiseKind, noised, normalise
 from rbench.schema import Job, Meaning, MeasuredRow, Record, Score, Strict, Suite, TaskSpec
 from rbench.schema.common import Count, Positive
 from rbench.store.verify import unequal
@@ -300,9 +300,9 @@ def scores_of(of: Grid[NoiseCell]) -> dict[str, str]:
     return {task.name: task.of_kind.score for task in specs}
 
 
-def kinds_of(results: Results, kinds: Iterable[str]) -> dict[str, Kind]:
+def kinds_of(results: Results, kinds: Iterable[str]) -> dict[str, NoiseKind]:
     """Return the modules of kinds of noise, by name, of those whose files are found: a user may not have given his."""
-    found: dict[str, Kind] = {}
+    found: dict[str, NoiseKind] = {}
     for kind in kinds:
         with suppress(SuiteError):
             found[kind] = results.metrics.opened("noise", kind)
@@ -313,7 +313,7 @@ def unit_of(results: Results, kind: str) -> str:
     """Return what a degree of a kind is, in words; `degree` where its file is not found."""
     if (module := kinds_of(results, [kind]).get(kind)) is None:
         return "degree"
-    return f"clauses, of {MOST_CLAUSES}" if module.UNIT == "clauses" else f"share of {module.UNIT}"
+    return f"clauses, of {MOST_CLAUSES}" if module.unit == "clauses" else f"share of {module.unit}"
 
 
 def _meaning(of: Grid[NoiseCell], layout: Layout) -> Meaning:
@@ -414,7 +414,7 @@ def _notes(of: Grid[NoiseCell], layout: Layout, asked_of: Sequence[Job]) -> list
     if options["defence"]:
         name = "Normalised" if layout == "paper" else NORMALISED
         said.append(f"{name}: texts are normalised before they are read (rbench.noise.normalise).")
-    said.append("; ".join(f"{kind}: {one.TITLE}" for kind, one in kinds_of(of.results, options["kinds"]).items()) + ".")
+    said.append("; ".join(f"{kind}: {one.title}" for kind, one in kinds_of(of.results, options["kinds"]).items()) + ".")
     if protected := ", ".join(options["protect"]):
         said.append(f"Left as they are: {protected}.")
     if any(bare):

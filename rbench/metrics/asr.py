@@ -9,7 +9,6 @@ from rbench.metrics import Meaning, Metric, Observations, Share, Tally, Values
 
 class Asr(Metric):
     about = Meaning("Attack success rate", "succeeded / (succeeded + failed)", "lowest", short="ASR", said="ASR")
-    of = "attacks"
     share = True
     together = True
     counts = "the examples that both victims classify correctly"

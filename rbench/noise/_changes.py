@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import regex
 
 from rbench.errors import JobError
+from rbench.schema.extension import Extension, NoOptions
 from rbench.system.words import words
 
 VERSION = 2
@@ -28,21 +30,27 @@ _COUNTS: dict[str, Callable[[str], int]] = {
 """How many units a text has. A text has as many of any other unit as there are places that could be changed."""
 
 
-class Kind(Protocol):
-    """What the module of a kind of noise exports. Importing it loads nothing heavy."""
+class NoiseKind(Extension[NoOptions]):
+    """Says where a kind of noise could change a text, and what it puts there. rbench draws the places.
 
-    TITLE: str
-    """What it does, in a few words."""
-    UNIT: str
+    `matches` and `each_word` make `places` of a regular expression or of a function on words. Importing the file of a
+    kind loads nothing heavy.
+    """
+
+    guide: ClassVar[str] = "docs/noise.md"
+
+    unit: str
     """What a degree is a share of: `letters`, `words`, `clauses`; or what its places are, such as `spaces`."""
+    only_for: str = ""
+    """The texts that it can change, such as `Latin letters`, for plans; empty: texts in any script."""
 
-    def places(self, text: str) -> list[Span]:
+    @abstractmethod
+    def places(self, text: str) -> Sequence[Span]:
         """Return the places that could be changed, which do not overlap. Each counts as one unit."""
-        ...
 
+    @abstractmethod
     def put(self, found: str, rng: Random) -> str:
         """Return what takes the place of `found`, which is one of `places`. It differs from it."""
-        ...
 
 
 class Noised(NamedTuple):
@@ -57,7 +65,7 @@ class Noised(NamedTuple):
     """How many units the text has; 0 for a text without letters where letters are counted."""
 
 
-def noised(kind: Kind, text: str, degree: float, seed: str) -> Noised:
+def noised(kind: NoiseKind, text: str, degree: float, seed: str) -> Noised:
     """Change a share of a text's units.
 
     `degree` times the number of units is rounded up or down at random, so that its mean over texts is exact. No more
@@ -65,7 +73,7 @@ def noised(kind: Kind, text: str, degree: float, seed: str) -> Noised:
     process or PYTHONHASHSEED. What is changed at a degree is also changed at every higher one.
 
     Args:
-        kind: the module of a kind of noise.
+        kind: a kind of noise.
         degree: the share of units to change, in 0..1; 0 leaves the text as it is.
         seed: names the draw. Kinds and repeated draws have seeds of their own.
 
@@ -76,7 +84,7 @@ def noised(kind: Kind, text: str, degree: float, seed: str) -> Noised:
     if not 0 <= degree <= 1:
         raise ValueError(f"degree {degree}: expected a number from 0 to 1")
     places = _checked(kind, text)
-    count = _COUNTS.get(kind.UNIT)
+    count = _COUNTS.get(kind.unit)
     units = len(places) if count is None else count(text)
     digest = blake2b(f"{seed}\0{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     rng = Random(int.from_bytes(digest, "big"))
@@ -102,7 +110,7 @@ def noised(kind: Kind, text: str, degree: float, seed: str) -> Noised:
     return Noised("".join((*pieces, text[at:])), wanted, possible, units)
 
 
-def _checked(kind: Kind, text: str) -> list[Span]:
+def _checked(kind: NoiseKind, text: str) -> list[Span]:
     """Return the places of a kind in a text, in its order."""
     places = [*kind.places(text)]
     ordered = sorted(places)
@@ -115,14 +123,12 @@ def _checked(kind: Kind, text: str) -> list[Span]:
     return places
 
 
-def _file(kind: Kind) -> str:
-    return str(getattr(kind, "__file__", None) or type(kind).__name__)
+def _file(kind: NoiseKind) -> str:
+    return str(kind.path or type(kind).__name__)
 
 
-def matches(
-    pattern: str, flags: re.RegexFlag = re.NOFLAG, known: Callable[[str], bool] = lambda found: True
-) -> Callable[[str], list[Span]]:
-    r"""Return a function `places` that finds all matches of a regular expression of the package `regex`.
+def matches(pattern: str, flags: re.RegexFlag = re.NOFLAG, known: Callable[[str], bool] = lambda found: True) -> Any:
+    r"""Return the method `places`, a static one, that finds all matches of a regular expression (package `regex`).
 
     There a combining mark is part of a word (`\w`), `\b` is a word boundary of Unicode, and `\p{L}\p{M}*` is a letter
     with its marks.
@@ -132,16 +138,16 @@ def matches(
             lower case is another one, such as the long s and the dotless i.
     """
     finditer = regex.compile(pattern, int(flags) | regex.WORD).finditer
-    return lambda text: [found.span() for found in finditer(text) if known(found[0])]
+    return staticmethod(lambda text: [found.span() for found in finditer(text) if known(found[0])])
 
 
-def each_word(known: Callable[[str], object] = lambda word: True) -> Callable[[str], list[Span]]:
-    """Return a function `places` that finds all words of a text, as `rbench.system.words` tells them.
+def each_word(known: Callable[[str], object] = lambda word: True) -> Any:
+    """Return the method `places` (a static method) that finds all words of a text, as `rbench.system.words` tells them.
 
     Args:
         known: whether a word is one that the kind can replace.
     """
-    return lambda text: [(start, end) for start, end in words(text) if known(text[start:end])]
+    return staticmethod(lambda text: [(start, end) for start, end in words(text) if known(text[start:end])])
 
 
 def cased(word: str, like: str) -> str:

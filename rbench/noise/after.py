@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import Span
+from rbench.noise import NoiseKind, Span
 from rbench.noise._changes import MOST_CLAUSES
 from rbench.noise._clauses import CLAUSES
 
-TITLE = "a clause after the text that says nothing of it"
-UNIT = "clauses"
-ONLY_FOR = "English"
 VERSION = 1
 
 
-def places(text: str) -> list[Span]:
-    """Return the end of the text, once for each clause."""
-    return [(len(text), len(text))] * MOST_CLAUSES
+class After(NoiseKind):
+    title = "a clause after the text that says nothing of it"
+    unit = "clauses"
+    only_for = "English"
 
+    def places(self, text: str) -> list[Span]:
+        """Return the end of the text, once for each clause."""
+        return [(len(text), len(text))] * MOST_CLAUSES
 
-def put(found: str, rng: Random) -> str:
-    """Return a clause."""
-    clause = CLAUSES[int(rng.random() * len(CLAUSES))]
-    return f" {clause[0].upper()}{clause[1:]}."
+    def put(self, found: str, rng: Random) -> str:
+        """Return a clause."""
+        clause = CLAUSES[int(rng.random() * len(CLAUSES))]
+        return f" {clause[0].upper()}{clause[1:]}."

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from random import Random
 
-from rbench.noise import each_word
+from rbench.noise import NoiseKind, each_word
 
-TITLE = "a word stored backwards, which a right-to-left override shows forwards"
-UNIT = "words"
-ONLY_FOR = "Latin letters"
 VERSION = 2
 
-places = each_word(re.compile("[A-Za-z]+").fullmatch)
 
+class Bidi(NoiseKind):
+    title = "a word stored backwards, which a right-to-left override shows forwards"
+    unit = "words"
+    only_for = "Latin letters"
+    places = each_word(re.compile("[A-Za-z]+").fullmatch)
 
-def put(found: str, rng: Random) -> str:
-    """Return the word backwards between U+202E and U+202C."""
-    return f"\u202e{found[::-1]}\u202c"
+    def put(self, found: str, rng: Random) -> str:
+        """Return the word backwards between U+202E and U+202C."""
+        return f"\u202e{found[::-1]}\u202c"

@@ -8,11 +8,8 @@ from __future__ import annotations
 import re
 from random import Random
 
-from rbench.noise import cased, matches
+from rbench.noise import NoiseKind, cased, matches
 
-TITLE = "two words contracted, or a contraction taken apart"
-UNIT = "words"
-ONLY_FOR = "English"
 VERSION = 2
 
 _VERBS = ["are", "could", "did", "do", "does", "had", "has", "have", "is", "should", "was", "were", "would"]
@@ -30,11 +27,14 @@ def _plain(found: str) -> str:
     return found.lower().replace("’", "'")
 
 
-places = matches(rf"\b(?:{_FORMS})\b(?= \w)", re.IGNORECASE, lambda found: _plain(found) in _OTHER)
+class Contractions(NoiseKind):
+    title = "two words contracted, or a contraction taken apart"
+    unit = "words"
+    only_for = "English"
+    places = matches(rf"\b(?:{_FORMS})\b(?= \w)", re.IGNORECASE, lambda found: _plain(found) in _OTHER)
 
-
-def put(found: str, rng: Random) -> str:
-    """Return the other form."""
-    other = _OTHER[_plain(found)]
-    made = cased(other, found if len(found) > 3 else found[:1])
-    return f"I{made[1:]}" if made.startswith(("i'", "i ")) else made
+    def put(self, found: str, rng: Random) -> str:
+        """Return the other form."""
+        other = _OTHER[_plain(found)]
+        made = cased(other, found if len(found) > 3 else found[:1])
+        return f"I{made[1:]}" if made.startswith(("i'", "i ")) else made

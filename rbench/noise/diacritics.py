@@ -5,11 +5,8 @@ from __future__ import annotations
 import unicodedata
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import NoiseKind, matches
 
-TITLE = "a letter with an accent, or without the one that it had"
-UNIT = "letters"
-ONLY_FOR = "Latin letters"
 VERSION = 2
 
 _MARKS = "\u0300\u0301\u0302\u0303\u0308\u030a\u030c\u0327"
@@ -19,12 +16,18 @@ ACCENTED = {one: own for one, made in _COMPOSED.items() if (own := [each for eac
 """By letter, the letters with one accent."""
 _PLAIN = {accented: one for one, made in ACCENTED.items() for accented in made}
 
-places = matches(f"[{''.join((*ACCENTED, *_PLAIN))}](?!\\p{{M}})")  # a letter stored with its mark beside it is left
 
+class Diacritics(NoiseKind):
+    title = "a letter with an accent, or without the one that it had"
+    unit = "letters"
+    only_for = "Latin letters"
+    places = matches(
+        f"[{''.join((*ACCENTED, *_PLAIN))}](?!\\p{{M}})"
+    )  # a letter stored with its mark beside it is left
 
-def put(found: str, rng: Random) -> str:
-    """Return the letter with an accent, or without its accent."""
-    if found in _PLAIN:
-        return _PLAIN[found]
-    accented = ACCENTED[found]
-    return accented[int(rng.random() * len(accented))]
+    def put(self, found: str, rng: Random) -> str:
+        """Return the letter with an accent, or without its accent."""
+        if found in _PLAIN:
+            return _PLAIN[found]
+        accented = ACCENTED[found]
+        return accented[int(rng.random() * len(accented))]

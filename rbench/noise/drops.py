@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import NoiseKind, matches
 
-TITLE = "a letter is left out"
-UNIT = "letters"
 VERSION = 2
 
-places = matches(r"\p{L}\p{M}*")
 
+class Drops(NoiseKind):
+    title = "a letter is left out"
+    unit = "letters"
+    places = matches(r"\p{L}\p{M}*")
 
-def put(found: str, rng: Random) -> str:
-    """Return nothing."""
-    return ""
+    def put(self, found: str, rng: Random) -> str:
+        """Return nothing."""
+        return ""

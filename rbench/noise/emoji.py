@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import Span
+from rbench.noise import NoiseKind, Span
 from rbench.system.words import words
 
-TITLE = "an emoji of a thing after a word"
-UNIT = "words"
 VERSION = 2
 
 EMOJI = ("📌", "📎", "🕐", "🚲", "🌍", "🏠", "🧩", "🪑", "🔑", "☂️", "✂️", "🗺️")
 
 
-def places(text: str) -> list[Span]:
-    """Return the ends of the words that white space follows, and of the last one."""
-    return [(end, end) for _, end in words(text) if not text[end : end + 1].strip()]
+class Emoji(NoiseKind):
+    title = "an emoji of a thing after a word"
+    unit = "words"
 
+    def places(self, text: str) -> list[Span]:
+        """Return the ends of the words that white space follows, and of the last one."""
+        return [(end, end) for _, end in words(text) if not text[end : end + 1].strip()]
 
-def put(found: str, rng: Random) -> str:
-    """Return a space and an emoji."""
-    return f" {EMOJI[int(rng.random() * len(EMOJI))]}"
+    def put(self, found: str, rng: Random) -> str:
+        """Return a space and an emoji."""
+        return f" {EMOJI[int(rng.random() * len(EMOJI))]}"

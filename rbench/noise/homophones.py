@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import cased, each_word
+from rbench.noise import NoiseKind, cased, each_word
 
-TITLE = "a word that sounds like the right one"
-UNIT = "words"
-ONLY_FOR = "English"
 VERSION = 2
 
 _SETS = """
@@ -25,10 +22,14 @@ which witch / who's whose / wood would / your you're
 """
 _OTHERS = {word: [other for other in own.split() if other != word] for own in _SETS.split("/") for word in own.split()}
 
-places = each_word(lambda word: word.lower() in _OTHERS)
 
+class Homophones(NoiseKind):
+    title = "a word that sounds like the right one"
+    unit = "words"
+    only_for = "English"
+    places = each_word(lambda word: word.lower() in _OTHERS)
 
-def put(found: str, rng: Random) -> str:
-    """Return a word that sounds like it, in its case."""
-    others = _OTHERS[found.lower()]
-    return cased(others[int(rng.random() * len(others))], found)
+    def put(self, found: str, rng: Random) -> str:
+        """Return a word that sounds like it, in its case."""
+        others = _OTHERS[found.lower()]
+        return cased(others[int(rng.random() * len(others))], found)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import matches, typos
+from rbench.noise import NoiseKind, matches
+from rbench.noise.typos import Typos
 
-TITLE = "a letter, and the key beside it too"
-UNIT = "letters"
-ONLY_FOR = "Latin letters"
 VERSION = 1
 
-places = matches("[A-Za-z]")
 
+class Insertions(NoiseKind):
+    title = "a letter, and the key beside it too"
+    unit = "letters"
+    only_for = "Latin letters"
+    places = matches("[A-Za-z]")
 
-def put(found: str, rng: Random) -> str:
-    """Return the letter and a neighbouring one."""
-    return found + typos.put(found, rng)
+    def put(self, found: str, rng: Random) -> str:
+        """Return the letter and a neighbouring one."""
+        return found + Typos().put(found, rng)

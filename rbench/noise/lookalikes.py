@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import NoiseKind, matches
 
-TITLE = "a Cyrillic or Greek letter that looks like a Latin one"
-UNIT = "letters"
-ONLY_FOR = "Latin letters"
 VERSION = 1
 
 _SMALL = "aαа bЬ cс dԁ eе hһ iіι jјϳ lӀ oоο pрρ qԛ rг sѕ uυ vνѵ wԝ xх yуү AАΑ BВΒ"
@@ -20,10 +17,14 @@ _CAPITAL = "CС EЕΕ GԌ HНΗ JЈͿ KКΚ MМΜ NΝ OОΟ PРΡ SЅ TТΤ VѴ 
 LIKE = {one[0]: one[1:] for one in (*_SMALL.split(), *_CAPITAL.split())}
 """By Latin letter, the Cyrillic and Greek letters that look like it."""
 
-places = matches(f"[{''.join(LIKE)}]")
 
+class Lookalikes(NoiseKind):
+    title = "a Cyrillic or Greek letter that looks like a Latin one"
+    unit = "letters"
+    only_for = "Latin letters"
+    places = matches(f"[{''.join(LIKE)}]")
 
-def put(found: str, rng: Random) -> str:
-    """Return a letter that looks like it."""
-    like = LIKE[found]
-    return like[int(rng.random() * len(like))]
+    def put(self, found: str, rng: Random) -> str:
+        """Return a letter that looks like it."""
+        like = LIKE[found]
+        return like[int(rng.random() * len(like))]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from random import Random
 
-from rbench.noise import each_word
+from rbench.noise import NoiseKind, each_word
 
-TITLE = "a word in lower case"
-UNIT = "words"
-ONLY_FOR = "Latin letters"
 VERSION = 2
 
-places = each_word(re.compile("[A-Z]").search)
 
+class Lower(NoiseKind):
+    title = "a word in lower case"
+    unit = "words"
+    only_for = "Latin letters"
+    places = each_word(re.compile("[A-Z]").search)
 
-def put(found: str, rng: Random) -> str:
-    """Return the word in lower case."""
-    return found.lower()
+    def put(self, found: str, rng: Random) -> str:
+        """Return the word in lower case."""
+        return found.lower()

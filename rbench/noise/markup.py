@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import each_word
+from rbench.noise import NoiseKind, each_word
 
-TITLE = "a word in HTML tags or Markdown marks"
-UNIT = "words"
 VERSION = 2
 
 _AROUND = (("<b>", "</b>"), ("<i>", "</i>"), ("<span>", "</span>"), ("*", "*"), ("**", "**"), ("_", "_"), ("`", "`"))
 
-places = each_word()
 
+class Markup(NoiseKind):
+    title = "a word in HTML tags or Markdown marks"
+    unit = "words"
+    places = each_word()
 
-def put(found: str, rng: Random) -> str:
-    """Return the word with marks around it."""
-    before, after = _AROUND[int(rng.random() * len(_AROUND))]
-    return f"{before}{found}{after}"
+    def put(self, found: str, rng: Random) -> str:
+        """Return the word with marks around it."""
+        before, after = _AROUND[int(rng.random() * len(_AROUND))]
+        return f"{before}{found}{after}"

@@ -10,11 +10,8 @@ import functools
 import re
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import NoiseKind, matches
 
-TITLE = "a date or whole number, written in another way with the same value"
-UNIT = "numbers"
-ONLY_FOR = "English"
 VERSION = 1
 
 _FIRST, _LAST = "January February March April May June", "July August September October November December"
@@ -25,25 +22,29 @@ _COMMAS = r"[1-9]\d{0,2}(?:,\d{3}){1,3}"
 _DIGITS = r"(?!(?:1[1-9]|20)\d\d(?!\d))(?:0|[1-9]\d{0,8})"
 _MOST_IN_WORDS = 9999
 
-places = matches(rf"(?<![\w.,:/$€£-])(?:{_ISO}|{_NAMED}|{_COMMAS}|{_DIGITS})(?![\w/:-]|[.,]\d)")
-
-
-def put(found: str, rng: Random) -> str:
-    """Return the same date or number in another form."""
-    if re.fullmatch(_NAMED, found):
-        named = found.split()
-        return f"{named[2]}-{MONTHS.index(named[1]) + 1:02}-{int(named[0]):02}"
-    if "-" in found:
-        year, month, day = map(int, found.split("-"))
-        return f"{day} {MONTHS[month - 1]} {year}"
-    if "," in found:
-        return found.replace(",", "")
-    number = int(found)
-    return f"{number:,}" if number > _MOST_IN_WORDS else _words(number)
-
 
 @functools.lru_cache(maxsize=4096)
 def _words(number: int) -> str:
     from num2words import num2words
 
     return str(num2words(number))
+
+
+class Numbers(NoiseKind):
+    title = "a date or whole number, written in another way with the same value"
+    unit = "numbers"
+    only_for = "English"
+    places = matches(rf"(?<![\w.,:/$€£-])(?:{_ISO}|{_NAMED}|{_COMMAS}|{_DIGITS})(?![\w/:-]|[.,]\d)")
+
+    def put(self, found: str, rng: Random) -> str:
+        """Return the same date or number in another form."""
+        if re.fullmatch(_NAMED, found):
+            named = found.split()
+            return f"{named[2]}-{MONTHS.index(named[1]) + 1:02}-{int(named[0]):02}"
+        if "-" in found:
+            year, month, day = map(int, found.split("-"))
+            return f"{day} {MONTHS[month - 1]} {year}"
+        if "," in found:
+            return found.replace(",", "")
+        number = int(found)
+        return f"{number:,}" if number > _MOST_IN_WORDS else _words(number)

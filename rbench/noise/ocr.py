@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import NoiseKind, matches
 
-TITLE = "letters that look alike in print, as a scanner confuses them"
-UNIT = "letters"
-ONLY_FOR = "Latin letters"
 VERSION = 1
 
 _BOTH_WAYS = "rn m / cl d / vv w / li h / nn m / ri n / c e / h b / u v / f t / I l / i j / P F / O Q / B R"
@@ -21,10 +18,14 @@ _PAIRS = [pair.split() for pair in _BOTH_WAYS.split(" / ")]
 for _from, _to in (*_PAIRS, *(pair.split() for pair in _ONE_WAY.split(" / ")), *(pair[::-1] for pair in _PAIRS)):
     _READ.setdefault(_from, []).append(_to)
 
-places = matches("|".join(sorted(_READ, key=len, reverse=True)))
 
+class Ocr(NoiseKind):
+    title = "letters that look alike in print, as a scanner confuses them"
+    unit = "letters"
+    only_for = "Latin letters"
+    places = matches("|".join(sorted(_READ, key=len, reverse=True)))
 
-def put(found: str, rng: Random) -> str:
-    """Return what the scanner reads."""
-    read = _READ[found]
-    return read[int(rng.random() * len(read))]
+    def put(self, found: str, rng: Random) -> str:
+        """Return what the scanner reads."""
+        read = _READ[found]
+        return read[int(rng.random() * len(read))]

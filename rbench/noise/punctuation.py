@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import NoiseKind, matches
 
-TITLE = "a punctuation mark is missing, repeated, or put after a word"
-UNIT = "words"
 VERSION = 2
 
 _MARKS = (",", ".", ";", ":", "!", "?", "...", " -")
 
-places = matches(r"[.,;:!?](?!\w)|(?<=\w)(?= )")
 
+class Punctuation(NoiseKind):
+    title = "a punctuation mark is missing, repeated, or put after a word"
+    unit = "words"
+    places = matches(r"[.,;:!?](?!\w)|(?<=\w)(?= )")
 
-def put(found: str, rng: Random) -> str:
-    """Return nothing or the mark twice; a mark where there was none."""
-    if found:
-        return "" if rng.random() < 0.5 else found * 2
-    return _MARKS[int(rng.random() * len(_MARKS))]
+    def put(self, found: str, rng: Random) -> str:
+        """Return nothing or the mark twice; a mark where there was none."""
+        if found:
+            return "" if rng.random() < 0.5 else found * 2
+        return _MARKS[int(rng.random() * len(_MARKS))]

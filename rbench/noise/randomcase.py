@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import NoiseKind, matches
 
-TITLE = "a letter in the other case"
-UNIT = "letters"
-ONLY_FOR = "Latin letters"
 VERSION = 1
 
-places = matches("[A-Za-z]")
 
+class Randomcase(NoiseKind):
+    title = "a letter in the other case"
+    unit = "letters"
+    only_for = "Latin letters"
+    places = matches("[A-Za-z]")
 
-def put(found: str, rng: Random) -> str:
-    """Return the letter in the other case."""
-    return found.swapcase()
+    def put(self, found: str, rng: Random) -> str:
+        """Return the letter in the other case."""
+        return found.swapcase()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import NoiseKind, matches
 
-TITLE = "a letter is typed twice"
-UNIT = "letters"
 VERSION = 2
 
-places = matches(r"\p{L}\p{M}*")
 
+class Repeats(NoiseKind):
+    title = "a letter is typed twice"
+    unit = "letters"
+    places = matches(r"\p{L}\p{M}*")
 
-def put(found: str, rng: Random) -> str:
-    """Return the letter twice."""
-    return found * 2
+    def put(self, found: str, rng: Random) -> str:
+        """Return the letter twice."""
+        return found * 2

@@ -6,16 +6,18 @@ from random import Random
 
 import regex
 
-from rbench.noise import matches
+from rbench.noise import NoiseKind, matches
 
-TITLE = "two neighbouring letters change places"
-UNIT = "pairs of letters"
 VERSION = 2
 
 _LETTER = r"\p{L}\p{M}*+"
-places = matches(rf"({_LETTER})(?!\1(?!\p{{M}})){_LETTER}")
 
 
-def put(found: str, rng: Random) -> str:
-    """Return the pair the other way round."""
-    return "".join(reversed(regex.findall(_LETTER, found)))
+class Swaps(NoiseKind):
+    title = "two neighbouring letters change places"
+    unit = "pairs of letters"
+    places = matches(rf"({_LETTER})(?!\1(?!\p{{M}})){_LETTER}")
+
+    def put(self, found: str, rng: Random) -> str:
+        """Return the pair the other way round."""
+        return "".join(reversed(regex.findall(_LETTER, found)))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from random import Random
 
-from rbench.noise import each_word
+from rbench.noise import NoiseKind, each_word
 
-TITLE = "a word with a capital at its beginning"
-UNIT = "words"
-ONLY_FOR = "Latin letters"
 VERSION = 2
 
-places = each_word(re.compile("[a-z]").match)
 
+class Title(NoiseKind):
+    title = "a word with a capital at its beginning"
+    unit = "words"
+    only_for = "Latin letters"
+    places = each_word(re.compile("[a-z]").match)
 
-def put(found: str, rng: Random) -> str:
-    """Return the word with a capital at its beginning."""
-    return found[0].upper() + found[1:]
+    def put(self, found: str, rng: Random) -> str:
+        """Return the word with a capital at its beginning."""
+        return found[0].upper() + found[1:]

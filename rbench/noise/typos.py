@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import cased, matches
+from rbench.noise import NoiseKind, cased, matches
 
-TITLE = "the key beside a letter's own, on a QWERTY keyboard"
-UNIT = "letters"
-ONLY_FOR = "Latin letters"
 VERSION = 1
 
 _ROWS = (("qwertyuiop", 0.0), ("asdfghjkl", 0.25), ("zxcvbnm", 0.75))
@@ -20,10 +17,14 @@ BESIDE = {
 }
 """The letters whose keys touch a letter's key."""
 
-places = matches("[A-Za-z]")
 
+class Typos(NoiseKind):
+    title = "the key beside a letter's own, on a QWERTY keyboard"
+    unit = "letters"
+    only_for = "Latin letters"
+    places = matches("[A-Za-z]")
 
-def put(found: str, rng: Random) -> str:
-    """Return a neighbouring letter, in the same case."""
-    beside = BESIDE[found.lower()]
-    return cased(beside[int(rng.random() * len(beside))], found)
+    def put(self, found: str, rng: Random) -> str:
+        """Return a neighbouring letter, in the same case."""
+        beside = BESIDE[found.lower()]
+        return cased(beside[int(rng.random() * len(beside))], found)

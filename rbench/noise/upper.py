@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from random import Random
 
-from rbench.noise import each_word
+from rbench.noise import NoiseKind, each_word
 
-TITLE = "a word in capitals"
-UNIT = "words"
-ONLY_FOR = "Latin letters"
 VERSION = 2
 
-places = each_word(re.compile("[a-z]").search)
 
+class Upper(NoiseKind):
+    title = "a word in capitals"
+    unit = "words"
+    only_for = "Latin letters"
+    places = each_word(re.compile("[a-z]").search)
 
-def put(found: str, rng: Random) -> str:
-    """Return the word in capitals."""
-    return found.upper()
+    def put(self, found: str, rng: Random) -> str:
+        """Return the word in capitals."""
+        return found.upper()

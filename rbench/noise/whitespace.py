@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from random import Random
 
-from rbench.noise import matches
+from rbench.noise import NoiseKind, matches
 
-TITLE = "a space is missing, doubled, a tab or a no-break space"
-UNIT = "spaces"
 VERSION = 1
 
 _SPACES = ("", "  ", "\t", "\u00a0")
 
-places = matches(r"(?<=\S) (?=\S)")
 
+class Whitespace(NoiseKind):
+    title = "a space is missing, doubled, a tab or a no-break space"
+    unit = "spaces"
+    places = matches(r"(?<=\S) (?=\S)")
 
-def put(found: str, rng: Random) -> str:
-    """Return nothing, or other white space."""
-    return _SPACES[int(rng.random() * len(_SPACES))]
+    def put(self, found: str, rng: Random) -> str:
+        """Return nothing, or other white space."""
+        return _SPACES[int(rng.random() * len(_SPACES))]

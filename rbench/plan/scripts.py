@@ -55,6 +55,6 @@ def _limited(loaded: Loaded, task: TaskSpec) -> Iterator[str]:
             yield f"{user} ({', '.join(english)})"
     for measure in loaded.measures.values():
         asked = measure.what.options.get("kinds", ()) if measure.what.name == "noise" and own else ()
-        only = {kind: getattr(loaded.modules["noise", kind].open(), "ONLY_FOR", "") for kind in asked}
+        only = {kind: loaded.modules["noise", kind].open().only_for for kind in asked}
         if named := [f"{kind} ({why})" for kind, why in only.items() if why]:
             yield f"noise {', '.join(named)}"

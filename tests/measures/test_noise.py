@@ -198,11 +198,12 @@ def test_labels_and_what_claims_call_them() -> None:
 
 LEET = '''
 """Digits."""
-from rbench.noise import matches
-TITLE, UNIT = "digits", "letters"
-places = matches("[aeio]")
-def put(found, rng):
-    return "0"
+from rbench.noise import NoiseKind, matches
+class Leet(NoiseKind):
+    title, unit = "digits", "letters"
+    places = matches("[aeio]")
+    def put(self, found, rng):
+        return "0"
 '''
 SUITE = """
 name: s

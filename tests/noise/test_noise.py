@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from rbench.config.code import checked, find
 from rbench.config.registry import Registry
 from rbench.errors import JobError, SuiteError
-from rbench.noise import Noised, bidi, homophones, lookalikes, noised, normalise, numbers, typos, zerowidth
+from rbench.noise import Noised, NoiseKind, bidi, homophones, lookalikes, noised, normalise, numbers, typos, zerowidth
 from rbench.noise import fullwidth as compatibility
 from tests import tiny
 from tests.scripts import SCRIPTS, UNSPACED, text_of, words_of
@@ -44,7 +44,7 @@ def change(name: str, text: str, degree: float, seed: str = "0") -> Noised:
 @kinds
 def test_it_exports_what_is_asked_of_a_kind(name: str) -> None:
     module: Any = checked(find("noise", name))
-    assert module.TITLE and module.UNIT
+    assert module.title and module.unit
 
 
 @kinds
@@ -94,7 +94,7 @@ def test_a_kind_says_so_if_it_is_made_for_english_or_latin_letters(name: str) ->
         f"{text_of(script, own)}, {text_of(script, own)}." for script in SCRIPTS for own in words_of(script)[::30]
     ]
     others = [text for text in others if not re.search("[A-Za-z]", text)]  # Vietnamese
-    limited = getattr(KINDS[name], "ONLY_FOR", None)
+    limited = KINDS[name].only_for or None
     if name in ("before", "after"):
         assert limited == "English"
     else:
@@ -124,8 +124,8 @@ def test_a_higher_degree_changes_what_a_lower_one_changes(name: str) -> None:
     """Curves are of nested changes, so that they do not jitter."""
     text = ENGLISH[0]
 
-    class Spy:
-        TITLE, UNIT = "", KINDS[name].UNIT
+    class Spy(NoiseKind):
+        unit = KINDS[name].unit
 
         def __init__(self) -> None:
             self.made: list[str] = []
@@ -148,7 +148,7 @@ def test_a_text_without_letters_is_left_as_it_is_or_gets_what_needs_none(name: s
     made = change(name, "...", 1.0)
     added = name in ("before", "after", "punctuation", "emoji")
     assert (made.text == "...") or added
-    assert KINDS[name].UNIT not in ("letters", "words") or made == ("...", 0, 0, 0)
+    assert KINDS[name].unit not in ("letters", "words") or made == ("...", 0, 0, 0)
 
 
 def test_mean_degrees_are_exact_over_texts() -> None:
@@ -160,15 +160,15 @@ def test_mean_degrees_are_exact_over_texts() -> None:
 def test_draws_are_the_same_in_another_process_and_order() -> None:
     code = (
         "from rbench.noise import noised, typos\n"
-        f"for text in {ENGLISH[::-1]!r}: print(ascii(noised(typos, text, 0.5, 'x').text))"
+        f"for text in {ENGLISH[::-1]!r}: print(ascii(noised(typos.Typos(), text, 0.5, 'x').text))"
     )
     said = [
         subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True)
         for seed in ("0", "1")
     ]
-    here = [ascii(noised(typos, text, 0.5, "x").text) for text in ENGLISH]
+    here = [ascii(noised(typos.Typos(), text, 0.5, "x").text) for text in ENGLISH]
     assert said[0].stdout.splitlines()[::-1] == said[1].stdout.splitlines()[::-1] == here
-    assert noised(typos, ENGLISH[0], 0.5, "y").text != noised(typos, ENGLISH[0], 0.5, "x").text
+    assert noised(typos.Typos(), ENGLISH[0], 0.5, "y").text != noised(typos.Typos(), ENGLISH[0], 0.5, "x").text
 
 
 @pytest.mark.parametrize("degree", [-0.1, 1.1, float("nan")])
@@ -199,7 +199,7 @@ def test_case_of_ascii_is_invisible_to_an_uncased_tokenizer(tmp_path: Path) -> N
 def test_nfkc_undoes_compatibility_forms(text: str, degree: float) -> None:
     assert unicodedata.normalize("NFKC", change("fullwidth", text, degree).text) == text
     assert len(change("fullwidth", text, 1.0).text) == len(text)
-    assert compatibility.UNIT == "letters"
+    assert compatibility.Fullwidth().unit == "letters"
 
 
 @pytest.mark.parametrize("name", ["lookalikes", "zerowidth", "bidi"])
@@ -225,7 +225,7 @@ def test_normalising_leaves_look_alikes_and_ordinary_text() -> None:
     made = change("lookalikes", ENGLISH[0], 1.0).text
     assert normalise(made) == made
     assert normalise(ENGLISH[0]) == ENGLISH[0] and normalise("a \t b\u00a0c") == "a b c"
-    assert all(unicodedata.category(one) == "Cf" for one in zerowidth.INVISIBLE) and bidi.TITLE
+    assert all(unicodedata.category(one) == "Cf" for one in zerowidth.INVISIBLE) and bidi.Bidi().title
 
 
 def value(text: str) -> tuple[int, ...] | str:
@@ -243,25 +243,28 @@ def value(text: str) -> tuple[int, ...] | str:
 
 @pytest.mark.parametrize("text", ["0", "7", "21", "999", "20000", "1,234", "12,345,678", "2026-11-27", "5 May 1999"])
 def test_numbers_and_dates_keep_their_value(text: str) -> None:
-    ((start, end),) = numbers.places(f"It was {text}.")
+    ((start, end),) = numbers.Numbers().places(f"It was {text}.")
     assert (start, end) == (7, 7 + len(text))
-    made = numbers.put(text, Random(0))
+    made = numbers.Numbers().put(text, Random(0))
     assert value(made) == value(text) and made != text
 
 
 @pytest.mark.parametrize("text", ["1999", "3.50", "B2B", "10:30", "£5", "007", "1/2", "2026-13-01", "+1-202-555"])
 def test_years_decimals_and_digits_inside_words_are_left(text: str) -> None:
-    assert numbers.places(f"It was {text} there") == []
+    assert numbers.Numbers().places(f"It was {text} there") == []
 
 
 def test_typos_are_on_neighbouring_keys() -> None:
     assert set(typos.BESIDE["s"]) == set("adwezx") and set(typos.BESIDE["q"]) == set("wa")
     assert all(one in typos.BESIDE[other] for one, own in typos.BESIDE.items() for other in own)
-    assert typos.put("S", Random(0)).isupper()
+    assert typos.Typos().put("S", Random(0)).isupper()
 
 
 def test_homophones_keep_their_case() -> None:
-    assert homophones.put("Which", Random(0)) == "Witch" and homophones.put("WEAK", Random(0)) == "WEEK"
+    assert (
+        homophones.Homophones().put("Which", Random(0)) == "Witch"
+        and homophones.Homophones().put("WEAK", Random(0)) == "WEEK"
+    )
 
 
 @pytest.mark.parametrize(
@@ -280,22 +283,45 @@ def test_contractions_are_made_and_taken_apart(text: str, made: str) -> None:
     assert change("contractions", text, 1.0).text == made
 
 
-def test_unknown_kinds_and_modules_that_lack_an_export_are_refused(tmp_path: Path) -> None:
+MINE = """from rbench.noise import NoiseKind
+class Mine(NoiseKind):
+    unit = "words"
+    def places(self, text): ...
+    def put(self, found, rng): ...
+"""
+
+
+def test_unknown_kinds_and_methods_that_cannot_be_called_are_refused(tmp_path: Path) -> None:
     (tmp_path / "noise").mkdir()
-    (tmp_path / "noise" / "mine.py").write_text("TITLE = UNIT = ''\ndef places(text, more): ...\ndef put(a, b): ...\n")
+    (tmp_path / "noise" / "mine.py").write_text(MINE.replace("self, text", "self, text, more"))
     registry = Registry([tmp_path])
     with pytest.raises(SuiteError, match=r'unknown kind of noise "typo"; did you mean typos\?'):
         find("noise", "typo", registry)
     with pytest.raises(
-        SuiteError, match=r"mine.py:2:1: rbench calls the `places` of a kind of noise as places\(text\)"
+        SuiteError, match=r"mine.py:4:1: rbench calls the `places` of a kind of noise as places\(text\)"
     ):
         checked(find("noise", "mine", registry))
 
 
-def test_a_unit_that_is_no_text_is_refused_when_the_file_is_opened(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"words"', "3", r"mine.py:2:1: `unit` of Mine: Input should be a valid string"),
+        ("unit =", "other =", r"mine.py:2:1: Mine states no `unit`"),
+        ("def put", "def other", r"mine.py:2:1: Can't instantiate abstract class Mine with.* put"),
+        (
+            MINE,
+            "TITLE = UNIT = ''\ndef places(text): ...\n",
+            r"mine.py:1:1: a kind of noise is a subclass of .*noise\.md",
+        ),
+    ],
+)
+def test_a_kind_that_lacks_something_is_refused_when_its_file_is_opened(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
     (tmp_path / "noise").mkdir()
-    (tmp_path / "noise" / "mine.py").write_text("TITLE, UNIT = '', 3\ndef places(text): ...\ndef put(a, b): ...\n")
-    with pytest.raises(SuiteError, match=r"mine.py:1:1: `UNIT` must be a text"):
+    (tmp_path / "noise" / "mine.py").write_text(MINE.replace(old, new))
+    with pytest.raises(SuiteError, match=said):
         checked(find("noise", "mine", Registry([tmp_path])))
 
 
@@ -314,7 +340,7 @@ def test_a_kind_that_would_garble_texts_is_refused_with_its_file(
     places: list[tuple[int, int]], put: Callable[[str], Any], said: str
 ) -> None:
     kind: Any = SimpleNamespace(
-        __file__="mine/noise/loud.py", UNIT="words", places=lambda text: places, put=lambda found, rng: put(found)
+        path="mine/noise/loud.py", unit="words", places=lambda text: places, put=lambda found, rng: put(found)
     )
     with pytest.raises(JobError, match=f"^mine/noise/loud.py: .*{said}"):
         noised(kind, "the film is long and very loud", 1.0, "seed")
@@ -329,5 +355,5 @@ def test_letters_that_only_ignoring_case_makes_equal_are_left(text: str) -> None
 
 
 def test_places_that_touch_or_come_in_any_order_are_fine() -> None:
-    kind: Any = SimpleNamespace(UNIT="pairs", places=lambda text: [(2, 4), (0, 2), (4, 4)], put=lambda x, rng: f"<{x}>")
+    kind: Any = SimpleNamespace(unit="pairs", places=lambda text: [(2, 4), (0, 2), (4, 4)], put=lambda x, rng: f"<{x}>")
     assert noised(kind, "abcd", 1.0, "seed").text == "<ab><cd><>"

@@ -21,8 +21,8 @@ def row(name: str) -> str:
     kind: Any = find("noise", name).open()
     made = noised(kind, TEXT, 0.3, "0").text
     shown = re.sub("[\t\u00a0\u200b-\u200d\u202a-\u202e\u2060\ufeff]", lambda one: ascii(one[0])[1:-1], made)
-    unit = kind.UNIT if kind.UNIT != "clauses" else "clauses, of 5"
-    return f"| `{name}` | {kind.TITLE} | {unit} | `` {shown} `` |"
+    unit = kind.unit if kind.unit != "clauses" else "clauses, of 5"
+    return f"| `{name}` | {kind.title} | {unit} | `` {shown} `` |"
 
 
 def rows() -> dict[str, str]:
