@@ -1,7 +1,7 @@
 """Who may import whom, and why. Lazy imports and those for types count too.
 
-The wings are those that docs/architecture.md lists, in its order: data flows down the list, so a module imports from its
-own wing and from those above it. Whoever adds a wing adds a line to that table; nothing here has a name of it.
+The wings are those that docs/architecture.md lists, in its order: data flows down the list, so a module imports from
+its own wing and from those above it. Whoever adds a wing adds a line to that table; nothing here has a name of it.
 
 A package is one module, its `__init__`: `from rbench.schema import Job` is an arrow to `schema`, `from
 rbench.schema.common import Share` is one to `schema.common`. Python runs a package's `__init__` before any of its
@@ -87,7 +87,7 @@ def ours(file: Path) -> set[str]:
 
 
 def listed() -> list[str]:
-    """The wings in the order in which docs/architecture.md lists them; `rbench` itself, which is ``, stands above api."""
+    """The wings in the order in which docs/architecture.md lists them. `rbench` itself, whose name is "", is none."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     return re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
 

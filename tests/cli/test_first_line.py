@@ -71,8 +71,8 @@ def examples(command: Any) -> Iterator[str]:
 
 def test_the_first_line_comes_before_anything_heavy(tmp_path: Path) -> None:
     every = [*examples(typer.main.get_command(app))]
-    for folder in ("data", "models"):  # those that examples name must be there
-        (tmp_path / "~" / folder).mkdir(parents=True)
+    for folder in ("~/data", "~/models", "mine"):  # those that examples name must be there
+        (tmp_path / folder).mkdir(parents=True)
     command = [sys.executable, "-c", SCRIPT, json.dumps(every)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     lines = ended.stdout.splitlines()
