@@ -24,6 +24,8 @@ TITLE = "t-SNE of texts and adversarial texts in each victim's vector space (ADC
 REFERENCE = "meng2022selfsupervised"
 COLUMNS = 4
 """Most panels side by side: the four victims of the paper."""
+_LEAST = 1.2
+"""The least width of a panel, which has no numbers beside it, in inches."""
 
 
 class Options(Strict):
@@ -58,9 +60,8 @@ def draw(options: Options, results: Results) -> Figure:
     suite = results.plan.suite
     order = [(encoder, choice.label) for choice in suite.finetune for encoder in suite.encoders]
     shown = sorted(spaces, key=lambda of: order.index(of) if of in order else len(order))
-    wide = min(COLUMNS, len(shown))
-    width = style.COLUMN if wide == 1 else style.PAGE
-    figure, panels = style.panels([""] * len(shown), columns=COLUMNS, height=width / wide + 0.25)
+    wide, width = style.side_by_side(len(shown), COLUMNS, _LEAST)
+    figure, panels = style.panels([""] * len(shown), columns=COLUMNS, height=width / wide + 0.25, least=_LEAST)
     attacks = attacks_behind(results.plan, one.job)
     for axes, (encoder, finetune) in zip(panels, shown, strict=True):
         points = spaces[encoder, finetune][: options.pairs]
@@ -70,6 +71,7 @@ def draw(options: Options, results: Results) -> Figure:
         )
         style.panel_title(axes, f"{encoder}, {finetune} (n={len(points)}) {sign}".rstrip(), fontsize=7)
     style.note(figure, "")
+    style.caption("Circles are texts, triangles adversarial texts; a dotted line joins each pair. n is that of pairs.")
     figure.suptitle(style.named(f"{one.spec.task.name}, {one.spec.attack}, seed {one.job.seed}"), fontsize=8)
     return figure
 
