@@ -331,7 +331,8 @@ def panel_title(axes: Axes, text: str, fontsize: float | None = None) -> None:
     assert subplot is not None and figure is not None
     inches = figure.get_figwidth() / subplot.get_gridspec().ncols  # type: ignore[union-attr]
     if printing.sheet() is not None:
-        title.set_text(printing.wrapped(named(text), printing.title_room(inches), float(title.get_fontsize())))
+        room = printing.title_room(inches, numbers=len(axes.get_yticks()) > 0)
+        title.set_text(printing.wrapped(named(text), room, float(title.get_fontsize())))
         return
     letters = int(inches / (0.6 * float(title.get_fontsize()) / 72))  # a letter is some 0.6 of its size wide
     title.set_text(lines(named(text), letters))

@@ -191,9 +191,9 @@ def check_height(inches: float) -> None:
         )
 
 
-def title_room(inches: float) -> float:
-    """Return how wide the title of a panel may be: it stands above the panel and not above the numbers beside it."""
-    return max(0.8, inches - 0.55)
+def title_room(inches: float, *, numbers: bool = True) -> float:
+    """Return how wide the title of a panel may be: it does not stand above the numbers beside it, if there are any."""
+    return max(0.8, inches - (0.55 if numbers else 0.15))
 
 
 # --------------------------------------------------------------------------------------------------------------- fit
@@ -276,7 +276,7 @@ def _fit_labels(axes: Axes) -> bool:
     """Break the labels of axes that are longer than these; return whether one was."""
     changed = False
     dpi = axes.figure.dpi
-    for axis, inches in ((axes.xaxis, axes.bbox.width / dpi + 0.3), (axes.yaxis, axes.bbox.height / dpi + 0.1)):
+    for axis, inches in ((axes.xaxis, axes.bbox.width / dpi + 0.05), (axes.yaxis, axes.bbox.height / dpi + 0.1)):
         label = axis.get_label()
         broken = wrapped(label.get_text(), max(inches, 0.7), float(label.get_fontsize()))
         if broken.count("\n") > label.get_text().count("\n"):
