@@ -29,10 +29,12 @@ from rbench.store.runs.packed import name_of, opened
 from rbench.system.below import Below
 from rbench.tables import Results
 from rbench.tables.for_people import titles
+from rbench.tables.latex import latex_escape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from rbench.report.figures.style import Sheet
     from rbench.verdicts.claims import JudgedClaim
 
 
@@ -152,6 +154,7 @@ def figure(
     kind: str,
     options: Mapping[str, Any] | Sequence[str] = (),
     *,
+    width: str | float | None = None,
     only: Sequence[str] = (),
     include: Sequence[Path | str] = (),
 ) -> Figure:
@@ -161,20 +164,23 @@ def figure(
         run: the folder that `rbench run` wrote, or several that are read as one.
         kind: the figure's name: `queries`, `curves` ... (`rbench list figures`).
         options: the figure's options, or texts `KEY=VALUE` whose values are YAML.
+        width: of its place in a paper: `column`, `page`, or points as `\\the\\columnwidth` prints them. Its letters have
+            7 to 9 points, and what a note would say is left to the caption. None: a width of its own.
         only: draw jobs whose name matches one of these, and what they need (as `table`'s); without any, all.
         include: folders with figures of your own, as --include.
 
     Raises:
         SuiteError: there is no such figure, or an option is wrong.
-        StoreError: `run` is not a RUN, or has nothing to draw.
+        StoreError: `run` is not a RUN, or has nothing to draw, or the figure has no place in this width.
         PlanError: no job matches a pattern of `only`.
         RbenchError: a figure of the user's raised an exception; with file and line.
     """
-    registry = Registry(include)
-    found = find("figures", kind, registry)
-    module = checked(found)
-    made = _options(module.Options, kind, options)
-    return _drawn(found, made, results_of(run, include, only))
+    from rbench.report.figures import style
+
+    sheet = style.Sheet.asked(width) if width is not None else None
+    found = find("figures", kind, Registry(include))
+    made = _options(checked(found).Options, kind, options)
+    return _drawn(found, made, results_of(run, include, only), sheet)
 
 
 def write_figure(
@@ -184,13 +190,16 @@ def write_figure(
     *,
     out: Path | None = None,
     formats: Sequence[str] | None = None,
+    width: str | float | None = None,
     only: Sequence[str] = (),
     include: Sequence[Path | str] = (),
 ) -> list[Path]:
     """Draw a figure as `figure` does, write it, and return the files.
 
+    With a width, the last file is NAME-caption.tex beside the figure NAME: text for `\\caption`.
+
     Args:
-        run: as for `figure`, like `kind`, `options`, `only` and `include`.
+        run: as for `figure`, like `kind`, `options`, `width`, `only` and `include`.
         out: a file, whose ending is the format, or a folder. Without it, the folder `figures` of the RUN; of a
             packed one RUN.zip, files RUN-KIND beside it. Several RUNs need one.
         formats: some of `rbench.report.figures.style.FORMATS`; without them all, or the one of the file.
@@ -211,15 +220,45 @@ def write_figure(
     _check_out(run, out, "figures", "one")
     if only and out is None:
         raise StoreError("--only draws a part of the run, whose folder has the figures of all: name a file with --out")
-    drawn = figure(run, kind, options, only=only, include=include)
-    if single and out is not None:
-        return [_write(drawn, out)]
+    sheet = style.Sheet.asked(width) if width is not None else None
+    module = find("figures", kind, Registry(include))
+    made = _options(checked(module).Options, kind, options)
+    results = results_of(run, include, only)
+    drawn = _drawn(module, made, results, sheet)
     stem = _stem(Choice(name=kind, options=_positioned(kind, options, Problems()).data).label)
-    if out is None and folders[0].is_file():  # a packed RUN stays as it is
-        beside = folders[0].parent
-        return [_write(drawn, beside / f"{folders[0].stem}-{stem}.{fmt}") for fmt in formats or style.FORMATS]
-    folder, below = (out, None) if out is not None else (folders[0] / FOLDER, opened(folders[0]))
-    return [_write(drawn, folder / f"{stem}.{fmt}", below) for fmt in formats or style.FORMATS]
+    stem += f"-{sheet.name}" if sheet is not None else ""
+    endings, below = [*(formats or style.FORMATS)], None
+    if single and out is not None:
+        first, endings = out.with_suffix(""), [out.suffix.removeprefix(".")]
+    elif out is not None:
+        first = out / stem
+    elif folders[0].is_file():  # a packed RUN stays as it is
+        first = folders[0].parent / f"{folders[0].stem}-{stem}"
+    else:
+        first, below = folders[0] / FOLDER / stem, opened(folders[0])
+    written = [_write(drawn, first.with_name(f"{first.name}.{fmt}"), below) for fmt in endings]
+    if sheet is not None:
+        caption = first.with_name(f"{first.name}-caption.tex")
+        make_folder_of(caption)
+        text = _caption(module, results, sheet, [name_of(folder) for folder in folders])
+        files.write(caption, text.encode(), below)
+        written.append(caption)
+    return written
+
+
+def _caption(module: Module, results: Results, sheet: Sheet, runs: Sequence[str]) -> str:
+    """Return a figure's caption as LaTeX: what it shows, what its note would say, and of which RUNs it is."""
+    suite = results.plan.suite
+    sizes = {str(size) for job in results.plan.jobs if (size := getattr(job.spec, "num_examples", None)) is not None}
+    asked = f"at most {' or '.join(sorted(sizes))} texts a task, " if sizes else ""
+    seeds = f"seed{'s' * (len(suite.seeds) > 1)} {', '.join(map(str, suite.seeds))}"
+    trained = f", training seeds {', '.join(map(str, suite.train_seeds))}" if suite.train_seeds else ""
+    sentences = [
+        said(module.open())["title"].rstrip("."),
+        *(text.rstrip(".") for text in sheet.caption),
+        f"RUN {', '.join(runs)} of suite {suite.name}: {asked}{seeds}{trained}",
+    ]
+    return f"% \\caption: the figure is {sheet.width:g} points wide\n{latex_escape('. '.join(sentences))}.\n"
 
 
 def _why(error: Exception) -> str:
@@ -287,14 +326,16 @@ def _shown(choice: Choice, results: Results, registry: Registry, *, texts: bool)
     return Svg(said(module.open())["title"], buffer.getvalue())
 
 
-def _drawn(module: Module, options: Any, results: Results) -> Figure:
+def _drawn(module: Module, options: Any, results: Results, sheet: Sheet | None = None) -> Figure:
     from matplotlib.figure import Figure
 
     from rbench.report.figures import style
 
     try:
-        with style.applied(titles(results.plan, results.metrics)):
+        with style.applied(titles(results.plan, results.metrics), sheet):
             drawn = module.open().draw(options, results)
+            if isinstance(drawn, Figure):
+                style.fit(drawn)
     except RbenchError:
         raise
     except Exception as error:

@@ -128,6 +128,11 @@ def figure(
         "A file that ends in .pdf, .svg or .png, or a folder. (default: RUN/figures, or beside RUN.zip)",
     ),
     fmt: str | None = a.option("--format LIST", "Some of pdf,svg,png. (default: all, or that of the file)"),
+    width: str | None = a.option(
+        "--width column|page|PT",
+        "For a place of this width in a paper, in points of LaTeX, with letters of 7 to 9 points and a caption beside "
+        "the figure. column is 219, page 455. (default: none)",
+    ),
     settings: list[str] | None = a.option("--option KEY=VALUE", "An option of the figure. May be repeated."),
     options: Options,
 ) -> None:
@@ -138,7 +143,7 @@ def figure(
     formats = [part.strip() for part in fmt.split(",")] if fmt is not None else None
     only, include = options.only, options.include
     for path in rbench.api.write_figure(
-        run, kind, settings or (), out=out, formats=formats, only=only, include=include
+        run, kind, settings or (), out=out, formats=formats, width=width, only=only, include=include
     ):
         say(str(path))
 

@@ -37,7 +37,7 @@ def draw(options: Options, results: Results) -> Figure:
     )
     labels = _labels([cell for panel in found for cell, _ in panel.curves])
     drawn: dict[str, Artist] = {}
-    for i, (place, panel) in enumerate(zip(axes, found, strict=True)):
+    for place, panel in zip(axes, found, strict=True):
         for cell, curve in panel.curves:
             if curve.n and not of.flags.hiding(cell.jobs):
                 label = labels[cell.encoder, cell.finetune]
@@ -51,7 +51,7 @@ def draw(options: Options, results: Results) -> Figure:
             place.set_xlim(left=_begin(panel))
         place.set_ylim(0, 102)  # room for a line at 100
         place.set_xlabel(_AXIS[options.by])
-        if i % 3 == 0:
+        if style.is_leftmost(place):
             place.set_ylabel("ASR (%)")
     known = [label for label in labels.values() if label in drawn]
     style.legend(figure, [drawn[label] for label in known], known)

@@ -5,8 +5,9 @@ A row is a training, a column a group of series. What chance would give is a gre
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import field_validator
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _MOST = 40
 """The most trainings in one figure, which is then as long as six pages."""
+_LEAST = 1.35
+"""The least width of a panel on a sheet, in inches."""
 _SHARE, _CHANCE = " share", " at chance"
 
 
@@ -74,8 +77,7 @@ def draw(options: Options, results: Results) -> Figure:
     columns = {group: names for group, names in grouped_series(options, there).items() if names}
     if not columns:
         raise StoreError(f"the figure curves has nothing to draw: the trainings measured only {', '.join(there)}.")
-    figure = style.new(min(style.PAGE, 0.9 + 2.2 * len(columns)), 0.9 + 1.5 * len(trainings))
-    panels = figure.subplots(len(trainings), len(columns), squeeze=False)
+    figure, panels = _grid(len(trainings), columns)
     for column, (group, names) in enumerate(columns.items()):
         entries: dict[str, Artist] = {}
         for axes, training in zip(panels[:, column], trainings, strict=True):
@@ -93,7 +95,28 @@ def draw(options: Options, results: Results) -> Figure:
         panels[-1, column].set_xlabel("Step")
     for row, training in zip(panels, trainings, strict=True):
         style.row_title(row[0], training.title)
+    style.caption("Each line is one training, so it has no interval. What chance would give is grey.")
     return figure
+
+
+def _grid(trainings: int, columns: dict[str, list[str]]) -> tuple[Figure, Any]:
+    """Return a figure and its panels, an array of trainings by columns. On a sheet a training may have several rows.
+
+    Raises StoreError where the figure would be taller than its page.
+    """
+    wide, width = style.side_by_side(len(columns), len(columns), _LEAST)
+    if wide == len(columns):
+        figure = style.new(min(width, 0.9 + 2.2 * wide), 0.9 + 1.5 * trainings)
+        return figure, figure.subplots(trainings, wide, squeeze=False)
+    rows = math.ceil(len(columns) / wide)
+    legends = [*map(len, columns.values())]  # in lines; those of a row lie side by side
+    tall = 0.14 * sum(max(legends[row * wide : (row + 1) * wide]) for row in range(rows))
+    figure = style.new(width, tall + 0.4 + 1.4 * rows * trainings)
+    style.check_height(figure)
+    made = figure.subplots(rows * trainings, wide, squeeze=False).reshape(trainings, rows * wide)
+    for axes in made[:, len(columns) :].ravel():
+        axes.remove()
+    return figure, made[:, : len(columns)]
 
 
 def stored_trainings(options: Options, results: Results) -> list[Training]:

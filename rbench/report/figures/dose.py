@@ -84,7 +84,7 @@ def draw(options: Options, results: Results) -> Figure:
     columns = min(3, len({place.attack for place in places}))
     figure, panels = style.panels([_title(there, place) for place in places], columns=columns, share_y=True)
     entries: dict[str, Artist] = {}
-    for i, (axes, place) in enumerate(zip(panels, places, strict=True)):
+    for axes, place in zip(panels, places, strict=True):
         for label, members in lines.items():
             own = [(one, cells.get(place._replace(encoder=one.encoder))) for one in members]
             dosed = [(one.doses[place.task], of) for one, of in own if of is not None and place.task in one.doses]
@@ -96,7 +96,7 @@ def draw(options: Options, results: Results) -> Figure:
         if options.scale == "log":
             style.log(axes, "x")
         axes.set_xlabel("|delta| / |x|" if options.x == RATIO else options.x)
-        if i % columns == 0:
+        if style.is_leftmost(axes):
             axes.set_ylabel(style.axis(metric.about))
     style.legend(figure, [entries[label] for label in looks if label in entries], [n for n in looks if n in entries])
     missing = sum(name._replace(encoder="") in places for name in there) - len(cells)

@@ -91,7 +91,7 @@ def draw(options: Options, results: Results) -> Figure:
             drawn.setdefault(mark.label, found)
         place.set_xlabel(style.axis(robust.about))
     sets = f"STS, mean of {len(vectors.labels)}" if len(vectors.labels) > 1 else "".join(vectors.labels)
-    for place in axes[::_COLUMNS]:
+    for place in filter(style.is_leftmost, axes):
         place.set_ylabel(f"{sets} (×100)" if good is None else style.axis(good.about))
     style.legend(figure, [drawn[label] for label in labels], labels)
     style.note(figure, _note(panels, robust.about.column, left))

@@ -62,13 +62,13 @@ def draw(options: Options, results: Results) -> Figure:
     titles, scores = [_title(of, place) for place in places], scores_of(of)
     figure, panels = style.panels(titles, columns=min(4, len(places)), height=1.7, share_y=True)
     entries: dict[str, Artist] = {}
-    for i, (axes, place) in enumerate(zip(panels, places, strict=True)):
+    for axes, place in zip(panels, places, strict=True):
         for index, encoder in enumerate(of.encoders):
             if (*place, encoder) in curves:
                 entries.setdefault(encoder, _drawn(axes, curves[*place, encoder], name, index, encoder))
                 _defended(axes, _curve(of, place, encoder, NORMALISED), name, index)
         axes.set_xlabel(unit_of(results, place[2]))
-        if i % min(4, len(places)) == 0:
+        if style.is_leftmost(axes):
             axes.set_ylabel(f"{scores[place[0]]} (%)")
     style.legend(figure, list(entries.values()), list(entries))
     style.note(figure, _note(of, list(curves.values()), name))

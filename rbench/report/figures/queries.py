@@ -61,13 +61,14 @@ def draw(options: Options, results: Results) -> Figure:
         raise StoreError(_nothing(of, tasks, options))
     figure, panels = style.panels(list(found), columns=3, share_x=True, share_y=True)
     shown: dict[str, Artist] = {}
-    for i, (axes, points) in enumerate(zip(panels, found.values(), strict=True)):
+    for axes, points in zip(panels, found.values(), strict=True):
+        lowest = style.is_lowest(axes, panels)
         _panel(axes, names, points, shown)
         if options.scale == "log":
             style.log(axes)
-        axes.set_xlabel("Accuracy reduction (points)" if i + 3 >= len(panels) else "")
-        axes.tick_params(labelbottom=i + 3 >= len(panels))
-        axes.set_ylabel("Average queries" if i % 3 == 0 else "")
+        axes.set_xlabel("Accuracy reduction (points)" if lowest else "")
+        axes.tick_params(labelbottom=lowest)
+        axes.set_ylabel("Average queries" if style.is_leftmost(axes) else "")
     style.legend(figure, [*shown.values()], [*shown])
     style.note(figure, _note(of, tasks, {title: {*points} for title, points in found.items()}, options))
     return figure

@@ -24,6 +24,8 @@ TITLE = "t-SNE of texts and adversarial texts in each victim's vector space (ADC
 REFERENCE = "meng2022selfsupervised"
 COLUMNS = 4
 """Most panels side by side: the four victims of the paper."""
+_LEAST = 1.2
+"""The least width of a panel, which has no numbers beside it, in inches."""
 
 
 class Options(Strict):
@@ -58,18 +60,21 @@ def draw(options: Options, results: Results) -> Figure:
     suite = results.plan.suite
     order = [(encoder, choice.label) for choice in suite.finetune for encoder in suite.encoders]
     shown = sorted(spaces, key=lambda of: order.index(of) if of in order else len(order))
-    wide = min(COLUMNS, len(shown))
-    width = style.COLUMN if wide == 1 else style.PAGE
-    figure, panels = style.panels([""] * len(shown), columns=COLUMNS, height=width / wide + 0.25)
     attacks = attacks_behind(results.plan, one.job)
-    for axes, (encoder, finetune) in zip(panels, shown, strict=True):
-        points = spaces[encoder, finetune][: options.pairs]
-        _panel(axes, points)
-        sign = (
-            FLAGGED if results.flags.of(job for victim, job in attacks.items() if victim == (encoder, finetune)) else ""
-        )
-        style.panel_title(axes, f"{encoder}, {finetune} (n={len(points)}) {sign}".rstrip(), fontsize=7)
+    titles = []
+    for victim in shown:
+        flagged = results.flags.of(job for of, job in attacks.items() if of == victim)
+        n = len(spaces[victim][: options.pairs])
+        titles.append(f"{', '.join(victim)} (n={n}) {FLAGGED if flagged else ''}".rstrip())
+    wide, width = style.side_by_side(len(shown), COLUMNS, _LEAST)
+    height = width / wide + (0.1 if style.is_printed() else 0.25)
+    above = titles if style.is_printed() else [""] * len(shown)
+    figure, panels = style.panels(above, columns=COLUMNS, height=height, least=_LEAST)
+    for axes, victim, title in zip(panels, shown, titles, strict=True):
+        _panel(axes, spaces[victim][: options.pairs])
+        style.panel_title(axes, title, fontsize=7)
     style.note(figure, "")
+    style.caption("Circles are texts, triangles adversarial texts; a dotted line joins each pair. n is that of pairs.")
     figure.suptitle(style.named(f"{one.spec.task.name}, {one.spec.attack}, seed {one.job.seed}"), fontsize=8)
     return figure
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -18,10 +17,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
+from rbench.report.figures.style import printing
+from rbench.report.figures.style.printing import LEAST, Sheet, fit, lines, text_width
 from rbench.schema import Meaning, Score
 from rbench.tables.for_people import in_words
 from rbench.tables.formats import SIGNS
 from rbench.tables.table import FLAGGED, Number
+
+__all__ = ["Sheet", "fit", "lines", "text_width"]
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -93,17 +96,19 @@ _TITLES: ContextVar[Mapping[str, str]] = ContextVar("titles", default={})  # noq
 
 
 @contextlib.contextmanager
-def applied(titles: Mapping[str, str] | None = None) -> Iterator[None]:
+def applied(titles: Mapping[str, str] | None = None, sheet: Sheet | None = None) -> Iterator[None]:
     """Use SETTINGS for what is drawn or saved inside. The settings of the caller come back afterwards.
 
     Args:
         titles: what stands for names in titles, legends and notes, as in tables.
+        sheet: the place in a paper for which figures are drawn; None: they have the sizes that this module gives them.
     """
     from matplotlib import style
 
     token = _TITLES.set(titles or {})
     try:
-        with style.context(["default", SETTINGS]):
+        own = printing.SETTINGS if sheet is not None else {}
+        with style.context(["default", {**SETTINGS, **own}]), printing.drawing_for(sheet):
             yield
     finally:
         _TITLES.reset(token)
@@ -134,19 +139,42 @@ def look(index: int) -> dict[str, Any]:
 def new(width: float = COLUMN, height: float | None = None) -> Figure:
     """Return an empty figure of this size in inches; without a height, three quarters of the width.
 
-    It is made without pyplot, so that no window system is asked for and no global state is left.
+    For a sheet it is as wide as that. It is made without pyplot, so that no window system is asked for and no global
+    state is left.
     """
     from matplotlib.figure import Figure
 
+    if (sheet := printing.sheet()) is not None:
+        width = sheet.inches
     return Figure(figsize=(width, 0.75 * width if height is None else height), layout="constrained")
 
 
+def is_printed() -> bool:
+    """Return whether figures are drawn for a sheet now, a place of a given width in a paper."""
+    return printing.sheet() is not None
+
+
+def side_by_side(count: int, columns: int, least: float = LEAST) -> tuple[int, float]:
+    """Return how many of `count` panels lie side by side, at most `columns`, and their figure's width in inches."""
+    if (sheet := printing.sheet()) is not None:
+        return printing.side_by_side(count, columns, least), sheet.inches
+    wide = min(columns, count)
+    return wide, COLUMN if wide == 1 else PAGE
+
+
 def panels(
-    titles: Sequence[str], *, columns: int = 2, height: float = 2.2, share_x: bool = False, share_y: bool = False
+    titles: Sequence[str],
+    *,
+    columns: int = 2,
+    height: float = 2.2,
+    share_x: bool = False,
+    share_y: bool = False,
+    least: float = LEAST,
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with a panel for each title, and its panels in the same order.
 
-    One panel is as wide as a column; several fill the page's width. An empty title is not shown.
+    One panel is as wide as a column; several fill the page's width. An empty title is not shown. On a sheet, as many
+    lie side by side as have room.
 
     Args:
         titles: the panels' titles, in order of rows.
@@ -154,16 +182,38 @@ def panels(
         height: the height of a panel, in inches.
         share_x: whether all panels have the same x axis.
         share_y: whether all panels have the same y axis.
+        least: the least width of a panel on a sheet, in inches.
+
+    Raises:
+        StoreError: on its sheet the figure would be taller than a page.
     """
-    wide = min(columns, len(titles))
+    wide, width = side_by_side(len(titles), columns, least)
+    tall = math.ceil(len(titles) / wide) * height
+    if printing.sheet() is not None:
+        wide, tall = printing.arranged([*map(named, titles)], columns, height, least)
     rows = math.ceil(len(titles) / wide)
-    figure = new(COLUMN if wide == 1 else PAGE, rows * height)
+    figure = new(width, tall)
     made = figure.subplots(rows, wide, sharex=share_x, sharey=share_y, squeeze=False).ravel().tolist()
     for axes in made[len(titles) :]:
         axes.remove()
     for axes, title in zip(made, titles, strict=False):
         panel_title(axes, title)
     return figure, made[: len(titles)]
+
+
+def is_leftmost(axes: Axes) -> bool:
+    """Return whether a panel is the first of its row."""
+    subplot = axes.get_subplotspec()
+    assert subplot is not None
+    return subplot.is_first_col()
+
+
+def is_lowest(axes: Axes, panels: Sequence[Axes]) -> bool:
+    """Return whether no other panel lies below one."""
+    subplot, others = axes.get_subplotspec(), [one.get_subplotspec() for one in panels]
+    assert subplot is not None
+    same = [one for one in others if one is not None and one.colspan.start == subplot.colspan.start]
+    return all(one.rowspan.start <= subplot.rowspan.start for one in same)
 
 
 def points(
@@ -227,22 +277,34 @@ def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], *, 
     """Put a legend above all panels, where it hides no data, with as many columns as the figure's width has room for.
 
     A figure has one legend: a second one would be drawn over it. Entries may be of different kinds. The figure grows
-    by the legend's height, so that the panels keep theirs. Where a legend is long, the figure becomes a page wide.
+    by the legend's height, so that the panels keep theirs. Where a legend is long, the figure becomes a page wide,
+    unless it is for a sheet: then long labels have several lines.
     """
     labels = [*map(named, labels)]
+    place: dict[str, Any] = {"loc": "outside upper center", "title": title}
+    if (sheet := printing.sheet()) is not None:
+        labels = [printing.wrapped(label, sheet.inches - 0.6) for label in labels]
+        columns, tall = printing.legend_columns(labels, sheet.inches - 0.1)
+        heighten(figure, tall)
+        return figure.legend(list(handles), labels, ncols=columns, **place)
     widest = 0.5 + 0.062 * max(map(len, labels), default=0)  # of an entry, in inches: its sample and its letters
     columns = max(1, min(len(labels), int(figure.get_figwidth() / widest)))
     if math.ceil(len(labels) / columns) > _ROWS and figure.get_figwidth() < PAGE:
         figure.set_figwidth(PAGE)
         columns = max(1, min(len(labels), int(PAGE / widest)))
-    _heighten(figure, 0.15 * math.ceil(len(labels) / columns))
-    return figure.legend(list(handles), labels, loc="outside upper center", ncols=columns, title=title)
+    heighten(figure, 0.15 * math.ceil(len(labels) / columns))
+    return figure.legend(list(handles), labels, ncols=columns, **place)
 
 
 def legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> Legend:
     """Put a legend in one column below a panel, for series that only this panel, or the panels above it, have."""
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.35), "borderaxespad": 0.0}
-    return axes.legend(list(handles), [*map(named, labels)], **place)
+    labels, subplot = [*map(named, labels)], axes.get_subplotspec()
+    if (sheet := printing.sheet()) is not None and subplot is not None:
+        room = sheet.inches / subplot.get_gridspec().ncols - 0.4
+        labels = [printing.wrapped(label, room) for label in labels]
+        place["handlelength"] = 1.5
+    return axes.legend(list(handles), labels, **place)
 
 
 def log(axes: Axes, which: Literal["x", "y"] = "y") -> None:
@@ -268,22 +330,22 @@ def panel_title(axes: Axes, text: str, fontsize: float | None = None) -> None:
     subplot, figure = axes.get_subplotspec(), axes.get_figure()
     assert subplot is not None and figure is not None
     inches = figure.get_figwidth() / subplot.get_gridspec().ncols  # type: ignore[union-attr]
+    if printing.sheet() is not None:
+        room = printing.title_room(inches, numbers=len(axes.get_yticks()) > 0)
+        title.set_text(printing.wrapped(named(text), room, float(title.get_fontsize())))
+        return
     letters = int(inches / (0.6 * float(title.get_fontsize()) / 72))  # a letter is some 0.6 of its size wide
     title.set_text(lines(named(text), letters))
 
 
-def lines(text: str, letters: int) -> str:
-    """Break a text into lines of some letters: between words, and in names of several options between these."""
-    apart = re.sub(r"([\[,=_-])(?=\w)", "\\1\u200b", text) if max(map(len, text.split()), default=0) > letters else text
-    wrapped = textwrap.wrap(apart.replace("\u200b", "\u200b "), letters, break_long_words=False)
-    return "\n".join(wrapped).replace("\u200b ", "").replace("\u200b", "")
-
-
 def row_title(axes: Axes, text: str) -> None:
     """Write a title above the first panel of a row. It may be wider than the panel, and does not widen its column."""
-    title = axes.set_title(" ")  # keeps the height free
+    text = named(text)
+    if (sheet := printing.sheet()) is not None:
+        text = printing.wrapped(text, sheet.inches - 0.6, printing.NORMAL)
+    title = axes.set_title(" " + "\n " * text.count("\n"))  # keeps the height free
     place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, 4), "textcoords": "offset points"}
-    axes.annotate(named(text), (0, 1), **place, fontsize=title.get_fontsize()).set_in_layout(False)
+    axes.annotate(text, (0, 1), **place, fontsize=title.get_fontsize()).set_in_layout(False)
 
 
 def axis(about: Meaning) -> str:
@@ -295,15 +357,19 @@ def axis(about: Meaning) -> str:
 def note(figure: Figure, text: str) -> None:
     """Write a note below the panels, for what a reader must know: what n is, and which intervals are shown.
 
-    It ends with what the signs of flags in the panels mean. The figure grows by the note's height.
+    It ends with what the signs of flags in the panels mean. The figure grows by the note's height. On a sheet the note
+    is a part of the caption instead.
     """
     signs = {one.get_text() for axes in figure.axes for one in (*axes.texts, axes.title)}
     text = " ".join([text, *([SIGNS[FLAGGED]] if any(FLAGGED in sign for sign in signs) else [])]).strip()
     if not text:
         return
+    if printing.sheet() is not None:
+        caption(text)
+        return
     letters = int(figure.get_figwidth() / 0.048)  # of a line; a letter of this size is some 0.048 inches wide
     wrapped = textwrap.wrap(named(text, sentence=True), letters)
-    _heighten(figure, 0.12 * len(wrapped))
+    heighten(figure, 0.12 * len(wrapped))
     figure.supxlabel("\n".join(wrapped), fontsize=6.5, color="#404040")
 
 
@@ -313,7 +379,19 @@ def save(figure: Figure, to: Path | BinaryIO, fmt: str) -> None:
         figure.savefig(to, format=fmt, metadata=_METADATA[fmt])
 
 
-def _heighten(figure: Figure, inches: float) -> None:
+def caption(text: str) -> None:
+    """Add sentences to the caption of a figure for a sheet, for what it shows without a note."""
+    if (sheet := printing.sheet()) is not None:
+        sheet.caption.append(named(text, sentence=True))
+
+
+def check_height(figure: Figure) -> None:
+    """Raise StoreError where a figure is taller than the page of its sheet."""
+    printing.check_height(figure.get_figheight())
+
+
+def heighten(figure: Figure, inches: float) -> None:
+    """Make a figure taller."""
     figure.set_figheight(figure.get_figheight() + inches)
 
 
