@@ -1,78 +1,95 @@
-"""Tests that columns give back each byte of a file of lines, or say that they cannot, and that they are no bomb."""
+"""Tests that RUNs which an earlier version packed are converted with all their outcomes, and are no bombs."""
 
 from __future__ import annotations
 
 import json
-from functools import partial
+import zipfile
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from rbench.store.runs.files import write_line
-from rbench.store.runs.packed import from_columns, to_columns
-from tests.store.runs.test_store import JOB, make_outcome
+from rbench import api
+from rbench.errors import StoreError
+from rbench.store.old_packs import CHECKSUMS, from_columns, unpack
+from rbench.store.runs import Store
+from rbench.store.runs.files import checksum, seal, unseal
+from rbench.store.runs.packed import ALWAYS
 
-plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
-few = partial(st.lists, max_size=4)  # more of the same take seconds to draw
-named = partial(st.dictionaries, st.text(), max_size=4)
-anything = st.recursive(plain, lambda inner: few(inner) | named(inner), max_leaves=12)
-steps = few(st.fixed_dictionaries({"score": st.floats(), "changes": few(named(plain))}))
-lines = few(named(anything) | st.fixed_dictionaries({"job": st.just("a"), "steps": steps}))
-
-
-def back(content: bytes) -> bytes | None:
-    columns = to_columns(content)
-    return None if columns is None else b"".join(from_columns(to_json(columns)))
+OLD = Path(__file__).with_name("old-pack.zip")
+"""The reference RUN noise-attacked, as it was packed in November 2026: 8 jobs, 4 of them attacks on 50 texts each."""
 
 
-@settings(max_examples=150)
-@given(lines)
-def test_what_has_columns_comes_back_byte_for_byte(values: list[dict[str, Any]]) -> None:
-    content = b"".join(to_json(line, inf_nan_mode="constants") + b"\n" for line in values)
-    assert back(content) in (None, content)
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return api.pack(OLD, tmp_path_factory.mktemp("converted") / "new.zip").path
 
 
-@given(st.binary())
-def test_bytes_that_are_no_lines_have_no_columns(content: bytes) -> None:
-    assert back(content) in (None, content)
+def test_an_old_file_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
+    for use in (api.load_results, api.verify, lambda run: Store(run).plan()):
+        with pytest.raises(StoreError, match=r"earlier version.*rbench pack .*old-pack\.zip --out NEW\.zip"):
+            use(OLD)
+    with pytest.raises(StoreError, match="Name the new file"):
+        api.pack(OLD)
 
 
-@pytest.mark.parametrize("n", [1, 2, 30])
-def test_outcomes_have_columns_without_their_checksums(n: int) -> None:
-    written = [write_line(JOB, make_outcome(f"test:{i}")) for i in range(n)]
-    content = b"".join(line + b"\n" for line in written)
-    columns = to_columns(content)
-    assert columns is not None and b"".join(from_columns(to_json(columns))) == content
-    assert not [line for line in written if json.loads(line)["check"].encode() in to_json(columns)]
+def test_a_converted_run_has_all_outcomes_and_numbers(converted: Path, tmp_path: Path) -> None:
+    unpack(OLD, tmp_path / "old")
+    old, new = Store(tmp_path / "old"), Store(converted)
+    plan = old.plan()
+    assert plan is not None and new.plan() == plan
+    assert [new.outcomes(job) for job in plan.jobs] == [old.outcomes(job) for job in plan.jobs]
+    assert sum(len(new.outcomes(job)) for job in plan.jobs) == 200
+    assert [new.record(job) for job in plan.jobs] == [old.record(job) for job in plan.jobs]
+    assert not api.verify(converted).damaged
 
 
-def test_lines_of_predictions_have_columns_too() -> None:
-    content = b"".join(json.dumps({"job": "a", "names": {"é": 1e-07}, "n": i}).encode() + b"\n" for i in range(3))
-    assert back(content) == content
+def test_lines_of_an_earlier_version_become_those_of_this_one(converted: Path, tmp_path: Path) -> None:
+    """Their record gets the digest of the new lines, and nothing else of it changes."""
+    api.unpack(converted, tmp_path / "run")
+    store = Store(tmp_path / "run")
+    plan = store.plan()
+    assert plan is not None
+    file = store.folder(plan.attacks[0]) / "outcomes.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        del line["outcome"]["texts_left"]
+        line["check"] = checksum(line["job"], line["outcome"])
+    content = b"".join(to_json(line) + b"\n" for line in lines)
+    file.write_bytes(content)
+    record = file.with_name("record.json")
+    found = json.loads(unseal(record.read_bytes()))
+    found["outcomes"]["sha256"] = sha256(content).hexdigest()
+    record.write_bytes(seal(to_json(found, indent=1).decode()))
+    assert not api.verify(store.root).damaged
+    again = api.pack(store.root, tmp_path / "again.zip").path
+    assert again.read_bytes() == converted.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'{"a": 1}',  # the last line is torn
-        b'{"a":1}\n{"a": 1}\n',  # two styles
-        b'{"a":1.50}\n',  # a number that is written in another way
-        b'{"a":1,"a":2}\n',
-        b"[1]\n",
-        b"\n",
-    ],
-)
-def test_other_files_have_no_columns(content: bytes) -> None:
-    assert back(content) is None
-
-
-def test_a_wrong_checksum_stays_wrong() -> None:
-    content = write_line(JOB, make_outcome("test:1")) + b"\n"
-    wrong = content.replace(json.loads(content)["check"].encode(), b"0" * 16)
-    assert back(wrong) == wrong != content
+def test_an_old_file_that_says_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(OLD) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    stated = json.loads(members[CHECKSUMS])
+    (tmp_path / "place").mkdir()
+    name = next(name for name in stated["files"] if name.endswith("outcomes.jsonl"))
+    for change in ("huge", "out", "other"):
+        files = {one: dict(said) for one, said in stated["files"].items()}
+        if change == "huge":
+            files[name]["size"] = 2 * ALWAYS + 300 * OLD.stat().st_size
+        elif change == "out":
+            files["../evil"] = files.pop("plan.json")
+        else:
+            files[name]["sha256"] = "0" * 64
+        path = tmp_path / f"{change}.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            for member, content in members.items():
+                content = json.dumps({**stated, "files": files}).encode() if member == CHECKSUMS else content
+                file.writestr(member, content)
+        with pytest.raises(StoreError, match="is damaged"):
+            api.pack(path, tmp_path / "place" / "new.zip")
+        assert not any((tmp_path / "place").iterdir()) and not (tmp_path / "evil").exists()
 
 
 FEW = {"values": [1]}

