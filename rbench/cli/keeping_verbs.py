@@ -70,7 +70,10 @@ def pack(
 
     Every command that reads a run reads the file as it is. It takes an eighth of the space. What rbench verify does not
     pass is not packed. Tables, figures and reports are left out, because they can be made of it. The run itself is not
-    changed. rbench unpack is the way back, byte for byte.
+    changed. rbench unpack is the way back. Outcomes are Parquet, which pandas reads:
+    pandas.read_parquet("zip://outcomes.parquet::RUN.zip").
+
+    A file that an earlier version packed is converted: name the new one with --out.
     """
     found = rbench.api.pack(run, out)
     left_out = f"; left out: {', '.join(found.left_out)}" if found.left_out else ""
@@ -83,7 +86,7 @@ def unpack(
     run: Path = a.argument("FILE", "A file that rbench pack wrote.", ..., dir_okay=False),
     out: Path | None = a.option("--out DIR", "The new folder. (default: FILE without .zip, beside it)"),
 ) -> None:
-    """Write the folder of a packed run again, byte for byte, so that rbench run can go on with it.
+    """Write the folder of a packed run again, so that rbench run can go on with it.
 
     The file may come from anybody: a damaged one, one with links or names that lead elsewhere, and one that would fill
     the disk are refused.

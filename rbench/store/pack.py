@@ -1,6 +1,6 @@
 """Write a RUN as one file that can be sent, and as a folder again: `rbench pack` and `rbench unpack`.
 
-`runs.packed` has the layout. The same RUN gives the same bytes with the same zlib, whenever it is packed.
+`runs.packed` has the layout. The same RUN gives the same bytes with the same zlib and pyarrow, whenever it is packed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import stat
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic_core import from_json, to_json
 
 from rbench.errors import StoreError
-from rbench.schema import Job, Outcome, Plan
+from rbench.schema import Outcome, Plan
 from rbench.store.multi_run import check_inputs, check_out
 from rbench.store.runs import Store, files, parquet
 from rbench.store.runs.packed import (
@@ -98,12 +98,12 @@ def _pack(run: Path, out: Path) -> PackedRun:
                         _add(archive, name, content)
                 written.flush()
                 os.fsync(written.fileno())
+            packed = Packed(partial)  # all of it is read again, before it has its name
+            found = [len(packed.read_lined(path)) for path in packed.files(partial)]
             check_out(out, [store])  # another process may have made it meanwhile
             beside.rename(partial, out)
     finally:
         beside.remove(partial)
-    packed = Packed(out)
-    found = [len(packed.read_lined(path)) for path in packed.files(out)]
     own = {path.name for path, _ in Below(run).entries(run)}
     return PackedRun(out, len(found), sum(found), tuple(sorted(own & _LEFT_OUT)))
 
@@ -144,16 +144,26 @@ def _members(store: Store, plan: Plan) -> Iterator[tuple[str, bytes]]:
     yield PLAN, said
     jobs = jobs_of(said)
     lines: dict[str, list[bytes]] = {name: [] for name in (RECORDS, *LINES)}
-    outcomes: dict[str, list[Outcome]] = {}
+    digests: dict[str, str] = {}
+
+    def outcomes() -> Iterator[tuple[str, list[Outcome]]]:
+        for job in plan.jobs:
+            if found := store.outcomes(job):
+                content = b"".join(files.write_line(job, outcome) + b"\n" for outcome in found)
+                digests[job.key] = sha256(content).hexdigest()
+                yield job.key, found
+
+    content = parquet.write(outcomes())
+    if digests:
+        yield OUTCOMES, content
     for job in plan.jobs:
-        outcomes[job.key] = store.outcomes(job)
         record = store.record(job)
         if record is None:
             continue
         path = store.folder(job) / "record.json"
         content = _content(store, path)
-        if record.outcomes is not None:
-            content = _as_written_now(content, job, outcomes[job.key])
+        if record.outcomes is not None and job.key in digests:
+            content = _as_written_now(content, digests[job.key])
         try:
             lines[RECORDS].append(record_line(content, jobs) + b"\n")
         except ValueError as error:
@@ -161,22 +171,19 @@ def _members(store: Store, plan: Plan) -> Iterator[tuple[str, bytes]]:
             raise StoreError(said) from error
         lines[PREDICTIONS] += [store.content(job, PREDICTIONS) or b""] if record.predictions is not None else []
         lines[ROWS] += [store.content(job, ROWS) or b""] if record.rows is not None else []
-    if any(outcomes.values()):
-        yield OUTCOMES, parquet.write(outcomes.items())
     yield from ((name, b"".join(found)) for name, found in lines.items() if any(found))
     if store.opened().kind(store.root / JUDGED) == "file":
         yield JUDGED, _content(store, store.root / JUDGED)
 
 
-def _as_written_now(record: bytes, job: Job, outcomes: Sequence[Outcome]) -> bytes:
-    """Return a record with the digest of these outcomes as lines of this version.
+def _as_written_now(record: bytes, digest: str) -> bytes:
+    """Return a record with the digest of its outcomes as lines of this version.
 
     Lines of earlier versions lack fields that outcomes got since, or have them in another order. Parquet has a column
     for each, so the lines that come of it are those of this version.
     """
     found = from_json(files.unseal(record))
-    content = b"".join(files.write_line(job, outcome) + b"\n" for outcome in outcomes)
-    found["outcomes"]["sha256"] = sha256(content).hexdigest()
+    found["outcomes"]["sha256"] = digest
     return files.seal(to_json(found, indent=1).decode())
 
 
