@@ -167,8 +167,8 @@ def _members(store: Store, plan: Plan) -> Iterator[tuple[str, bytes]]:
         try:
             lines[RECORDS].append(record_line(content, jobs) + b"\n")
         except ValueError as error:
-            said = f"{path} cannot be packed: {error}. Delete it, and the same rbench run makes it again."
-            raise StoreError(said) from error
+            problem = f"{path} cannot be packed: {error}. Delete it, and the same rbench run makes it again."
+            raise StoreError(problem) from error
         lines[PREDICTIONS] += [store.content(job, PREDICTIONS) or b""] if record.predictions is not None else []
         lines[ROWS] += [store.content(job, ROWS) or b""] if record.rows is not None else []
     yield from ((name, b"".join(found)) for name, found in lines.items() if any(found))

@@ -107,7 +107,7 @@ REFUSED: dict[str, tuple[str, Hostile]] = {
         "column original",
         lambda: stored(table(original=pa.array(["[]"] * 3, pa.string()).cast(pa.large_string())), store_schema=True),
     ),
-    "no Parquet": ("no Parquet", lambda: b"PAR1" + bytes(100) + b"PAR1"),
+    "no footer": ("footer cannot be read", lambda: b"PAR1" + bytes(100) + b"PAR1"),
     "nothing": ("no Parquet", lambda: b""),
 }
 
