@@ -80,7 +80,7 @@ def test_pandas_reads_the_outcomes_by_their_address_in_the_file(packed: Path, wh
 
 
 def test_the_members_are_plain_files(members: dict[str, bytes], whole: World) -> None:
-    assert [*members] == ["plan.json", "outcomes.parquet", "records.jsonl", "predictions.jsonl"]
+    assert [*members] == ["plan.json", "outcomes.parquet", "records.jsonl", "predictions.jsonl", "rows.jsonl"]
     assert members["plan.json"] == (whole.root / "plan.json").read_bytes()
     predictions = [path.read_bytes() for path in whole.root.rglob("predictions.jsonl")]
     assert members["predictions.jsonl"] == b"".join(predictions) and len(predictions) == 1
