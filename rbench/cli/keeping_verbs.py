@@ -76,13 +76,16 @@ def pack(
     no_texts: bool = a.option(
         "--no-texts", "Leave texts out, which many licences do not allow to pass on. All else is there.", False
     ),
-    unpack: bool = a.option("--unpack", "Write the folder of a packed run again, byte for byte.", False),
+    unpack: bool = a.option("--unpack", "Write the folder of a packed run again.", False),
 ) -> None:
     """Write runs as one file, to send or to keep.
 
     Every command that reads a run reads the file as it is. It takes an eighth of the space. What rbench verify does not
     pass is not packed. Tables, figures and reports are left out, because they can be made of it. The runs themselves
-    are not changed.
+    are not changed. Outcomes are Parquet, which pandas reads:
+    pandas.read_parquet("zip://outcomes.parquet::RUN.zip").
+
+    A file that an earlier version packed is converted: name the new one with --out.
 
     Several runs of parts of a suite become one. Each job is taken from a run where it is complete. Runs that are
     damaged are refused, and runs in which one name stands for different data, weights, options or versions of the code.

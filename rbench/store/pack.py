@@ -1,50 +1,43 @@
 """Write a RUN as one file that can be sent, and as a folder again: `rbench pack`, with and without `--unpack`.
 
-`runs.packed` has the layout. The same RUN gives the same bytes with the same zlib, whenever it is packed.
+`runs.packed` has the layout. The same RUN gives the same bytes with the same zlib and pyarrow, whenever it is packed.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import stat
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
-import rbench
 from rbench.errors import StoreError
-from rbench.schema import Plan
+from rbench.schema import Outcome, Plan
 from rbench.store.multi_run import check_inputs, check_out
-from rbench.store.runs import Store, files
+from rbench.store.runs import Store, files, parquet
 from rbench.store.runs.packed import (
     ALWAYS,
-    CHECKSUMS,
-    COLUMNS,
     DERIVED,
+    LINES,
+    OUTCOMES,
     RECORDS,
-    SHARED,
-    Content,
     Packed,
     fits,
     jobs_of,
+    name_of,
     record_line,
-    record_of,
-    to_columns,
 )
-from rbench.store.runs.reader import FILES, JUDGED, LOGS, PLAN
+from rbench.store.runs.reader import JUDGED, LOGS, PLAN, PREDICTIONS, ROWS
 from rbench.store.runs.store import folder_path
 from rbench.system.below import Below
 
-_LEAST_SHARED = 256
-"""Fewest bytes of values that are stored once for several files."""
 _LEFT_OUT = {*DERIVED, LOGS}
 """What follows from a RUN's results, and what nobody needs who only reads them."""
 
@@ -65,16 +58,32 @@ class PackedRun:
 def pack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     """Write a RUN as one file, `out` or RUN.zip beside it. The file has its name once it is complete.
 
-    All verbs that read a RUN read the file. The RUN is verified first, and not changed. Call `rbench.api.pack`, which
-    also checks that no process runs in it.
+    All verbs that read a RUN read the file. The RUN is verified first, and not changed. A file that an earlier version
+    packed is converted. Call `rbench.api.pack`, which also checks that no process runs in it.
 
     Raises:
-        StoreError: `run` is no RUN, or something in it is damaged; `out` is there, or lies in the RUN.
+        StoreError: `run` is no RUN, or something in it is damaged; `out` is there, or lies in the RUN, or is not named
+            for a file of an earlier version.
     """
-    store = Store(run := folder_path(run))
-    if isinstance(store.opened(), Packed):
+    run = folder_path(run)
+    if not run.is_file():
+        return _pack(run, folder_path(out) if out is not None else files.beside(run, f"{run.resolve().name}.zip"))
+    from rbench.store import old_packs
+
+    if not old_packs.is_old(run):
         raise StoreError(f"{run} is packed already. To write its folder: rbench pack {run} --unpack")
-    out = folder_path(out) if out is not None else files.beside(run, f"{run.resolve().name}.zip")
+    if out is None:
+        raise StoreError(f"{run} was packed by an earlier version of rbench. Name the new file: --out NEW.zip")
+    out = folder_path(out)
+    check_out(out, [])
+    files.make_folder_of(out)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as place:
+        old_packs.unpack(run, folder := Path(place) / name_of(run))
+        return _pack(folder, out)
+
+
+def _pack(run: Path, out: Path) -> PackedRun:
+    store = Store(run)
     check_out(out, [store])
     check_inputs([store], "packed")
     plan = store.plan()
@@ -84,23 +93,26 @@ def pack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     try:
         with files.as_store_error(out):
             with os.fdopen(beside.create(partial), "wb") as written:
-                with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
-                    writer = _Writer(file, jobs_of(_content(store, run / PLAN)))
-                    for path in _files(store, plan):
-                        writer.add(path.relative_to(run).as_posix(), _content(store, path))
-                    writer.close()
+                with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+                    for name, content in _members(store, plan):
+                        _add(archive, name, content)
                 written.flush()
                 os.fsync(written.fileno())
+            packed = Packed(partial)  # all of it is read again, before it has its name
+            found = [len(packed.read_lined(path)) for path in packed.files(partial)]
             check_out(out, [store])  # another process may have made it meanwhile
             beside.rename(partial, out)
     finally:
         beside.remove(partial)
     own = {path.name for path, _ in Below(run).entries(run)}
-    return PackedRun(out, len(writer.stated), writer.size, tuple(sorted(own & _LEFT_OUT)))
+    return PackedRun(out, len(found), sum(found), tuple(sorted(own & _LEFT_OUT)))
 
 
 def unpack(run: Path | str, out: Path | str | None = None) -> PackedRun:
-    """Write the files of a packed RUN into a new folder, byte for byte as they were packed.
+    """Write the files of a packed RUN into a new folder, in which `rbench run` can go on.
+
+    Files are as they were packed, byte for byte, but the outcomes of a job under way are in one file, and outcomes that
+    an earlier version wrote are lines of this one.
 
     The folder is `out`, or beside the file with its name less the ending. It has its name once it is complete. Until
     then it lies beside, and is removed if anything goes wrong.
@@ -126,14 +138,53 @@ def unpack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     return PackedRun(out, count, size)
 
 
-def _files(store: Store, plan: Plan) -> Iterator[Path]:
-    """Yield the files of a RUN, those of each job together, in the order of the plan."""
-    yield store.root / PLAN
+def _members(store: Store, plan: Plan) -> Iterator[tuple[str, bytes]]:
+    """Yield the members of the packed RUN of a folder: each name with its content."""
+    said = _content(store, store.root / PLAN)
+    yield PLAN, said
+    jobs = jobs_of(said)
+    lines: dict[str, list[bytes]] = {name: [] for name in (RECORDS, *LINES)}
+    digests: dict[str, str] = {}
+
+    def outcomes() -> Iterator[tuple[str, list[Outcome]]]:
+        for job in plan.jobs:
+            if found := store.outcomes(job):
+                content = b"".join(files.write_line(job, outcome) + b"\n" for outcome in found)
+                digests[job.key] = sha256(content).hexdigest()
+                yield job.key, found
+
+    content = parquet.write(outcomes())
+    if digests:
+        yield OUTCOMES, content
     for job in plan.jobs:
-        names = {*FILES, *(path.name for path in store.part_files(job))}
-        yield from (path for name in sorted(names) if store.opened().kind(path := store.folder(job) / name) == "file")
+        record = store.record(job)
+        if record is None:
+            continue
+        path = store.folder(job) / "record.json"
+        content = _content(store, path)
+        if record.outcomes is not None and job.key in digests:
+            content = _as_written_now(content, digests[job.key])
+        try:
+            lines[RECORDS].append(record_line(content, jobs) + b"\n")
+        except ValueError as error:
+            problem = f"{path} cannot be packed: {error}. Delete it, and the same rbench run makes it again."
+            raise StoreError(problem) from error
+        lines[PREDICTIONS] += [store.content(job, PREDICTIONS) or b""] if record.predictions is not None else []
+        lines[ROWS] += [store.content(job, ROWS) or b""] if record.rows is not None else []
+    yield from ((name, b"".join(found)) for name, found in lines.items() if any(found))
     if store.opened().kind(store.root / JUDGED) == "file":
-        yield store.root / JUDGED
+        yield JUDGED, _content(store, store.root / JUDGED)
+
+
+def _as_written_now(record: bytes, digest: str) -> bytes:
+    """Return a record with the digest of its outcomes as lines of this version.
+
+    Lines of earlier versions lack fields that outcomes got since, or have them in another order. Parquet has a column
+    for each, so the lines that come of it are those of this version.
+    """
+    found = from_json(files.unseal(record))
+    found["outcomes"]["sha256"] = digest
+    return files.seal(to_json(found, indent=1).decode())
 
 
 def _content(store: Store, path: Path) -> bytes:
@@ -143,91 +194,10 @@ def _content(store: Store, path: Path) -> bytes:
     return content
 
 
-@dataclass
-class _Shared:
-    """Values of columns that several files have. The first file has them itself: that others follow is known later."""
-
-    values: list[bytes] = field(default_factory=list)
-    """As JSON, in the order of their places."""
-    places: dict[bytes, int | None] = field(default_factory=dict)
-    """By the hash of the values of all files; None for those of one file only."""
-
-    def replaced(self, column: Any) -> Any:
-        """Return a column in which values that an earlier file has are replaced by their place."""
-        if "fields" in column:
-            return {"fields": {name: self.replaced(one) for name, one in column["fields"].items()}}
-        if "lengths" in column:
-            return {name: self.replaced(one) for name, one in column.items()}
-        content = to_json(column["values"]) if "values" in column else b""
-        if len(content) < _LEAST_SHARED:
-            return column
-        key = sha256(content).digest()
-        if key not in self.places:
-            self.places[key] = None
-            return column
-        place = self.places[key]
-        if place is None:
-            place = self.places[key] = len(self.values)
-            self.values.append(content)
-        return {"shared": place}
-
-
-@dataclass
-class _Writer:
-    """Adds files of a RUN to a packed one."""
-
-    file: zipfile.ZipFile
-    jobs: Mapping[str, Any]
-    """Those of the plan, by key."""
-    stated: dict[str, Content] = field(default_factory=dict)
-    records: list[bytes] = field(default_factory=list)
-    shared: _Shared = field(default_factory=_Shared)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files that were added."""
-        return sum(content.size for content in self.stated.values())
-
-    def add(self, name: str, content: bytes) -> None:
-        """Add a file, in the form that takes the least space and gives back the same bytes."""
-        self.stated[name] = Content(size=len(content), sha256=sha256(content).hexdigest())
-        folder, _, own = name.rpartition("/")
-        if own == "record.json" and (line := record_line(content, self.jobs)) is not None:
-            self.records.append(line)
-            return
-        columns = to_columns(content) if own in COLUMNS else None
-        if columns is not None:
-            # A large file of shared values alone would be taken for a bomb, so it has them itself.
-            for lines in (self.shared.replaced(columns["lines"]), columns["lines"]):
-                if self._write(f"{folder}/{COLUMNS[own]}", to_json({**columns, "lines": lines}), len(content)):
-                    return
-        self._write(name, content, len(content))
-
-    def close(self) -> None:
-        """Add the shared values, the records and the checksums."""
-        if self.shared.values:
-            data = b"[" + b",".join(self.shared.values) + b"]"
-            self._write(SHARED, data, len(data))
-        if self.records:
-            becomes = sum(len(record_of(line, self.jobs)) for line in self.records)
-            self._write(RECORDS, b"".join(line + b"\n" for line in self.records), becomes)
-        found = {name: content.model_dump() for name, content in self.stated.items()}
-        said = json.dumps({"rbench": rbench.__version__, "files": found}, indent=1).encode()
-        self._write(CHECKSUMS, said, len(said))
-
-    def _write(self, name: str, data: bytes, becomes: int) -> bool:
-        """Add a member. Returns False, and adds none, where so many bytes of the RUN would be taken for a bomb.
-
-        Args:
-            becomes: how many bytes of the RUN it holds.
-        """
-        packed = len(zlib.compress(data, 9)) if max(len(data), becomes) > ALWAYS else len(data)
-        stored = not fits(max(len(data), becomes), packed)
-        if stored and not fits(becomes, len(data)):
-            return False
-        # Date and mode are fixed, so that the same RUN gives the same bytes.
-        info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-        info.external_attr = (stat.S_IFREG | 0o644) << 16
-        info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
-        self.file.writestr(info, data)
-        return True
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    # Date and mode are fixed, so that the same RUN gives the same bytes.
+    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    info.external_attr = (stat.S_IFREG | 0o644) << 16
+    fit = len(content) <= ALWAYS or fits(len(content), len(zlib.compress(content, 9)))
+    info.compress_type = zipfile.ZIP_DEFLATED if fit else zipfile.ZIP_STORED
+    archive.writestr(info, content)

@@ -15,22 +15,20 @@ import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
-from pydantic_core import to_json
 from typer.testing import CliRunner
 
 from rbench import api
 from rbench.cli import app
 from rbench.errors import StoreError
-from rbench.store import pack as pack_module
 from rbench.store.pack import pack, unpack
-from rbench.store.runs import Store
+from rbench.store.runs import Store, parquet, read_fields
 from rbench.store.runs import packed as packing
-from rbench.store.runs.packed import ALWAYS, CHECKSUMS, SHARED, Packed
+from rbench.store.runs.packed import ALWAYS, Packed
 from tests.store.conftest import World
 from tests.test_foreign_runs import soon
 
@@ -69,32 +67,23 @@ def test_the_same_run_gives_the_same_file(whole: World, packed: Path, tmp_path: 
     assert pack(whole.root, tmp_path / "other.zip").path.read_bytes() == packed.read_bytes()
 
 
-def test_values_that_several_files_have_are_stored_once(members: dict[str, bytes], whole: World) -> None:
-    """Two attacks are on the same texts. The first file has them itself."""
-    names = [f"attack/{whole.job(end).key[:16]}/outcomes.json" for end in ("/pwws", "/random")]
-    first, second = sorted(names, key=list(members).index)
-    originals = [_originals(members[name]) for name in (first, second)]
-    assert originals[0].keys() == {"values"} and originals[1].keys() == {"shared"}
-    assert json.loads(members[SHARED])[originals[1]["shared"]] == originals[0]["values"]
+def test_pandas_reads_the_outcomes_by_their_address_in_the_file(packed: Path, whole: World) -> None:
+    frame = pandas.read_parquet(f"zip://outcomes.parquet::{packed}")
+    jobs = [whole.job(end) for end in ("/pwws", "/random")]
+    expected = [(job.key, outcome) for job in jobs for outcome in whole.store.outcomes(job)]
+    assert [*zip(frame["job"], frame["example_id"], strict=True)] == [
+        (key, outcome.example_id) for key, outcome in expected
+    ]
+    for name in ("status", "num_queries", "seconds", "label"):
+        assert frame[name].tolist() == [getattr(outcome, name) for _, outcome in expected]
+    assert [json.loads(texts) for texts in frame["original"]] == [[*o.original] for _, o in expected if o.original]
 
 
-def test_a_file_of_shared_values_alone_is_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large second file of the same values would take a few bytes, and be refused where it is read."""
-    for module in (packing, pack_module):
-        monkeypatch.setattr(module, "ALWAYS", 1000)
-    content = b"".join(to_json({"job": "a", "text": sha256(bytes([i])).hexdigest()}) + b"\n" for i in range(256)) * 4
-    with zipfile.ZipFile(tmp_path / "RUN.zip", "w", zipfile.ZIP_DEFLATED) as file:
-        writer = pack_module._Writer(file, {})
-        for folder in "abc":
-            writer.add(f"attack/{folder}/outcomes.jsonl", content)
-        sizes = {info.filename: info.compress_size for info in file.infolist()}
-    assert [*sizes] == [f"attack/{folder}/outcomes.json" for folder in "abc"]
-    assert all(packing.fits(len(content), size) for size in sizes.values())
-
-
-def _originals(columns: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(columns)["lines"]["fields"]["outcome"]["fields"]["original"]
-    return found
+def test_the_members_are_plain_files(members: dict[str, bytes], whole: World) -> None:
+    assert [*members] == ["plan.json", "outcomes.parquet", "records.jsonl", "predictions.jsonl", "rows.jsonl"]
+    assert members["plan.json"] == (whole.root / "plan.json").read_bytes()
+    predictions = [path.read_bytes() for path in whole.root.rglob("predictions.jsonl")]
+    assert members["predictions.jsonl"] == b"".join(predictions) and len(predictions) == 1
 
 
 def test_a_folder_that_was_unpacked_is_done(packed: Path, whole: World, tmp_path: Path) -> None:
@@ -135,24 +124,26 @@ def test_python_reads_the_file_as_the_folder(whole: World, packed: Path, tmp_pat
     assert api.write_figure(packed, "queries", out=tmp_path / "figures", formats=["svg"])
 
 
-def test_a_file_is_unpacked_once_and_not_more_are_kept_than_fit(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    unpacked: list[str] = []
-    before = packing._Archive.unpacked
+def test_outcomes_are_decoded_once_and_not_more_are_kept_than_fit(
+    packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[int] = []
+    before = packing._Archive.group
 
-    def counted(archive: packing._Archive, name: str) -> bytes:
-        unpacked.append(name)
-        return before(archive, name)
+    def counted(archive: packing._Archive, number: int) -> dict[str, bytes]:
+        decoded.append(number)
+        return before(archive, number)
 
-    monkeypatch.setattr(packing._Archive, "unpacked", counted)
+    monkeypatch.setattr(packing._Archive, "group", counted)
     monkeypatch.setattr(packing, "_KEPT", packing._Kept())
     files = contents_of(packed)
-    assert sorted(unpacked) == sorted(files) and contents_of(packed) == files and len(unpacked) == len(files)
-    room = max(map(len, files.values()))  # for the largest alone, and not for all others together
-    assert room < sum(map(len, files.values()))
-    monkeypatch.setattr(packing, "KEPT", room)
-    monkeypatch.setattr(packing, "_KEPT", kept := packing._Kept())
-    assert contents_of(packed) == files
-    assert kept._size == sum(map(len, kept._contents.values())) <= room and kept._contents
+    assert decoded == [0] and contents_of(packed) == files and decoded == [0]
+    monkeypatch.setattr(packing, "KEPT", 1)
+    kept = packing._Kept()
+    archive = Packed(packed)._archive
+    first = kept.get(archive, 0)
+    kept._groups[archive, 1] = first
+    assert kept.get(archive, 0) == first and [*kept._groups] == [(archive, 0)]
 
 
 def test_files_stand_beside_the_run_by_default(world: World, tmp_path: Path) -> None:
@@ -200,9 +191,13 @@ def test_a_run_under_way_is_packed_with_what_is_there(world: World, tmp_path: Pa
     file.unlink()
     (file.parent / "outcomes.0123456789ab.jsonl").write_bytes(b"".join(lines[:5]))
     pack(world.root)
-    unpack(tmp_path / "run.zip", tmp_path / "again")
-    assert contents(tmp_path / "again") == contents(world.root, *NO_PART)
     assert len(Store(tmp_path / "run.zip").outcomes(world.job("/pwws"))) == 5
+    again = World(world.suite, replace(world.options, out=unpack(tmp_path / "run.zip", tmp_path / "again").path))
+    assert again.file("/pwws").read_bytes() == b"".join(lines[:5])  # what one process had done is in the file of all
+    result, told = again.run()
+    assert any("/pwws" in name for name in told.started) and not result.failed
+    assert again.file("/pwws").read_bytes().splitlines(keepends=True)[:5] == lines[:5]
+    assert again.store.record(again.job("/pwws")) is not None
 
 
 def test_nothing_is_replaced(world: World, packed: Path, tmp_path: Path) -> None:
@@ -251,14 +246,6 @@ def write(path: Path, members: dict[str, bytes], change: Callable[[zipfile.ZipIn
     return path
 
 
-def listed(members: dict[str, bytes], **files: bytes) -> dict[str, bytes]:
-    """The members with these files more, which checksums.json lists."""
-    stated = json.loads(members[CHECKSUMS])
-    for name, content in files.items():
-        stated["files"][name] = {"size": len(content), "sha256": sha256(content).hexdigest()}
-    return {**members, **files, CHECKSUMS: json.dumps(stated).encode()}
-
-
 def links(info: zipfile.ZipInfo) -> None:
     if info.filename == "records.jsonl":
         info.external_attr = (stat.S_IFLNK | 0o777) << 16
@@ -290,22 +277,27 @@ def hostile(members: dict[str, bytes], path: Path) -> Iterator[tuple[str, Path]]
     """Yield files that nobody should open, with what is said of them."""
     yield "no regular file", write(path, members, links)
     yield "in another way than deflate", write(path, members, other_ways)
-    for name in ("../evil", "/evil", "tables/../../evil", "C:evil", "tables\\evil", "tables//evil", "tables/./evil"):
-        yield "the name", write(path, listed(members, **{name: b"x"}))
-    for name in ("evil", "attack/evil/record.json"):
-        yield "of no job of its plan", write(path, listed(members, **{name: b"x"}))
-    yield "says nothing", write(path, {**members, "tables/evil.md": b"x"})
+    for name in ("../evil", "/evil", "C:evil", "tables/evil.md", "attack/evil/record.json", "rows.json"):
+        yield "no part of a packed RUN|packed by an earlier", write(path, {**members, name: b"x"})
+    plan = members["plan.json"]
+    yield "a stage that there is not", write(path, {**members, "plan.json": plan.replace(b'"attack"', b'"../../x"')})
+    records = members["records.jsonl"]
+    key = re.search(rb'"job":"([0-9a-f]{64})"', records)[1]  # type: ignore[index]
+    yield "of no job of its plan", write(path, {**members, "records.jsonl": records.replace(key, b"e" * 64)})
+    yield "two records", write(path, {**members, "records.jsonl": records * 2})
+    yield "not together", write(path, {**members, "predictions.jsonl": interleaved(members, key)})
+    yield "key of its job", write(path, {**members, "rows.jsonl": b'{"names": {}}\n'})
+    yield "is cut off", write(path, {**members, "rows.jsonl": b"x"})
+    yield "no Parquet", write(path, {**members, "outcomes.parquet": b"x"})
     content = write(path, members).read_bytes()
     for hidden in (b"x" + content, content + b"x", b"#!/bin/sh\n" + content, content + bytes(1000)):
         path.write_bytes(hidden)
         yield "bytes before|bytes behind|is cut short", path
     yield "bytes before plan.json or beside it", write(path, members, with_a_comment)
     yield "bytes behind", write_with_a_comment(path, members)
-    yield "is there twice", write(path, {**members, CHECKSUMS: twice(members[CHECKSUMS], b'"files": {}')})
-    yield "would become", write(path, listed(members, **{"tables/zeros.md": ZEROS}))
-    yield "say(s)? that (it|they) ha(s|ve)", write(path, {**members, CHECKSUMS: all_huge(members)})
+    yield "is there twice", write(path, {**members, "plan.json": twice(plan, b'"jobs": []')})
+    yield "would become", write(path, {**members, "rows.jsonl": ZEROS})
     yield "it lacks", write(path, {name: content for name, content in members.items() if name != "plan.json"})
-    yield "it lacks checksums.json", write(path, {n: c for n, c in members.items() if n != CHECKSUMS})
     with zipfile.ZipFile(path, "a") as file, pytest.warns(UserWarning):
         file.writestr("plan.json", b"{}")
         file.writestr("plan.json", b"{}")
@@ -316,11 +308,11 @@ def hostile(members: dict[str, bytes], path: Path) -> Iterator[tuple[str, Path]]
     yield "is a file. Name the folder", path
 
 
-def all_huge(members: dict[str, bytes]) -> bytes:
-    stated = json.loads(members[CHECKSUMS])
-    for content in stated["files"].values():
-        content["size"] = 1 << 40
-    return json.dumps(stated).encode()
+def interleaved(members: dict[str, bytes], key: bytes) -> bytes:
+    """Lines of one job, of another, and of the first again."""
+    line = members["predictions.jsonl"].splitlines(keepends=True)[0]
+    own = re.search(rb"[0-9a-f]{64}", line)[0]  # type: ignore[index]
+    return line + line.replace(own, key) + line
 
 
 def test_a_hostile_file_is_refused_in_a_second(members: dict[str, bytes], tmp_path: Path) -> None:
@@ -374,65 +366,50 @@ def contents_of(packed: Path) -> dict[str, bytes]:
     return {path.relative_to(packed).as_posix(): below.read_lined(path) for path in below.files(packed)}
 
 
-@pytest.mark.parametrize("name", ["records.jsonl", "outcomes.json", SHARED, "plan.json"])
-def test_a_key_that_is_there_twice_is_found(name: str, members: dict[str, bytes], whole: World, tmp_path: Path) -> None:
-    """The bytes of the RUN's files stay as their checksums say: what is there twice is in their packed form alone."""
-    member = f"attack/{whole.job('/pwws').key[:16]}/{name}" if name == "outcomes.json" else name
-    if name == SHARED:
-        changed = members[name].replace(b"[[", b'[[{"a":1,"a":2}],[', 1)
-    else:
-        pair = {"records.jsonl": b'"status":"failed"', "outcomes.json": b'"n":1', "plan.json": b'"jobs":[]'}[name]
-        changed = twice(members[member], pair)
-    path = write(tmp_path / "RUN.zip", {**members, member: changed})
-    try:
-        said = "\n".join(one.text for one in api.verify(path).findings if one.damage)
-    except StoreError as error:
-        said = str(error)
-    assert "is there twice" in said or (name == "plan.json" and "not what was packed" in said)
-    with pytest.raises(StoreError):
+def test_a_key_that_is_there_twice_in_a_record_is_found(members: dict[str, bytes], tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "RUN.zip", {**members, "records.jsonl": twice(members["records.jsonl"], b'"status":"failed"')}
+    )
+    assert "is there twice" in "\n".join(one.text for one in api.verify(path).findings if one.damage)
+    with pytest.raises(StoreError, match="is there twice"):
         unpack(path, tmp_path / "out")
 
 
-def test_columns_that_repeat_a_large_value_are_refused_before_they_take_memory(
-    members: dict[str, bytes], whole: World, tmp_path: Path
+def other(members: dict[str, bytes], whole: World, **changes: Any) -> bytes:
+    """The outcomes of the RUN, of which those of one attack are changed."""
+    jobs = [(job.key, whole.store.outcomes(job)) for job in map(whole.job, ("/pwws", "/random"))]
+    return parquet.write([(key, [o.model_copy(update=changes) for o in outcomes]) for key, outcomes in jobs])
+
+
+def test_outcomes_that_become_many_times_larger_are_refused(
+    members: dict[str, bytes], whole: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some kilobytes stand for lists of the same word, of 15 MB a line: they would take 200 MB, or any number."""
-    name = f"attack/{whole.job('/pwws').key[:16]}/outcomes.json"
-    columns = json.loads(members[name])
-    step = {"score": 0.5, "prediction": 1, "changes": [{"column": 0, "start": 0, "end": 1, "new": "x" * 10_000}]}
-    lengths = {"lengths": {"same": 1500}, "items": {"same": step}}
-    columns["lines"]["fields"]["outcome"]["fields"]["steps"] = lengths
-    path = write(tmp_path / "RUN.zip", {**members, name: json.dumps(columns).encode()})
+    """A value of 900 kB that a dictionary has once stands in each row: 24 rows, and it could be any number."""
+    content = other(members, whole, error="x" * 900_000)
+    path = write(tmp_path / "RUN.zip", {**members, "outcomes.parquet": content})
+    assert len(content) < 1_100_000 and path.stat().st_size < 100_000
+    monkeypatch.setattr(packing, "RATIO", 100)
     tracemalloc.start()
     try:
-        assert "repeats more bytes than the file has" in "\n".join(one.text for one in api.verify(path).findings)
-        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+        assert "many times larger" in "\n".join(one.text for one in api.verify(path).findings if one.damage)
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
     finally:
         tracemalloc.stop()
 
 
-def test_tables_in_a_file_of_an_older_rbench_are_passed_over(members: dict[str, bytes], tmp_path: Path) -> None:
-    path = write(tmp_path / "RUN.zip", listed(members, **{"tables/asr.md": b"| 31.2 |", "figures/a.svg": b"<svg/>"}))
-    assert not api.verify(path).damaged and api.verify(path).derived == ()
-    unpack(path, tmp_path / "out")
-    assert not (tmp_path / "out" / "tables").exists() and not (tmp_path / "out" / "figures").exists()
-
-
 def test_a_forged_outcome_is_found(members: dict[str, bytes], whole: World, tmp_path: Path) -> None:
-    """The checksums of a forged outcome follow from it, but not the numbers of its record."""
-    name = f"attack/{whole.job('/pwws').key[:16]}/outcomes.json"
-    columns = json.loads(members[name])
-    columns["lines"]["fields"]["outcome"]["fields"]["status"] = {"same": "failed"}
-    forged = {**members, name: json.dumps(columns).encode()}
-    path = write(tmp_path / "RUN.zip", forged)
+    """The checksums of a forged outcome follow from it, but not the digest in its record."""
+    path = write(tmp_path / "RUN.zip", {**members, "outcomes.parquet": other(members, whole, num_queries=1)})
     assert api.verify(path).damaged
-    with pytest.raises(StoreError, match="damaged"):
-        unpack(path, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    job = whole.job("/pwws")
+    assert Store(path).look(job).record is None
+    record = whole.store.record(job)
+    assert record is not None
+    with pytest.raises(StoreError, match="does not match the record"):
+        read_fields(Store(path), job, record, ["num_queries"])
 
 
 def test_records_that_cannot_be_read_are_named(members: dict[str, bytes], tmp_path: Path) -> None:
     path = write(tmp_path / "RUN.zip", {**members, "records.jsonl": members["records.jsonl"][:100]})
-    result = CliRunner().invoke(app, ["verify", str(path)])
-    assert result.exit_code == 1 and "Traceback" not in result.output
-    assert result.output.count("record.json is damaged") >= len(json.loads(members["plan.json"])["jobs"])
+    with pytest.raises(StoreError, match=r"records\.jsonl is damaged \(its last line is cut off\)"):
+        api.verify(path)

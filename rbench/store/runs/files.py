@@ -20,7 +20,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -155,9 +155,12 @@ class Line:
 
 def write_line(job: Job, outcome: Outcome) -> bytes:
     """Return a line with its checksum, without a newline."""
-    text = outcome.model_dump_json()
-    check = checksum(job.key, from_json(text))
-    return f'{{"job":{json.dumps(job.key)},"check":"{check}","outcome":{text}}}'.encode()
+    return outcome_line(job.key, from_json(outcome.model_dump_json()))
+
+
+def outcome_line(key: str, outcome: Mapping[str, Any]) -> bytes:
+    """Return the line of an outcome, as its JSON has it, of the job with this key."""
+    return to_json({"job": key, "check": checksum(key, outcome), "outcome": outcome})
 
 
 def read_lines(content: bytes, job: Job) -> Iterator[Line]:

@@ -168,8 +168,7 @@ class Store(Reader):
         """
         below = self.opened()
         if isinstance(below, Packed):
-            yield from below.damage()
-            return
+            return  # it has only files, of the jobs of its plan
         for path in (*(self.root / name for name in OWN), *folders):
             try:
                 below.check(path)

@@ -1,0 +1,216 @@
+"""Tests the Parquet file of outcomes: what is written comes back, others read it, and no foreign file harms."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import polars
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from rbench.schema import Outcome
+from rbench.schema.results import Change, Step
+from rbench.store.runs.outcomes import COLUMNS
+from rbench.store.runs.parquet import OutcomesFile, schema, write
+from tests.store.runs.test_store import make_outcome
+
+A, B = "a" * 64, "b" * 64
+STEPS = (Step(score=0.1 + 0.2, prediction=1, changes=(Change(column=0, start=0, end=3, new="ü\N{SNOWMAN}"),)),)
+
+
+def outcomes_of(content: bytes) -> list[tuple[str, Outcome]]:
+    file = OutcomesFile(content)
+    groups = dict.fromkeys(file.groups.values())
+    return [(key, Outcome.model_validate(dict(row))) for group in groups for key, row in file.outcomes(group)]
+
+
+def made(n: int = 3) -> list[Outcome]:
+    plain = [make_outcome(f"test:{i}").model_copy(update={"seconds": i / 3}) for i in range(n - 1)]
+    changed = {"steps": STEPS, "gold": 2.5, "original_score": -1e-300, "original": None, "error": "a\0b"}
+    return [*plain, make_outcome("last").model_copy(update=changed)]
+
+
+def test_what_was_written_comes_back() -> None:
+    jobs = [(A, made()), (B, made(2))]
+    assert outcomes_of(write(jobs)) == [(key, outcome) for key, outcomes in jobs for outcome in outcomes]
+
+
+def test_the_same_outcomes_give_the_same_file() -> None:
+    assert write([(A, made())]) == write([(A, made())])
+
+
+def test_a_job_is_in_one_row_group_and_small_ones_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rbench.store.runs.parquet.ROWS", 4)
+    content = write([(letter * 64, made(n)) for letter, n in (("a", 2), ("b", 2), ("c", 9), ("d", 1))])
+    assert OutcomesFile(content).groups == {"a" * 64: 0, "b" * 64: 0, "c" * 64: 1, "d" * 64: 2}
+    assert len(outcomes_of(content)) == 14
+
+
+def test_no_column_is_nested_and_types_are_those_of_the_typed_reader() -> None:
+    file = parquet.ParquetFile(BytesIO(write([(A, made())])))
+    assert file.schema_arrow.equals(schema()) and file.schema_arrow.metadata is None
+    assert [name for name in schema().names if name != "job"] == [*COLUMNS]
+    assert {str(field.type) for field in schema()} == {"string", "int64", "double", "bool"}
+
+
+def test_others_read_the_same_numbers() -> None:
+    frame = polars.read_parquet(BytesIO(write([(A, made()), (B, made(2))])))
+    assert frame["job"].to_list() == [A, A, A, B, B]
+    assert frame["seconds"].to_list() == [o.seconds for o in (*made(), *made(2))]
+    assert frame["steps"].str.json_decode(pl_steps())[2][0]["changes"][0]["new"] == "ü\N{SNOWMAN}"
+
+
+def pl_steps() -> Any:
+    changes = polars.Struct({"column": polars.Int64, "start": polars.Int64, "end": polars.Int64, "new": polars.String})
+    step = {"score": polars.Float64, "prediction": polars.Int64, "changes": polars.List(changes)}
+    return polars.List(polars.Struct(step))
+
+
+# --------------------------------------------------------------------------------------------- of somebody else
+
+
+def table(n: int = 3, **columns: Any) -> pa.Table:
+    """The table of `n` outcomes, in which some columns are others."""
+    found = parquet.read_table(BytesIO(write([(A, made(n))])))
+    for name, values in columns.items():
+        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array([values] * n)
+        place = found.column_names.index(name) if name in found.column_names else found.num_columns
+        field = pa.field(name, array.type, nullable=name != "job" and COLUMNS.get(name, COLUMNS["error"]).nullable)
+        if place < found.num_columns:
+            found = found.remove_column(place)
+        found = found.add_column(place, field, array)
+    return found
+
+
+def stored(one: pa.Table, **options: Any) -> bytes:
+    content = BytesIO()
+    parquet.write_table(one, content, **{"compression": "none", "store_schema": False, **options})
+    return content.getvalue()
+
+
+Hostile = Callable[[], bytes]
+REFUSED: dict[str, tuple[str, Hostile]] = {
+    "a compressed page": ("compressed inside", lambda: stored(table(), compression="zstd")),
+    "a wrong type": ("column label is string", lambda: stored(table(label=pa.array(["1", "2", "3"])))),
+    "a nested column": ("no such column error", lambda: stored(table(error=pa.array([["a"], [], None])))),
+    "a column too many": ("27 columns", lambda: stored(table(more=1))),
+    "a column too few": ("25 columns", lambda: stored(table().drop_columns(["label"]))),
+    "a job in two places": ("not together", lambda: stored(table(job=pa.array([A, B, A])))),
+    "an extension type": (
+        "column original",
+        lambda: stored(table(original=pa.array(["[]"] * 3, pa.string()).cast(pa.large_string())), store_schema=True),
+    ),
+    "no footer": ("footer cannot be read", lambda: b"PAR1" + bytes(100) + b"PAR1"),
+    "nothing": ("no Parquet", lambda: b""),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_rbench_does_not_write_is_refused(name: str) -> None:
+    said, content = REFUSED[name]
+    with pytest.raises(ValueError, match=said):
+        outcomes_of(content())
+
+
+SPOIL = """
+import random, sys
+from rbench.store.runs.parquet import OutcomesFile
+content = sys.stdin.buffer.read()
+footer = int.from_bytes(content[-8:-4], "little") + 8
+refused = 0
+random.seed(int(sys.argv[1]))
+for _ in range(600):
+    place = len(content) - 1 - random.randrange(footer if sys.argv[2] == "footer" else len(content))
+    spoiled = content[:place] + bytes([content[place] ^ random.choice([1, 2, 0x55, 0x80, 0xff])]) + content[place + 1 :]
+    try:
+        file = OutcomesFile(spoiled)
+        for group in set(file.groups.values()):
+            for key, row in file.outcomes(group): pass
+    except ValueError:
+        refused += 1
+print(refused)
+"""
+
+
+@pytest.mark.parametrize("part", ["footer", "file"])
+def test_a_changed_byte_is_refused_or_read_and_never_ends_the_process(part: str) -> None:
+    """pyarrow itself aborts for some: so another process reads them."""
+    content = write([(A, made()), (B, made(2))])
+    done = subprocess.run([sys.executable, "-c", SPOIL, "1", part], input=content, capture_output=True, check=True)
+    assert int(done.stdout) > 100
+
+
+# Made by another process, which is killed where it takes more memory than refusing it may take.
+BOMB = """
+import resource, sys
+from io import BytesIO
+from rbench.store.runs.parquet import OutcomesFile
+content = sys.stdin.buffer.read()
+import pyarrow.parquet
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    file = OutcomesFile(content)
+    for group in set(file.groups.values()):
+        for key, row in file.outcomes(group): pass
+except ValueError as error:
+    print("refused:", error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def memory_of(content: bytes) -> tuple[str, int]:
+    """What reading says, and the megabytes that it takes."""
+    done = subprocess.run([sys.executable, "-c", BOMB], input=content, capture_output=True, check=True)
+    *said, megabytes = done.stdout.decode().splitlines()
+    return "\n".join(said), int(megabytes)
+
+
+def bombs() -> Iterator[tuple[str, bytes]]:
+    large = "x" * 500_000
+    yield "a dictionary that repeats one value: 1.5 GB in 600 kB", stored(table(3000, error=pa.array([large] * 3000)))
+    yield (
+        "a value of which each next has the prefix: 1.5 GB in 600 kB",
+        stored(
+            table(3000, error=pa.array([large] * 3000)),
+            use_dictionary=False,
+            column_encoding={"error": "DELTA_BYTE_ARRAY"},
+        ),
+    )
+    yield "a page of one value, compressed", stored(table(3000, error=pa.array([large] * 3000)), compression="zstd")
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_a_bomb_takes_little_memory(which: int) -> None:
+    name, content = [*bombs()][which]
+    assert len(content) < 2_000_000, name
+    _, megabytes = memory_of(content)
+    assert megabytes < 700, name
+
+
+def test_the_process_that_measures_would_notice() -> None:
+    """The same file, read in one piece, takes what it decodes to."""
+    _, content = next(bombs())
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    code = "import io, sys; from pyarrow import parquet; parquet.read_table(io.BytesIO(sys.stdin.buffer.read()))"
+    subprocess.run([sys.executable, "-c", code], input=content, check=True)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024 > max(before // 1024, 1400)
+
+
+def test_listing_and_the_status_of_a_folder_import_no_pyarrow(tmp_path: Path) -> None:
+    """`tests/cli/test_verbs.py` has `--help`."""
+    for words in (["list"], ["status", str(tmp_path)]):
+        code = (
+            f"import sys; sys.argv = ['rbench', *{words!r}]\n"
+            "from rbench.cli import main\n"
+            "try: main()\n"
+            "except SystemExit: pass\n"
+            "assert 'pyarrow' not in sys.modules\n"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
