@@ -96,9 +96,9 @@ def test_raters_who_always_say_one_label_are_seen_beside_the_originals(tmp_path:
     paths = []
     for path in (path for path in made.files if path.suffix == ".csv"):
         text = sent_back(path, random.Random(0)).replace(f",{LABELS[0]},", f",{LABELS[1]},")
-        paths.append(tmp_path / f"{path.stem}.csv")
+        paths.append(tmp_path / "sheet" / f"back-{path.stem}.csv")
         paths[-1].write_text(text, encoding="utf-8")
-    api.judge_import(run, paths, tmp_path / "sheet" / "key.json")
+    api.judge_import(run, paths)
     (cell,) = grid(Results.of(Store(run))).cells.values()
     seen = cell.score("seen_in_original")
     assert seen.value == pytest.approx(0.5, abs=0.12)
@@ -108,9 +108,9 @@ def test_a_file_with_a_formula_among_biased_answers_imports_nothing(tmp_path: Pa
     run = mini_run(tmp_path / "run", n=60)
     made = api.judge_export(run, tmp_path / "sheet", per_cell=20, raters=2)
     good, bad = (sent_back(path, random.Random(1)) for path in made.files if path.suffix == ".csv")
-    paths = [tmp_path / "good.csv", tmp_path / "bad.csv"]
+    paths = [tmp_path / "sheet" / "good.csv", tmp_path / "sheet" / "bad.csv"]
     paths[0].write_text(good)
     paths[1].write_text(bad.replace(f",{LABELS[1]},", ",=cmd(),", 1))
     with pytest.raises(StoreError, match="nothing was imported"):
-        api.judge_import(run, paths, tmp_path / "sheet" / "key.json")
+        api.judge_import(run, paths)
     assert not (run / "judged.json").exists()
