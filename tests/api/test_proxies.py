@@ -285,7 +285,7 @@ def test_proxies_survive_further_answers_pack_and_strip_and_damage_is_found(few:
     api.ask_proxy(few, "chat")
     key = few.parent / "key.json"
     key.write_bytes(seal(said.sheet.model_dump_json(indent=1)))
-    assert api.judge_import(few, [few.parent / "3.csv"], key).raters == (1, 2, 3)
+    assert api.judge_import(few, [few.parent / "3.csv"]).raters == (1, 2, 3)
     after = judged.read(Store(few))
     assert after is not None and len(after.proxies) == 1 and len(after.answers) == len(said.answers)
     zipped = api.pack(few).path

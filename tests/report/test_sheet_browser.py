@@ -50,7 +50,7 @@ def export(opened: Opened) -> list[dict[str, str]]:
 
 
 def test_a_rater_goes_from_the_first_item_to_the_last_and_answers_outlive_a_reload(
-    page: Opened, exported: Exported, tmp_path: Path
+    page: Opened, exported: Exported
 ) -> None:
     n = len(exported.sheet.items)
     assert page.text("#progress") == f"0 of {n} answered"
@@ -68,8 +68,8 @@ def test_a_rater_goes_from_the_first_item_to_the_last_and_answers_outlive_a_relo
     assert all(float(row["seconds"]) >= 0 for row in rows)
     with page.page.expect_download() as waiting:
         page.page.click("#export")
-    waiting.value.save_as(tmp_path / "answers.csv")
-    found = api.judge_import(exported.folder.parent / "run", [tmp_path / "answers.csv"], exported.folder / "key.json")
+    waiting.value.save_as(exported.folder / "answers.csv")
+    found = api.judge_import(exported.folder.parent / "run", [exported.folder / "answers.csv"])
     assert (found.answers, found.raters, found.missing) == (n, (1,), ())
     assert page.page.evaluate("performance.getEntriesByType('resource').map(one => one.name)") == []
 
