@@ -93,7 +93,7 @@ def _pack(run: Path, out: Path) -> PackedRun:
     try:
         with files.as_store_error(out):
             with os.fdopen(beside.create(partial), "wb") as written:
-                with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+                with zipfile.ZipFile(written, "w") as archive:
                     for name, content in _members(store, plan):
                         _add(archive, name, content)
                 written.flush()
@@ -200,4 +200,4 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     info.external_attr = (stat.S_IFREG | 0o644) << 16
     fit = len(content) <= ALWAYS or fits(len(content), len(zlib.compress(content, 9)))
     info.compress_type = zipfile.ZIP_DEFLATED if fit else zipfile.ZIP_STORED
-    archive.writestr(info, content)
+    archive.writestr(info, content, compresslevel=9)
