@@ -164,8 +164,8 @@ def figure(
         run: the folder that `rbench run` wrote, or several that are read as one.
         kind: the figure's name: `queries`, `curves` ... (`rbench list figures`).
         options: the figure's options, or texts `KEY=VALUE` whose values are YAML.
-        width: of its place in a paper: `column`, `page`, or points as `\\the\\columnwidth` prints them. Its letters
-            have 7 to 9 points, and what a note would say is left to the caption. None: a width of its own.
+        width: of its place in a paper: `column`, `page`, or points as `\\the\\columnwidth` prints them. Letters have
+            7 to 9 points, and what a note would say is left to the caption. None: a width of its own.
         only: draw jobs whose name matches one of these, and what they need (as `table`'s); without any, all.
         include: folders with figures of your own, as --include.
 

@@ -397,18 +397,27 @@ def list_(
         f"{', '.join(KINDS)}. Without a kind, the number of names of each kind is printed.",
         callback=a.one_of("kind", tuple(KINDS)),
     ),
-    name: str | None = a.argument("NAME", "Print the file with this name, and what it includes."),
+    name: str | None = a.argument(
+        "NAME", "Print the file with this name, and what it includes; of a figure its options."
+    ),
     options: Options,
 ) -> None:
     """List the names that suites and commands know.
 
-    Prints names with titles, references or licences, and origins. With a NAME, prints the content of its file.
+    Prints names with titles, references or licences, and origins. With a NAME, prints the content of its file; of a
+    figure its options.
     """
     from rbench.config import catalogue, content, recipes
+    from rbench.config.code import checked, find, listed_options
     from rbench.config.entries import with_needs
+    from rbench.config.files import said
     from rbench.config.registry import Registry
 
     registry = Registry(options.include)
+    if kind == "figures" and name is not None:
+        found = find(kind, name, registry)
+        printing.options(said(found.open())["title"], listed_options(checked(found).Options))
+        return
     if kind is not None and name is not None:
         say(content(kind, name, registry).rstrip("\n"))
         return

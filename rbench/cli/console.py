@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rbench.api import Check, ListedObjective, Planned, RunResult
     from rbench.config import Listed
     from rbench.config.attacks import Recipe
+    from rbench.config.code import ListedOption
     from rbench.schema import Job
 
 
@@ -265,6 +266,23 @@ def objectives(found: Sequence[ListedObjective]) -> None:
         for one in found
     ]
     print_table(["name", "objective", "options and their defaults", "from"], rows, tabs=True)
+
+
+def options(title: str, found: Sequence[ListedOption]) -> None:
+    """Print a title, and options with their defaults, their choices and what they are."""
+    say(f"{title}\n")
+    if not found:
+        say("It has no options.")
+        return
+    rows: list[list[str | Text]] = [
+        [
+            Text(one.name, style="bold"),
+            "required" if one.required else _yaml(one.default),
+            f"{' or '.join(one.choices)}. {one.description}" if one.choices else one.description,
+        ]
+        for one in found
+    ]
+    print_table(["--option", "default", "what it is"], rows, tabs=True)
 
 
 def _yaml(value: Any) -> str:

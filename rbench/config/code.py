@@ -6,16 +6,18 @@ returned. Its members are checked against the types that the base states, and it
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -72,6 +74,49 @@ class Module:
             package = KINDS[self.kind].bundled.replace("/", ".")
             return importlib.import_module(f"rbench.{package}.{self.name}")
         return open_source(self.path, self.digest)
+
+
+@dataclass(frozen=True)
+class ListedOption:
+    """An option of a module."""
+
+    name: str
+    default: Any
+    """None: it has none."""
+    required: bool
+    choices: tuple[str, ...]
+    """What it may be; empty: the description says it."""
+    description: str
+    """In one line."""
+
+
+def listed_options(model: type[BaseModel]) -> list[ListedOption]:
+    """List the options of a module's model. A field's description is its own, or the docstring below the field."""
+    documented: dict[str, str] = {}
+    for base in reversed([base for base in model.__mro__ if issubclass(base, BaseModel) and base is not BaseModel]):
+        documented |= _field_docstrings(base)
+    found = []
+    for name, field in model.model_fields.items():
+        described = " ".join((field.description or documented.get(name, "")).split())
+        choices = tuple(map(str, get_args(field.annotation))) if get_origin(field.annotation) is Literal else ()
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        found.append(ListedOption(name, default, field.is_required(), choices, described))
+    return found
+
+
+def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstrings below the fields of a class; none where its source is not there."""
+    try:
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return {}
+    assert isinstance(body, ast.ClassDef)
+    return {
+        field.target.id: str(below.value.value)
+        for field, below in zip(body.body, body.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
+    }
 
 
 def open_source(path: Path, digest: str) -> ModuleType:

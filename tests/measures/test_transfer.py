@@ -21,6 +21,7 @@ from rbench.tables.flags import Flags
 from rbench.tables.table import Number
 from tests import tiny
 from tests.measures.conftest import MEMBERS, results, said
+from tests.report.figures.printed import WIDTHS, print_figure
 
 MEASURE = transfer.Transfer()
 EACH = {"encoder": "one", "finetune": "clean"}
@@ -153,6 +154,28 @@ def test_the_heat_map_has_a_field_for_each_pair(context: MeasureContext) -> None
     assert len(axes.texts) == 16 and axes.texts[0].get_text().startswith("100.0\nn=")
     with pytest.raises(StoreError, match="no transferability for task nil"):
         figure.draw(figure.Options(task="nil"), stored(context, 0))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_heat_map_is_read_at_its_width(width: str, context: MeasureContext) -> None:
+    drawn, sheet = print_figure(lambda: figure.draw(figure.Options(), stored(context, 0)), width)
+    (axes,) = drawn.axes
+    assert len(axes.texts) == 16 and "n the number of these texts" in sheet.caption[0]
+
+
+def test_victims_are_numbered_where_their_names_leave_no_room() -> None:
+    names = [f"an encoder with a long name and a number {i}" for i in range(7)]
+    pair = SimpleNamespace(number=lambda name: Number(0.5, True, 100))
+    victims = [(name, "clean") for name in names]
+    pairs = dict.fromkeys(product(victims, victims), pair)
+    matrix: Any = SimpleNamespace(victims=victims, pairs=pairs, task="mr", attack="pwws")
+    ticks = {name: name for name in names}
+    numbers, key = figure._printed([matrix], ticks, "transfer", 3.0)
+    assert numbers == {name: str(i) for i, name in enumerate(names, 1)}
+    assert f"7 {names[6]}" in key
+    assert figure._printed([matrix], ticks, "transfer", 6.3) == (ticks, "")
+    with pytest.raises(StoreError, match="--width page"):
+        figure._printed([matrix], ticks, "transfer", 1.5)
 
 
 @pytest.mark.parametrize(

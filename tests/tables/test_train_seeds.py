@@ -308,7 +308,7 @@ def test_all_attacks_together_are_paired_by_both_seeds(attacked: Callable[..., S
     assert plan is not None
     results = Results.of(store)
     table = attack_table(results, "asr")
-    unique = {(c["encoder"], c["task"]): c for c in uniques.Unique().table(uniques.Options(), results).cells}
+    unique = {(c["encoder"], c["task"]): c for c in uniques.Unique().table(uniques.NoOptions(), results).cells}
     cells = [cell for cell in table.cells if cell["attack"] == ANY]
     assert len(cells) == 4
     for cell in cells:
