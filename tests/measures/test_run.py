@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.weightstats import DescrStatsW
 from typer.testing import CliRunner
 
 from rbench import api
@@ -17,6 +23,7 @@ from rbench.config.registry import Registry
 from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
 from rbench.plan.prepare import Options
 from rbench.schema import Job, MeasureJob, Plan
+from rbench.score.packed import unpacked, unpacked_numbers
 from rbench.store.runs import Store
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide-add-a-measure.md").read_text(encoding="utf-8")
@@ -118,6 +125,69 @@ def test_the_guides_commands_show_its_measures(world: Path, monkeypatch: pytest.
     assert [one.exit_code for one in shown] == [0, 0]
     assert "Shortest attacks" in shown[0].output and "agreement" in shown[1].output
     assert "Agreement" in api.table(world / "RUN", metric="agreement", include=[world / "DIR"])
+
+
+def lengths(world: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The length of each vector by encoder, as the jobs stored them."""
+    store, plan = Store(world / "RUN"), plan_of(world)
+    found = {}
+    for job in (job for job in plan.jobs if job.what == "lengths"):
+        assert isinstance(job.spec, MeasureJob) and job.spec.encoder is not None
+        (row,) = store.rows(job)
+        found[job.parts[0]] = unpacked_numbers(row.names["length"], int(row.numbers["length_n"] or 0)).astype(float)
+        short = unpacked(row.names["short"], int(row.numbers["short_n"] or 0))
+        np.testing.assert_array_equal(short, found[job.parts[0]] < 1)
+        assert row.numbers["longest"] == pytest.approx(found[job.parts[0]].max())
+    return found
+
+
+def test_declared_columns_have_intervals_in_every_format(world: Path) -> None:
+    """The file of the measure has no layout, interval or format code."""
+    by_encoder, include = lengths(world), [world / "DIR"]
+
+    def shown(fmt: str, **how: Any) -> str:
+        return str(api.table(world / "RUN", metric="lengths", fmt=fmt, include=include, **how))
+
+    cells = {one["encoder"]: one for one in json.loads(shown("json"))["cells"]}
+    assert [*cells] == [*by_encoder]
+    for encoder, values in by_encoder.items():
+        cell, of = cells[encoder], DescrStatsW(values)
+        assert (cell["task"], cell["length_n"], cell["short_n"], cell["seeds"]) == ("mini-topic", 1000, 1000, 1)
+        assert cell["length"] == pytest.approx(of.mean, rel=1e-6)
+        assert (cell["length_low"], cell["length_high"]) == pytest.approx(of.tconfint_mean(), rel=1e-6)
+        short = int((values < 1).sum())
+        assert cell["short"] == short / 1000
+        wilson = proportion_confint(short, 1000, method="wilson")
+        assert (cell["short_low"], cell["short_high"]) == pytest.approx(wilson, abs=1e-9)
+        assert cell["longest"] == pytest.approx(values.max()) and "longest_low" not in cell
+    rows = list(csv.DictReader(io.StringIO(shown("csv"))))
+    assert [float(row["length"]) for row in rows] == [cell["length"] for cell in cells.values()]
+    for fmt in ("markdown", "latex"):
+        text = shown(fmt, intervals=True)
+        for values in by_encoder.values():
+            assert f"{values.mean():.2f}" in text and f"{100 * (values < 1).mean():.1f}" in text
+        assert "Wilson's for shares and Student's t for means" in " ".join(text.split())
+
+
+def test_declared_columns_are_taken_by_every_verb_that_takes_a_metric(world: Path, tmp_path: Path) -> None:
+    by_encoder, run, include = lengths(world), world / "RUN", [world / "DIR"]
+    one, other = by_encoder
+    (cell,) = api.compare(run, between=(one, other), metric="length", include=include).cells
+    d = DescrStatsW(by_encoder[other] - by_encoder[one])
+    assert cell.paired and cell.difference.n == 1000 and cell.difference.value == pytest.approx(d.mean, rel=1e-5)
+    longer = max(by_encoder, key=lambda name: by_encoder[name].mean())
+    (tmp_path / "claims.yaml").write_text(
+        f"claims: [{{id: a, metric: length, higher: {longer}, than: {one if longer == other else other}}}]\n"
+    )
+    (verdict,) = api.claims(run, tmp_path / "claims.yaml", include)
+    assert verdict.judged[0].difference is not None
+    assert verdict.judged[0].difference.value == pytest.approx(abs(d.mean), rel=1e-5)
+    least = min(values.mean() for values in by_encoder.values())
+    assert len(api.met(run, api.conditions([f"length > {least / 2}"], include), include).met) == 2
+    api.write_baseline([run], tmp_path / "baseline.json", metric=["short"], include=include)
+    checked = api.check(run, tmp_path / "baseline.json", metric=["short"], include=include)
+    assert checked.verdict == "passed" and len(checked.rows) == 2
+    assert not api.verify(run).damaged
 
 
 def test_nothing_is_left_to_do_and_a_damaged_row_is_measured_again(world: Path) -> None:
