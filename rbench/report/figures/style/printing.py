@@ -211,11 +211,10 @@ def fit(figure: Figure) -> None:
 
     figure.set_figwidth(asked.inches)
     for axes in figure.axes:
-        size = {"labelsize": NORMAL}
         fixed = [axis for axis in (axes.xaxis, axes.yaxis) if _is_fixed(axis)]
         for axis in (axes.xaxis, axes.yaxis):
             if axis not in fixed:
-                axis.set_tick_params(which="both", **size)
+                axis.set_tick_params(which="both", labelsize=NORMAL)
     for text in figure.findobj(Text):
         text.set_fontsize(min(max(float(text.get_fontsize()), SMALL), NORMAL))
     if (title := figure._suptitle) is not None:  # type: ignore[attr-defined]
