@@ -17,7 +17,7 @@ from rbench.config.metrics import Metrics
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
 from rbench.plan.order import select
-from rbench.schema import Aggregation, Bold, IntervalStyle, Notes, Pick, TableSpec
+from rbench.schema import TEST_ACCURACY, Aggregation, Bold, IntervalStyle, Notes, Pick, TableSpec
 from rbench.store.runs import Reader, Store
 from rbench.store.runs.store import folder_path
 from rbench.tables import Results, Table, build
@@ -114,7 +114,10 @@ def results_of(runs: Runs, include: Sequence[Path | str] = (), only: Sequence[st
     """
     if only:
         whole = results_of(runs, include)
-        plan = whole.plan.model_copy(update={"jobs": select(whole.plan, only)})
+        kept = {job.key for job in select(whole.plan, only)}
+        # Tables show the accuracy of a victim beside each attack on it, so it stays with the attacks.
+        kept |= {job.key for job in whole.plan.jobs if job.what == TEST_ACCURACY and job.needs.get("victim") in kept}
+        plan = whole.plan.model_copy(update={"jobs": tuple(job for job in whole.plan.jobs if job.key in kept)})
         return Results(whole.store, plan, whole.standing, whole.metrics, notes=whole.notes, only=tuple(only))
     first, *others = found = named(runs)
     if not others:
