@@ -49,7 +49,7 @@ def test_figures_of_trainings_are_read_at_their_width(width: str, tmp_path: Path
 
 @cache
 def committed(name: str) -> Results:
-    return api.load_results(reference.run(name))
+    return Results.of(Store(reference.run(name)))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
