@@ -173,7 +173,7 @@ class Measured(NamedTuple):
     counts: str = "what has a value with both encoders"
     gate: int = 0
     about_flags: tuple[str, ...] = ()
-    """The flags that its measure is about (`ABOUT_FLAGS`), which are no obstacle to a claim on it."""
+    """The flags that its measure is about (`about_flags`), which are no obstacle to a claim on it."""
     label: str = ""
     """The label of the cells that are meant; empty: all cells."""
 
@@ -345,7 +345,7 @@ class _Numbers(Mapping[str, Measured]):
         self._metrics = metrics
 
     def __getitem__(self, number: str) -> Measured:
-        for measure in self._likely(number):
+        for measure in self._likely(number) if "." not in number else ():  # that is a number with a label
             if (found := self._metrics.numbers_of(measure).get(number)) is not None:
                 return found
         raise KeyError(number)

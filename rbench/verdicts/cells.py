@@ -91,6 +91,25 @@ def _spoken(found: tabled.Grid[Any]) -> Iterator[tuple[CellOf, tabled.Cell, str 
             yield CellOf(cell.encoder, task, cell.attack or None, cell.finetune or None), cell, number
 
 
+class _CellsByMetric(Mapping[str, tuple[CellOf, ...]]):
+    """By metric the cells that have it. Those of measures are read, and their files opened, when they are asked for."""
+
+    def __init__(self, attacked: Mapping[str, tuple[CellOf, ...]], cells: Cells) -> None:
+        self._attacked, self._cells = attacked, cells
+
+    def __getitem__(self, metric: str) -> tuple[CellOf, ...]:
+        found = self._attacked.get(metric) or self._cells.of_number(metric)
+        if not found:
+            raise KeyError(metric)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._attacked, *self._cells.numbers())))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 @dataclass(frozen=True)
 class Cells:
     """All cells of a RUN, read when they are asked for."""
@@ -104,9 +123,22 @@ class Cells:
         """Return what claims on the RUN may speak of, whatever is done."""
         plan = self.results.plan
         tasks = {job.attacking.task.name: job.attacking.task for job in plan.attacks if job.attacking is not None}
-        measured = {one.measure: [*self._named(name)] for name, one in self.results.metrics.measured.items()}
-        labelled = {one.measure: self._labelled(name) for name, one in self.results.metrics.measured.items()}
-        return ground_of(self.attacked, tasks, measured, trained_by(plan), self.results.metrics, labelled)
+        found = ground_of(self.attacked, tasks, {}, trained_by(plan), self.results.metrics, {})
+        return replace(found, cells=_CellsByMetric(found.cells, self))
+
+    def of_number(self, name: str) -> tuple[CellOf, ...]:
+        """Return the cells of a number of a measure, `NUMBER` or `NUMBER.LABEL`; none where the RUN has none."""
+        number, _, label = name.partition(".")
+        if number not in self.results.metrics.measured:
+            return ()
+        return tuple(self._labelled(number).get(label, ())) if label else tuple(self._named(number))
+
+    def numbers(self) -> Iterator[str]:
+        """Yield the names for which `of_number` returns cells. This opens all measures."""
+        for number in self.results.metrics.measured:
+            if self._named(number):
+                yield number
+            yield from (f"{number}.{label}" for label in self._labelled(number))
 
     @cached_property
     def attacked(self) -> list[CellOf]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rbench.config import metrics as looked_up
+from rbench.config.code import Module, find
 from rbench.config.metrics import Condition, Metrics
 from rbench.config.registry import Registry
 from rbench.errors import SuiteError
@@ -119,3 +121,27 @@ def test_a_number_whose_file_cannot_be_read_is_told_with_what_is_wrong_there(nam
     with pytest.raises(SuiteError, match='unknown metric "token"'):
         metrics.asked("token")
     assert metrics.asked("noise.typos@0.1").name == "noise.typos@0.1", "other files have their numbers"
+
+
+@pytest.mark.parametrize(
+    ("number", "opened"),
+    [
+        ("transfer", {"transfer"}),
+        ("noise.typos@0.1", {"noise"}),
+        ("ndcg", {"ranking"}),
+        ("accuracy", {"parts"}),
+    ],
+)
+def test_a_number_is_looked_up_by_file_name_and_source(
+    number: str, opened: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run opens the measures that it names, and not all that there are."""
+    there: list[str] = []
+
+    def recorded(kind: str, name: str, registry: Registry) -> Module:
+        there.append(name)
+        return find(kind, name, registry)
+
+    monkeypatch.setattr(looked_up, "find", recorded)
+    found = Metrics().asked(number)
+    assert found.name == number and opened <= {*there} and len(there) <= 3
