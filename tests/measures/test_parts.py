@@ -17,6 +17,8 @@ from rbench.errors import StoreError
 from rbench.execution.parts import by_part, part_counts
 from rbench.measures._context import Plain
 from rbench.measures.parts import table
+from rbench.papers import tables as printed
+from rbench.papers.beside import compare
 from rbench.schema import Choice, Draw, FinetuneJob, Job, Plan, Provenance, Record, Suite, TaskSpec, Training
 from rbench.score import wilson
 from rbench.store.job_status import Standing
@@ -25,8 +27,6 @@ from rbench.tables.formats import render
 from rbench.tables.table import Number
 from rbench.tasks.clean import Example
 from rbench.tasks.data import TaskData
-from rbench.verdicts.papers import tables as printed
-from rbench.verdicts.papers.beside import compare
 
 NAMES = ("dev R1", "dev R2", "test R1")
 TASK = TaskSpec.model_validate(
