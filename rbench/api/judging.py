@@ -15,8 +15,7 @@ from rbench.config.registry import Registry
 from rbench.errors import ResourceError, StoreError
 from rbench.gate import baseline as baselines
 from rbench.gate import check as gate
-from rbench.gate import fail_if
-from rbench.gate import reports
+from rbench.gate import fail_if, reports
 from rbench.gate.baseline import Baseline
 from rbench.gate.check import Checked, judged
 from rbench.gate.fail_if import Condition, Conditions
