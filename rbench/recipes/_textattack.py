@@ -18,7 +18,7 @@ By itself, `import textattack` (0.3.11)
   `import flair` elsewhere gets the library. TextAttack keeps references to the stand-ins. At its first use, a stand-in
   imports the library and forwards the call to it. So a user's attack in which TextAttack tags words with flair works as
   it does without rbench.
-- imports datasets and pandas, which its own loggers and data sets use, and no attack. They have stand-ins, too.
+- imports datasets, which its own data sets use, and no attack. It has a stand-in, too.
 - imports NLTK, and NLTK all of SciPy's statistics and scikit-learn, which it does without where they are not installed.
   Here it is imported as if they were not, because that took a fifth of the time to the first outcome. What is lost:
   in a process that attacks, NLTK's `fisher_exact`, SklearnClassifier and transition parser do not work, unless NLTK was
@@ -166,7 +166,7 @@ class _Tokenizer(ABC):  # noqa: B024 (an ABC as flair's is: `__bases__` can only
 
 def _stand_ins() -> dict[str, ModuleType]:
     """Return a stand-in for each module that TextAttack imports, with the names that it imports from it."""
-    names = ("flair", "flair.data", "flair.models", "bert_score", "datasets", "pandas")
+    names = ("flair", "flair.data", "flair.models", "bert_score", "datasets")
     modules: dict[str, Any] = {name: _Module(name) for name in names}
     modules["flair"].data = modules["flair.data"]
     modules["flair.data"].Tokenizer = _Tokenizer

@@ -158,7 +158,7 @@ def test_the_stand_ins_go_when_the_import_fails(monkeypatch: pytest.MonkeyPatch)
     assert not [name for name, stand_in in _textattack._made.items() if sys.modules.get(name) is stand_in]
 
 
-UNUSED = ("flair", "bert_score", "datasets", "pandas", "sklearn", "scipy.stats")
+UNUSED = ("flair", "bert_score", "datasets", "sklearn", "scipy.stats")
 """Libraries that TextAttack and NLTK import for functions that no attack calls."""
 
 
@@ -168,10 +168,8 @@ import sys
 import rbench.recipes, rbench.encoders.classifier
 found = [name for name in {UNUSED} if name in sys.modules]
 assert not found, found
-import datasets, pandas, scipy.stats, sklearn.metrics
+import datasets, scipy.stats, sklearn.metrics
 from textattack.datasets import huggingface_dataset
-from textattack.loggers import csv_logger
-assert csv_logger.pd.DataFrame is pandas.DataFrame
 assert huggingface_dataset.datasets.load_dataset is datasets.load_dataset
 assert sklearn.metrics.accuracy_score([0, 1], [0, 1]) == 1
 assert scipy.stats.norm.cdf(0) == 0.5
