@@ -2,7 +2,7 @@
 
     python benchmarks/calibration.py --out benchmarks/results/calibration.json --page docs/gate.md
 
-A simulated check has baseline runs and a new run on the same examples, and goes through `rbench.score.gate.judge` with
+A simulated check has baseline runs and a new run on the same examples, and goes through `rbench.gate.score.judge` with
 all rows of a check: clean accuracy of each victim, accuracy under attack (AUA) and ASR of each attack on it. The
 tolerance is 2 points and alpha 0.05. A *false alarm* is a check in which any row fails although nothing is worse.
 *Power* of a metric is the share of checks in which a row of it fails when all victims are worse: ASR is higher by so
@@ -43,7 +43,7 @@ from machine import processor
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from rbench.score.gate import GateSample, judge
+from rbench.gate.score import GateSample, judge
 
 Array = NDArray[np.float64]
 TOLERANCE, ALPHA = 0.02, 0.05

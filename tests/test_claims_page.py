@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.verdicts.papers import tables as printed
-from rbench.verdicts.papers.claims import VERDICTS, Judged, gap, kind, sentences
+from rbench.papers import tables as printed
+from rbench.papers.claims import VERDICTS, Judged, gap, kind, sentences
 
 PAGE = (Path(__file__).parents[1] / "docs" / "claims.md").read_text(encoding="utf-8")
 ROWS = {

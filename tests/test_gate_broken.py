@@ -20,9 +20,9 @@ from typer.testing import CliRunner, Result
 
 from rbench import api, mini
 from rbench.cli import app
+from rbench.gate.baseline import read, write
 from rbench.store.runs import Store
 from rbench.store.verify import unlike
-from rbench.verdicts.baseline import read, write
 
 N, TOPICS = 90, 6
 SUITE = """

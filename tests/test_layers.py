@@ -37,6 +37,8 @@ NARROWER: dict[str, tuple[set[str], str]] = {
     "store.weights": ({"schema", "system"}, "the cache is read without them, too"),
 }
 """Modules and packages that may import less than their wing, with the reason."""
+APART = {"papers", "gate", "leaderboard"}
+"""Wings that only `api` imports, so that each can be understood, and removed, alone."""
 NETWORKS = {"encoders", "words", "recipes", "train", "victims"}
 """Wings whose modules may load torch as they are imported. Of all others none does, except for what measures share
 (`measures._*`), so that `rbench --help`, `list`, `status` and `table` answer at once."""
@@ -152,6 +154,12 @@ def test_a_circle_is_found_in_whatever_way_it_is_imported(way: str, tmp_path: Pa
     assert circle({"tables.a": ours(file), "score.sts": {"score.b"}}) == []
 
 
+@pytest.mark.parametrize("apart", sorted(APART))
+def test_wings_apart_are_imported_by_the_api_alone(apart: str) -> None:
+    users = {wing(name) for name, file in modules() if apart in map(wing, ours(file))}
+    assert users - {apart} == {"api"}
+
+
 def test_only_recipes_imports_textattack() -> None:
     users = {wing(name) for name, file in modules() if "textattack" in {one.split(".")[0] for one in imports(file)}}
     assert users == {"recipes"}
@@ -188,7 +196,7 @@ BELOW = {
 OPENS = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "unlink", "rmtree", "copyfile", "copytree"}
 OPENS |= {"move", "rglob", "symlink_to", "hardlink_to", "makedirs", "removedirs"}
 ELSEWHERE = {
-    "(files('rbench.report') / folder / name).read_text",
+    "(files(package) / folder / name).read_text",
     *("info.read_text", "Path('/proc/sys/kernel/random/boot_id').read_text", "Path(f'/proc/{pid}/stat').read_text"),
     *("module.open", "measure.open", "loaded.modules['objectives', train.objective].open"),  # a module of Python
     "find('measures', name).open",  # the same
@@ -246,9 +254,9 @@ def test_a_run_of_one_attack_imports_what_it_uses() -> None:
     command = ("cli", "cli.basic_verbs", "api.suites")
     found = reached(*command, "mini", "encoders.model_metadata", "encoders.classifier", *opened)
     assert {"execution.attacks", "report.collect", "tables.layouts", "recipes.build"} <= found
-    for unused in ("execution.measured", "execution.publish", "train.objectives", "victims", "report.site"):
+    for unused in ("execution.measured", "execution.publish", "train.objectives", "victims", "leaderboard.site"):
         assert not {name for name in found if name == unused or name.startswith(f"{unused}.")}, unused
-    unused_here = {"cli.showing_verbs", "tables.latex", "verdicts.gate", "verdicts.baseline", "api.judging"}
+    unused_here = {"cli.showing_verbs", "tables.latex", "gate.check", "gate.baseline", "api.judging"}
     unused_here |= {"config.claims", "verdicts.claims", "tables.frame", "encoders.transform", "measures._context"}
     assert not {*unused_here, "recipes.ranking_goal", "mini.ranking"} & found
     measures = {name for name in found if name.startswith("measures.") and not name.startswith("measures._")}

@@ -13,8 +13,8 @@ import yaml
 
 from rbench import config as loading
 from rbench.config.registry import Registry
-from rbench.verdicts.papers import tables as printed
-from rbench.verdicts.papers.tables import Coordinates, Found, PrintedCell, failures
+from rbench.papers import tables as printed
+from rbench.papers.tables import Coordinates, Found, PrintedCell, failures
 
 NUMBERS = {"robustsentembed": (1, 2, 3, 4, 5, 6), "vadvcse": (1, 2, 3, 4, 5, 6), "adcl": tuple(range(1, 9))}
 NUMBERS["cline"] = (2, 4, 5, 6, 7)

@@ -58,12 +58,12 @@ if TYPE_CHECKING:
     from rbench.errors import PlanError
     from rbench.execution.cluster.executor import Executor
     from rbench.execution.forecast import Planned
+    from rbench.gate.reports import as_text as check_table
     from rbench.plan.prepare import Options
     from rbench.plan.work import Estimate
     from rbench.store.pack import PackedRun, unpack
     from rbench.store.texts import strip
     from rbench.store.verify import verify
-    from rbench.verdicts.check_reports import as_text as check_table
 
 _NAMES = {
     "api.attacking": "attack attack_texts classifier textattack_wrapper",
@@ -90,12 +90,12 @@ _NAMES = {
     "errors": "PlanError",
     "execution.cluster.executor": "Executor",
     "execution.forecast": "Planned",
+    "gate.reports": "check_table",
     "plan.prepare": "Options",
     "plan.work": "Estimate",
     "store.pack": "PackedRun unpack",
     "store.texts": "strip",
     "store.verify": "verify",
-    "verdicts.check_reports": "check_table",
 }
 """The names above, by the module that has them, seen from `rbench`."""
 _THERE = {"check_table": "as_text", "judge_export": "export", "judge_import": "take"}

@@ -13,6 +13,16 @@ from rbench.config.claims import file_of, read_claims
 from rbench.config.metrics import AnyMetric, Measured, Metric, Metrics
 from rbench.config.registry import Registry
 from rbench.errors import ResourceError, StoreError
+from rbench.gate import baseline as baselines
+from rbench.gate import check as gate
+from rbench.gate import fail_if, reports
+from rbench.gate.baseline import Baseline
+from rbench.gate.check import Checked, judged
+from rbench.gate.fail_if import Condition, Conditions
+from rbench.gate.rows import ANY_ATTACK
+from rbench.papers import claims as on_printed
+from rbench.papers import tables as printed
+from rbench.papers.claims import Judged, judge
 from rbench.plan.labels import unlabelled
 from rbench.schema import CONTRAST, ContrastSpec, Job, MeasureJob, Plan, Prediction
 from rbench.schema.unlisted import known_as
@@ -24,21 +34,11 @@ from rbench.tables import Results
 from rbench.tables.formats import listed, render
 from rbench.tables.results import plan_of
 from rbench.tasks.contrast import Bundle, open_contrast
-from rbench.verdicts import baseline as baselines
-from rbench.verdicts import check_reports as reports
 from rbench.verdicts import claims as on_claims
 from rbench.verdicts import compare as comparing
-from rbench.verdicts import fail_if, gate
-from rbench.verdicts.baseline import Baseline
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.claims import JudgedClaim, judge_claims
 from rbench.verdicts.compare import Comparison
-from rbench.verdicts.fail_if import Condition, Conditions
-from rbench.verdicts.gate import Checked, judged
-from rbench.verdicts.gate_rows import ANY_ATTACK
-from rbench.verdicts.papers import claims as on_printed
-from rbench.verdicts.papers import tables as printed
-from rbench.verdicts.papers.claims import Judged, judge
 
 
 def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Path] = ()) -> tuple[JudgedClaim, ...]:
@@ -180,7 +180,7 @@ def comparison_table(found: Comparison, fmt: str = "markdown") -> str:
 def write_baseline(
     runs: Sequence[Path | str], out: Path, *, metric: Sequence[str] = (), include: Sequence[Path] = ()
 ) -> Baseline:
-    """Write what later RUNs are checked against into one file; see `rbench.verdicts.baseline`.
+    """Write what later RUNs are checked against into one file; see `rbench.gate.baseline`.
 
     Args:
         runs: a RUN, or several of the same suite whose encoders were trained with other seeds.

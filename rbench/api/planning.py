@@ -25,7 +25,7 @@ from rbench.tables.results import Results
 from rbench.verdicts.cells import Cells
 
 if TYPE_CHECKING:
-    from rbench.verdicts.fail_if import Condition
+    from rbench.gate.fail_if import Condition
 
 
 def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None = None, **settings: Any) -> Planned:

@@ -30,9 +30,9 @@ from rbench.verdicts.bold import marked
 if TYPE_CHECKING:
     import pandas as pd
 
+    from rbench.papers.beside import Comparison
+    from rbench.papers.tables import PrintedTable
     from rbench.store.multi_run import Joined
-    from rbench.verdicts.papers.beside import Comparison
-    from rbench.verdicts.papers.tables import PrintedTable
 
 
 log = logging.getLogger("rbench")
@@ -419,7 +419,7 @@ LAYOUTS = ("paper", "full")
 
 def _beside_paper(read: Callable[[], Results], name: str, asked: dict[str, Any], fmt: str, look: TableLook) -> str:
     """Put the numbers of a RUN beside those of a printed table, and render both."""
-    from rbench.verdicts.papers import beside, tables  # printed tables are read for --with-paper alone
+    from rbench.papers import beside, tables  # printed tables are read for --with-paper alone
 
     _none_of(("pick", "bold", "aggregation", "beside"), asked, "--with-paper, which compares with the paper alone")
     metric, layout = asked["metric"], asked["layout"]
@@ -440,7 +440,7 @@ def _beside_paper(read: Callable[[], Results], name: str, asked: dict[str, Any],
 
 def compared(results: Results, name: str, table: PrintedTable) -> Comparison:
     """Return a printed table with the numbers of a RUN beside its own."""
-    from rbench.verdicts.papers import beside
+    from rbench.papers import beside
 
     def table_of(wanted: str) -> Table:
         of = (one for one in results.plan.suite.tables if one.metric == wanted)
@@ -451,7 +451,7 @@ def compared(results: Results, name: str, table: PrintedTable) -> Comparison:
 
 def of_suite(suite: str) -> str:
     """Return the printed table that a suite reproduces. Raises SuiteError where it reproduces none."""
-    from rbench.verdicts.papers import tables
+    from rbench.papers import tables
 
     name = tables.SUITES.get(suite, suite)
     known = tables.names()

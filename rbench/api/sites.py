@@ -14,11 +14,14 @@ from rbench.config.claims import file_of, read_claims
 from rbench.config.entries import load_encoder
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
+from rbench.leaderboard import html
+from rbench.leaderboard import site as contents
+from rbench.leaderboard.site import Judgement, PaperTable, RunPage, Site, unique
+from rbench.papers import tables as printed
+from rbench.papers.beside import table as beside_table
+from rbench.papers.claims import on_paper, printed_in
 from rbench.plan.labels import unlabelled
-from rbench.report import html
-from rbench.report import site as contents
 from rbench.report.data import Fact, Report
-from rbench.report.site import RunPage, Site, unique
 from rbench.schema import Claim, EncoderSpec
 from rbench.store.runs import files
 from rbench.store.runs.packed import name_of
@@ -26,8 +29,6 @@ from rbench.system.below import Below
 from rbench.tables import Results
 from rbench.tables.for_people import titles
 from rbench.verdicts.cells import Cells
-from rbench.verdicts.papers import tables as printed
-from rbench.verdicts.papers.claims import printed_in
 
 INDEX, MARK = "index.html", "rbench-site.json"
 """The files of a site that are always there: where to begin, and the list of its files."""
@@ -170,15 +171,22 @@ def _add_run(one: _Read, target: Path, registry: Registry, made: Site, *, texts:
     made.points += contents.points_of(results, run)
     made.readings.add(results, run)
     reproduced = _reproduced(results)
-    made.judged += contents.judgements(written.judged, run, results, Cells(results).ground, reproduced)
+    ground = Cells(results).ground
+    for judged in written.judged:
+        table = printed_in(judged.claim.source) or reproduced
+        paper = None if table is None else on_paper(judged.claim, table, results, ground)
+        made.judged.append(Judgement(judged, contents.scope(results.plan.suite), paper, run))
     named = (printed_in(judged.claim.source) for judged in written.judged)
     for table in dict.fromkeys((reproduced, *named)):
         if table is None:
             continue
         beside = compared(results, table, printed.load(table))
-        laid = contents.paper_table(beside, results, run)
+        try:
+            laid = PaperTable(beside.printed.title, run, beside_table(beside, results.plan, "paper"))
+        except StoreError:  # no number has a partner
+            continue
         older = made.papers.get((table, run.suite))
-        if laid is not None and (older is None or older.run.date <= run.date):
+        if older is None or older.run.date <= run.date:
             made.papers[table, run.suite] = laid
     return [f"runs/{file.name}" for file in written.files]
 

@@ -20,7 +20,6 @@ from rbench.cli import verbs
 from rbench.cli.console import silence, tell
 from rbench.cli.verbs import BAD_INPUT, FAILED
 from rbench.errors import RbenchError
-from rbench.system.deferred import deferred
 
 __all__ = ["app", "main"]
 
@@ -72,9 +71,8 @@ def main() -> None:
     # rich ends with 1 where the reader of a pipe has gone (`rbench --help | head -1`), as if something had failed.
     Console.on_broken_pipe = _end_quietly  # type: ignore[method-assign, assignment]
     try:
-        with deferred():
-            _import_verbs(*sys.argv[1:2])
-            verbs.app()
+        _import_verbs(*sys.argv[1:2])
+        verbs.app()
     except BrokenPipeError:
         _end_quietly()
     except (OSError, RbenchError) as error:  # help that cannot be printed; verbs handle their own errors

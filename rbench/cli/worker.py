@@ -15,7 +15,6 @@ import traceback
 from rbench.cli.console import log_to_stderr, tell
 from rbench.cli.verbs import BAD_INPUT, INTERRUPTED, TERMINATED, Terminated, said_of, stoppable
 from rbench.errors import LeaseLost, RbenchError
-from rbench.system.deferred import deferred
 
 DIED = 1
 """Exit code of a process that others took for dead, or that a fault ended. Another one in its place can go on."""
@@ -46,12 +45,11 @@ def main() -> int:
 
 
 def _work(text: str) -> int:
-    with deferred():  # as in the process of a command
-        from rbench.api.suites import work
-        from rbench.execution.spread import requested
-        from rbench.system.progress import Lines
+    from rbench.api.suites import work
+    from rbench.execution.spread import requested
+    from rbench.system.progress import Lines
 
-        work(requested(text), Lines())
+    work(requested(text), Lines())
     return 0
 
 

@@ -18,6 +18,11 @@ By itself, `import textattack` (0.3.11)
   `import flair` elsewhere gets the library. TextAttack keeps references to the stand-ins. At its first use, a stand-in
   imports the library and forwards the call to it. So a user's attack in which TextAttack tags words with flair works as
   it does without rbench.
+- imports datasets, which its own data sets use, and no attack. It has a stand-in, too.
+- imports NLTK, and NLTK all of SciPy's statistics and scikit-learn, which it does without where they are not installed.
+  Here it is imported as if they were not, because that took a fifth of the time to the first outcome. What is lost:
+  in a process that attacks, NLTK's `fisher_exact`, SklearnClassifier and transition parser do not work, unless NLTK was
+  imported before rbench attacked.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ import sys
 from abc import ABC
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -83,9 +89,25 @@ def _loggers_and_environment_kept() -> Iterator[None]:
 
 
 @contextmanager
-def _no_post_install() -> Iterator[None]:
-    import nltk
+def _refused(*names: str) -> Iterator[None]:
+    """Make imports of these modules fail inside the block, as where they are not installed. Imported ones stay."""
+    absent = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]  # None makes an import fail
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]
 
+
+def _import_nltk() -> ModuleType:
+    with _refused("scipy.stats", "sklearn"):
+        return importlib.import_module("nltk")
+
+
+@contextmanager
+def _no_post_install() -> Iterator[None]:
+    nltk = _import_nltk()
     check = Path(os.environ.get("TA_CACHE_DIR") or Path.home() / ".cache" / "textattack") / CHECK_FILE
     existed = check.exists()
     with swapped(nltk, "download", lambda *args, **kwargs: False):
@@ -108,6 +130,10 @@ def _stopwords_or_none() -> Iterator[None]:
 
 class _Module(ModuleType):
     """Stands in for a module. Access to an attribute that was not set on the stand-in imports the module."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__spec__ = ModuleSpec(name, None)  # by which others see that the module is installed
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system and inspection look these up, not users
@@ -140,7 +166,8 @@ class _Tokenizer(ABC):  # noqa: B024 (an ABC as flair's is: `__bases__` can only
 
 def _stand_ins() -> dict[str, ModuleType]:
     """Return a stand-in for each module that TextAttack imports, with the names that it imports from it."""
-    modules: dict[str, Any] = {name: _Module(name) for name in ("flair", "flair.data", "flair.models", "bert_score")}
+    names = ("flair", "flair.data", "flair.models", "bert_score", "datasets")
+    modules: dict[str, Any] = {name: _Module(name) for name in names}
     modules["flair"].data = modules["flair.data"]
     modules["flair.data"].Tokenizer = _Tokenizer
     modules["flair.data"].Sentence = _Name("flair.data", "Sentence")

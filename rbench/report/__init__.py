@@ -3,7 +3,6 @@
 data      what the page gets, as types
 numbers, examples, provenance   the parts, each taken from the tables and verdicts that commands print
 collect   puts the parts together, and says of each that is missing why
-site      gathers what the pages of many RUNs show: `rbench site`
 html      puts data, scripts and styles into one file, with a content security policy
 """
 

@@ -1,10 +1,8 @@
-"""Puts a report's data, scripts and styles into one HTML file; a site's index and encoders' pages, and sheets, too.
+"""Puts data, scripts and styles into one HTML file: reports and sheets, and what the leaderboard shows.
 
 Templates escape whatever they insert. A report's policy allows no connection, and only the scripts whose hashes it
 names. Data lies in elements that are no scripts, and page scripts insert it as text, never as markup. Styles may stand
-inline, because charts set their own; they can load nothing either. A site's index has one script, which sorts its
-leaderboard; encoders' pages have none, and their policy allows none. Their links are relative, so a site works from a
-disk and below any address.
+inline, because charts set their own; they can load nothing either.
 """
 
 from __future__ import annotations
@@ -22,17 +20,13 @@ from markupsafe import Markup
 from rbench.errors import RbenchError
 from rbench.report.data import Report
 from rbench.system.console import harmless
-from rbench.tables.formats import SIGNS, text_of
-from rbench.tables.table import Number
 
 if TYPE_CHECKING:
-    from rbench.report.board import Column
     from rbench.report.sheet import Drawn
-    from rbench.report.site import EncoderPage, Site
 
+REPORT = "rbench.report"
+"""The package whose templates, scripts and styles a page is made of, unless it says another."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-TRACK = 100.0
-"""What the drawn intervals of encoders reach to, from 0 on: percent, or 100 times a correlation."""
 VENDORED = ("d3.min.js", "plot.umd.min.js")
 SCRIPTS = (
     "base.js",
@@ -69,7 +63,7 @@ def page(report: Report, examples: str = "", home: str = "") -> str:
     scripts = [*(Script("", own_file("vendor", name)) for name in VENDORED)]
     scripts += [Script("module", own_file("static", name)) for name in SCRIPTS]
     hashes = " ".join(f"'{one.hash}'" for one in scripts)
-    return _rendered(
+    return rendered(
         "report.html.j2",
         report=report,
         policy=POLICY.replace("style-src", f"script-src {hashes}; style-src"),
@@ -78,51 +72,7 @@ def page(report: Report, examples: str = "", home: str = "") -> str:
         data=_data(report),
         examples=examples,
         home=home,
-        vendored=json.loads(_read("vendor", "versions.json")),
-    )
-
-
-def index(site: Site) -> str:
-    """Return the index of a site, with the script that sorts its leaderboard where it has one."""
-    from rbench.report.board import RULE
-    from rbench.report.pareto import plane
-    from rbench.verdicts.claims import brief, sentence
-
-    script = Script("module", own_file("static", "board.js"))
-    values = _of_sites() | {"script": script if site.boards else None, "rule": RULE, "plane": plane}
-    if site.boards:
-        values["policy"] = POLICY.replace("style-src", f"script-src '{script.hash}'; style-src")
-    hrefs = {one.label: one.href for one in site.encoders}
-    called = {**site.readings.titles, **site.titles}
-    return _rendered(
-        "index.html.j2",
-        site=site,
-        sentence=sentence,
-        brief=brief,
-        text=text_of,
-        hrefs=hrefs,
-        names=lambda row: called.get(row.who.label, row.who.label),
-        **values,
-    )
-
-
-def encoder(page: EncoderPage, home: str) -> str:
-    """Return the page of an encoder.
-
-    Args:
-        page: the encoder.
-        home: the way from the page to the folder of the index: `../`.
-    """
-    better = {"lowest": "lower", "highest": "higher"}
-    return _rendered(
-        "encoder.html.j2",
-        page=page,
-        home=home,
-        bar=_bar,
-        text=text_of,
-        better=better,
-        signs=SIGNS.values(),
-        **_of_sites(),
+        vendored=json.loads(_read(REPORT, "vendor", "versions.json")),
     )
 
 
@@ -132,7 +82,7 @@ def sheet(drawn: Drawn, rater: int) -> str:
     from rbench.schema.judged import SCALE
 
     script = Script("module", own_file("static", "sheet.js"))
-    return _rendered(
+    return rendered(
         "sheet.html.j2",
         rater=rater,
         scale=SCALE,
@@ -144,39 +94,16 @@ def sheet(drawn: Drawn, rater: int) -> str:
     )
 
 
-def _of_sites() -> dict[str, Any]:
-    style = own_file("static", "report.css") + own_file("static", "site.css")
-    return {"policy": POLICY, "style": style, "script": None, "described": _described, "size": _size}
-
-
-def _described(column: Column) -> str:
-    """Say what a column of a leaderboard is."""
-    about = column.about
-    return f"{about.title}: {about.definition}; {about.best or 'no'} is {about.good}"
-
-
-def _size(weights: int) -> str:
-    """Write a number of weights: `22.7M`."""
-    billions = weights >= 1_000_000_000
-    return f"{weights / (1e9 if billions else 1e6):.3g}{'B' if billions else 'M'}"
-
-
-def _bar(entry: Number) -> dict[str, float]:
-    """Return where a number and its interval stand on a track, in percent of its length."""
-    scale = 100 if entry.percent else 1
-    ends = {"low": entry.low, "high": entry.high, "value": entry.value}
-    return {name: round(min(max(scale * x / TRACK, 0), 1) * 100, 2) for name, x in ends.items() if x is not None}
-
-
-def _rendered(template: str, **values: Any) -> str:
-    return _environment().get_template(template).render(**values)
+def rendered(template: str, package: str = REPORT, **values: Any) -> str:
+    """Return a page: a template of a package of rbench, filled in. It escapes all values but those that are Markup."""
+    return _environment(package).get_template(template).render(**values)
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(package: str) -> jinja2.Environment:
     """Return what compiles each template once, which takes as long as the page of a small RUN."""
     return jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: _read("templates", name)),
+        loader=jinja2.FunctionLoader(lambda name: _read(package, "templates", name)),
         autoescape=True,
         finalize=_harmless,
         undefined=jinja2.StrictUndefined,
@@ -203,13 +130,13 @@ def _as_json(wanted: dict[str, Any]) -> Markup:
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
-def own_file(folder: str, name: str) -> Markup:
-    """Return a file of the report's that is inserted as it is. It must not end the element in which it stands."""
-    text = _read(folder, name)
+def own_file(folder: str, name: str, package: str = REPORT) -> Markup:
+    """Return a file of a package that is inserted as it is. It must not end the element in which it stands."""
+    text = _read(package, folder, name)
     if "</script" in text.lower() or "</style" in text.lower() or "<!--" in text:
         raise RbenchError(f"{folder}/{name} would end its own element in a page")
     return Markup(text)
 
 
-def _read(folder: str, name: str) -> str:
-    return (files("rbench.report") / folder / name).read_text(encoding="utf-8")
+def _read(package: str, folder: str, name: str) -> str:
+    return (files(package) / folder / name).read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ procedure corrects their p values together:
 So a claim may be decided where a table leaves the same two cells undecided: who asks one question looks once, and who
 looks for what stands out looks everywhere (confirmatory and exploratory comparisons: Bender and Lange, 2001, "Adjusting
 for multiple testing: when and how?"; Rubin, 2021, "When to adjust alpha during multiple testing"). Every verdict says
-of which family its p is. A gate (`score.gate`) asks whether anything in a check got worse: its rows are one family.
+of which family its p is. A gate (`gate.score`) asks whether anything in a check got worse: its rows are one family.
 """
 
 from __future__ import annotations

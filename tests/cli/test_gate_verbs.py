@@ -11,7 +11,7 @@ import pytest
 from rbench import api
 from rbench.schema import Record
 from tests.cli.conftest import Api, Shell
-from tests.verdicts import gated
+from tests.gate import gated
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from rbench.config.claims import with_quoted
 from rbench.config.positions import Positioned, Problems
 from rbench.config.registry import Registry
 from rbench.config.suite import Loaded
-from rbench.verdicts.papers import tables as printed
+from rbench.papers import tables as printed
 from tests.config.conftest import SUITE, World
 
 TABLES = list(printed.tables("all"))

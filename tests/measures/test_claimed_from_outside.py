@@ -17,16 +17,16 @@ from statsmodels.stats.weightstats import DescrStatsW
 from rbench import api
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
+from rbench.gate import reports as check_reports
+from rbench.gate.check import Checked
+from rbench.gate.fail_if import Conditions
 from rbench.metrics import Metrics
 from rbench.report.figures import dose, front
 from rbench.store.runs import Store
 from rbench.tables import Results, build
-from rbench.verdicts import check_reports
-from rbench.verdicts.fail_if import Conditions
-from rbench.verdicts.gate import Checked
 from tests import reference
+from tests.gate import gated
 from tests.tables.conftest import make_suite
-from tests.verdicts import gated
 
 MEASURE = '''\
 """Queries of successes: how often an attack asked before it succeeded."""

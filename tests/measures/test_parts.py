@@ -16,6 +16,8 @@ from rbench.encoders.classify import Classified
 from rbench.errors import StoreError
 from rbench.execution.parts import by_part, part_counts
 from rbench.measures.parts import Parts
+from rbench.papers import tables as printed
+from rbench.papers.beside import compare
 from rbench.schema import Choice, Draw, FinetuneJob, Job, Plan, Provenance, Record, Suite, TaskSpec, Training
 from rbench.schema.extension import NoOptions
 from rbench.score import wilson
@@ -25,8 +27,6 @@ from rbench.tables.formats import render
 from rbench.tables.table import Number
 from rbench.tasks.clean import Example
 from rbench.tasks.data import TaskData
-from rbench.verdicts.papers import tables as printed
-from rbench.verdicts.papers.beside import compare
 
 table = Parts().table
 

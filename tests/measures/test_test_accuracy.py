@@ -203,7 +203,7 @@ def test_a_record_that_is_not_its_rows_is_damage(made: Path, tmp_path: Path) -> 
 
 
 def test_a_run_without_it_says_how_to_have_it(tmp_path: Path) -> None:
-    from tests.verdicts import gated
+    from tests.gate import gated
 
     with pytest.raises(StoreError, match=r"evaluate: \[test_accuracy\]"):
         api.table(gated.run(tmp_path / "old"), metric=NAME)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import marshal
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -154,4 +155,24 @@ def test_the_stand_ins_go_when_the_import_fails(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(OSError), _textattack._deferred():
         raise OSError
-    assert not _textattack._made.keys() & sys.modules.keys()
+    assert not [name for name, stand_in in _textattack._made.items() if sys.modules.get(name) is stand_in]
+
+
+UNUSED = ("flair", "bert_score", "datasets", "sklearn", "scipy.stats")
+"""Libraries that TextAttack and NLTK import for functions that no attack calls."""
+
+
+def test_an_attack_imports_no_library_that_only_others_use_and_each_is_there_afterwards() -> None:
+    code = f"""
+import sys
+import rbench.recipes, rbench.encoders.classifier
+found = [name for name in {UNUSED} if name in sys.modules]
+assert not found, found
+import datasets, scipy.stats, sklearn.metrics
+from textattack.datasets import huggingface_dataset
+assert huggingface_dataset.datasets.load_dataset is datasets.load_dataset
+assert sklearn.metrics.accuracy_score([0, 1], [0, 1]) == 1
+assert scipy.stats.norm.cdf(0) == 0.5
+"""
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], text=True, capture_output=True, check=False)
+    assert ran.returncode == 0, ran.stderr

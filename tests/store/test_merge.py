@@ -9,8 +9,8 @@ import pytest
 from rbench.errors import StoreError
 from rbench.store.multi_run import check_out, write
 from rbench.store.runs import Store
+from tests.gate import gated
 from tests.store.test_multi_run import begun, joined
-from tests.verdicts import gated
 
 
 def test_what_several_processes_have_of_a_job_that_is_under_way_is_copied(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rbench.store.multi_run import Joined, Part
 from rbench.store.runs import Store
-from tests.verdicts import gated
+from tests.gate import gated
 
 
 def joined(*folders: Path) -> Joined:

@@ -15,10 +15,10 @@ from rbench import api
 from rbench.config import tabular
 from rbench.config.registry import read_source
 from rbench.errors import RbenchError
+from rbench.gate import baseline
 from rbench.store.answers import read_answers
 from rbench.system import digests, named
 from rbench.system.named import ALWAYS, RATIO
-from rbench.verdicts import baseline
 from rbench.words.resources.lexical import listed_synonyms
 from tests.test_foreign_runs import soon
 

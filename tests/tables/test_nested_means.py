@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
+from rbench.gate.fail_if import judge, parse
 from rbench.measures.sts import SCORE, evaluated
 from rbench.schema import Job, Outcome
 from rbench.schema.claims import CellOf, Comparison, Group
@@ -21,7 +22,6 @@ from rbench.tables.any_attack import ANY, any_attack
 from rbench.tables.nested_means import Observed, limits
 from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.claims import Bound, estimate
-from rbench.verdicts.fail_if import judge, parse
 from tests import reference
 from tests.tables.conftest import make_outcomes, make_plan, make_record, make_suite
 

@@ -136,7 +136,7 @@ def test_parts_stand_alone() -> None:
 
 
 def test_the_rounds_of_the_bundled_task_are_those_that_the_paper_prints() -> None:
-    from rbench.verdicts.papers import tables as printed
+    from rbench.papers import tables as printed
 
     spec = load_task("anli", Registry())
     rounds = [part.name for part in spec.parts if part.split == "test"]

@@ -24,8 +24,8 @@ from rbench.tables.formats import render
 from rbench.verdicts.compare import CellKey, ComparedCell, Comparison, table
 from rbench.verdicts.pairing import unmatched
 from tests import reference
+from tests.gate import gated
 from tests.tables.conftest import make_outcomes, make_suite
-from tests.verdicts import gated
 
 MakeRun = Callable[..., Store]
 BETWEEN = ("minilm", "bert_b")

@@ -11,7 +11,7 @@ from rbench.store.runs import Store
 from rbench.tables import Results
 from rbench.verdicts import claims
 from rbench.verdicts.claims import summary
-from tests.verdicts import gated
+from tests.gate import gated
 
 TWO = gated.suite(encoders=("minilm", "bert_b"))
 

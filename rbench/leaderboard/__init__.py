@@ -1,0 +1,1 @@
+"""The leaderboard: many RUNs as static pages (`rbench site`)."""

@@ -1,0 +1,172 @@
+"""Conditions of --fail-if: what is one, and when a cell meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.proportion import proportion_confint
+
+from rbench import api
+from rbench.api import conditions, met
+from rbench.errors import SuiteError
+from rbench.gate.fail_if import Condition, Met, parse
+from rbench.metrics import Metrics
+from tests.gate import gated
+
+METRICS = Metrics()
+LIMITS = st.floats(0, 100, allow_nan=False)
+
+
+@given(
+    metric=st.sampled_from([one.name for one in METRICS.all()]),
+    sign=st.sampled_from("<>"),
+    limit=LIMITS,
+    space=st.sampled_from(["", " ", "  "]),
+    unit=st.sampled_from(["", "%"]),
+)
+def test_what_is_written_is_read(metric: str, sign: str, limit: float, space: str, unit: str) -> None:
+    if Condition(METRICS[metric], sign, limit).little:  # type: ignore[arg-type]
+        unit = "%"
+    condition = parse(f"{space}{metric}{space}{sign}{space}{limit!r}{unit}{space}", METRICS)
+    assert (condition.metric.name, condition.sign, condition.limit) == (metric, sign, limit)
+    assert parse(str(condition), METRICS) == condition
+
+
+@given(text=st.text(max_size=30) | st.builds("{} {} {}".format, st.text(), st.sampled_from("<>=!"), st.text()))
+def test_anything_else_is_an_error_that_quotes_it(text: str) -> None:
+    try:
+        condition = parse(text, METRICS)
+    except SuiteError as error:
+        assert str(error).startswith(f"--fail-if {text!r}: ")
+    else:
+        assert parse(str(condition), METRICS) == condition
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("asr", "not a condition"),
+        ("asr > ", "not a condition"),
+        ("asd > 60", "did you mean asr"),
+        ("asr >= 60", ">= is not a sign"),
+        ("asr > much", "much is not a number"),
+        ("asr > 160", "between 0 and 100 %"),
+        ("any_attack > 160", "between 0 and 100 %"),
+        ("asr > nan", "between 0 and 100 %"),
+        ("aua < 0.2", "limits are in percent, as in tables; write 20, or 0.2% if you mean so little"),
+        ("queries < inf", "between 0 and inf"),
+        ("asr > 60 for pwws", "not a condition"),
+    ],
+)
+def test_an_error_says_what_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(SuiteError, match=said):
+        conditions(["asr > 60", text])
+
+
+@given(
+    metric=st.sampled_from(sorted(one.name for one in METRICS.all() if one.share)),
+    limit=LIMITS,
+    low=st.floats(0, 1),
+    wide=st.floats(0, 1),
+)
+def test_the_whole_interval_must_be_beyond_the_limit(metric: str, limit: float, low: float, wide: float) -> None:
+    high = min(1.0, low + wide)
+    assert Condition(METRICS[metric], ">", limit).holds(low, high) == (low > limit / 100)
+    assert Condition(METRICS[metric], "<", limit).holds(low, high) == (high < limit / 100)
+
+
+def failing(run: Path, wanted: Sequence[Condition]) -> list[Met]:
+    found = met(run, wanted)
+    assert found.undecided == ()
+    return list(found.met)
+
+
+def test_a_run_is_judged_on_the_interval_and_not_on_the_value(tmp_path: Path) -> None:
+    run = gated.run(tmp_path / "run", "s" * 70 + "f" * 30)
+    low, high = (100 * limit for limit in proportion_confint(70, 100, method="wilson"))
+    (one,) = failing(run, conditions([f"asr > {low - 0.01}"]))
+    assert one.cell == gated.CELL and "70.0% [60." in str(one) and "n = 100" in str(one)
+    assert failing(run, conditions([f"asr > {low + 0.01}", f"asr < {high - 0.01}"])) == []
+    assert len(failing(run, conditions([f"asr < {high + 0.01}"]))) == 1
+    assert len(failing(run, conditions(["asr > 50", "aua < 50", "clean < 10"]))) == 2
+
+
+def test_all_attacks_together_are_judged_by_text(tmp_path: Path) -> None:
+    two = gated.suite(attacks=("pwws", {"bertattack": {"max_words": 10}}))
+    letters = {"pwws": "s" * 40 + "f" * 60, "bertattack[max_words=10]": "f" * 30 + "s" * 40 + "f" * 30}
+    run = gated.run(tmp_path / "run", letters, of=two)
+    low, high = (100 * limit for limit in proportion_confint(70, 100, method="wilson"))
+    (one,) = failing(run, conditions([f"any_attack > {low - 0.01}"]))
+    assert one.cell == "minilm/mr/clean/any attack" and "70.0% [60." in str(one) and "n = 100" in str(one)
+    assert failing(run, conditions([f"any_attack > {low + 0.01}", f"any_attack < {high - 0.01}"])) == []
+    with pytest.raises(SuiteError, match="any_attack > 50': it needs two or more attacks"):
+        met(gated.run(tmp_path / "one"), conditions(["any_attack > 50"]))
+
+
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ("any_attack > 50", "does not produce the metric any_attack: it needs two or more `attacks`"),
+        ("oracle_asr > 50", None),
+        ("asr > 50", None),
+    ],
+)
+def test_a_condition_that_a_suite_cannot_meet_is_refused_before_it_runs(condition: str, why: str | None) -> None:
+    suite = {"encoders": ["mini-bert"], "tasks": ["mini-sentiment"], "attacks": ["pwws"], "resources": "mini"}
+    if why is None:
+        api.check_conditions(conditions([condition]), suite)
+    else:
+        with pytest.raises(SuiteError, match=why):
+            api.check_conditions(conditions([condition]), suite)
+
+
+def test_a_metric_without_any_value_is_refused(tmp_path: Path) -> None:
+    run = gated.run(tmp_path / "run", "w" * 10)
+    with pytest.raises(SuiteError, match=r"no cell of .*run has a value of asr"):
+        met(run, conditions(["asr > 50"]))
+
+
+def test_words_changed_are_in_percent_as_in_tables() -> None:
+    assert parse("perturbed > 20", METRICS).holds(0.3, 0.35)
+    assert not parse("perturbed > 40", METRICS).holds(0.3, 0.35)
+    assert (
+        str(Met(parse("perturbed > 20", METRICS), "a/b", 0.31, 0.3, 0.35, 9))
+        == "perturbed > 20: a/b has 31.0% [30.0, 35.0], n = 9"
+    )
+
+
+def test_a_limit_is_shown_as_it_was_written() -> None:
+    assert [str(Condition(METRICS["asr"], ">", limit)) for limit in (0.6, 60.0, 33.3)] == [
+        "asr > 0.6%",
+        "asr > 60",
+        "asr > 33.3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("letters", "condition", "why"),
+    [
+        ("sss" + "w" * 87, "asr > 60", "3 texts cannot show it, whatever becomes of them; attack more"),
+        ("s" * 5, "aua < 20", "5 texts cannot show it"),
+        ("f" * 9, "any_attack > 95", None),
+    ],
+)
+def test_a_cell_with_too_few_texts_cannot_be_judged(
+    letters: str, condition: str, why: str | None, tmp_path: Path
+) -> None:
+    attacks = ("pwws", {"bertattack": {"max_words": 10}}) if why is None else ("pwws",)
+    found = met(gated.run(tmp_path / "run", letters, of=gated.suite(attacks=attacks)), conditions([condition]))
+    (one,) = found.undecided
+    assert not found.met and "cannot be judged: " in str(one) and (why or "9 texts cannot show it") in one.because
+
+
+def test_a_flag_that_voids_a_cell_leaves_a_condition_undecided_but_on_clean_accuracy(tmp_path: Path) -> None:
+    run = gated.run(tmp_path / "run", "s" * 5 + "w" * 85, flagged=True)
+    found = met(run, conditions(["asr > 20", "aua < 50", "clean < 50"]))
+    assert [str(one.condition) for one in found.undecided] == ["asr > 20", "aua < 50"]
+    assert "flagged starved of candidates" in found.undecided[0].because
+    assert [str(one.condition) for one in found.met] == ["clean < 50"]

@@ -1,0 +1,123 @@
+"""The leaderboard's rules: what stands in one column, and which ranks share a place. Ranks against scipy's tests."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from rbench.api.runs import results_of
+from rbench.leaderboard.board import Board, Readings
+from rbench.leaderboard.pareto import plane
+from rbench.report.data import RunPage
+from rbench.tables.aggregate import grid
+from tests import reference
+from tests.report.conftest import write_run
+
+
+def boards(*runs: Path) -> list[Board]:
+    found = Readings()
+    for run in runs:
+        page = RunPage(name=run.stem, href=run.name, title="", suite="", date="2026", jobs="", version="")
+        found.add(results_of(run, ()), page)
+    return found.boards()
+
+
+@pytest.fixture(scope="module")
+def table() -> Board:
+    """The largest table of some committed RUNs, which share a setting."""
+    return boards(*(reference.run(f"dose-response-part1{one}") for one in ("", "-doses")))[0]
+
+
+def test_ranks_are_those_of_exact_tests_with_holms_correction(table: Board) -> None:
+    """McNemar's exact test by scipy on outcomes, and Holm's procedure step by step."""
+    values: dict[str, dict[str, bool]] = {}
+    for name in ("", "-doses"):
+        results = results_of(reference.run(f"dose-response-part1{name}"), ())
+        for (attack, encoder, _, _), cell in grid(results).cells.items():
+            if attack == "textfooler":
+                (job,) = cell.jobs
+                values[encoder] = {one.example_id: one.status == "failed" for one in results.store.outcomes(job)}
+    assert table.columns[0].title == "TextFooler"
+    ranked = [row.who.label for row in table.rows if row.ranks]
+    assert len(ranked) > 10
+    found = []
+    for one, other in combinations(ranked, 2):
+        only = [sum(values[a][k] and not values[b][k] for k in values[a]) for a, b in ((one, other), (other, one))]
+        p = float(stats.binomtest(only[0], sum(only)).pvalue) if sum(only) else 1.0
+        found.append((p, one if only[0] > only[1] else other, other if only[0] > only[1] else one))
+    better, worse = dict.fromkeys(ranked, 0), dict.fromkeys(ranked, 0)
+    for k, (p, up, down) in enumerate(sorted(found)):
+        if p * (len(found) - k) >= 0.05:
+            break
+        better[down] += 1
+        worse[up] += 1
+    expected = {label: (1 + better[label], len(ranked) - worse[label]) for label in ranked}
+    assert {row.who.label: row.ranks for row in table.rows if row.ranks} == expected
+    assert len({*expected.values()}) > 3  # something is told apart
+    assert all(row.ranks is None for row in table.rows if row.control)
+
+
+def test_numbers_are_those_of_the_runs(table: Board) -> None:
+    results = results_of(reference.run("dose-response-part1"), ())
+    cells = {(key[0], key[1]): cell.score("aua") for key, cell in grid(results).cells.items()}
+    compared = 0
+    for row in table.rows:
+        for column, attack in zip(table.columns[:2], ("textfooler", "pwws"), strict=True):
+            if (score := cells.get((attack, row.who.label))) is not None and column in row.numbers:
+                number = row.numbers[column].number
+                assert (number.value, number.n, number.low, number.high) == (
+                    score.value,
+                    score.n,
+                    score.low,
+                    score.high,
+                )
+                compared += 1
+    assert compared > 15
+
+
+def test_runs_of_one_setting_share_a_table_and_others_have_their_own() -> None:
+    """The noise of one RUN stands beside the attacks of another on the same victims; other trainings are apart."""
+    (table,) = boards(reference.run("noise-attacked"), reference.run("noise-local"))
+    assert [column.title for column in table.columns] == ["TextFooler", "Noise: typos", "Clean"]
+    assert all({*table.columns} <= row.numbers.keys() for row in table.rows) and len(table.runs) == 2
+    alone = boards(reference.run("noise-attacked"))[0]
+    assert "Noise: typos" not in [column.title for column in alone.columns]
+    titles = [one.title for one in boards(reference.run("strength-local"), reference.run("dose-response-part2"))]
+    assert titles == ["MR, probe, 300 examples, seed 0"] * 2  # 6,000 rows trained the heads of one, 2,000 of the other
+
+
+def test_a_run_that_does_not_say_how_victims_are_made_has_no_table(tmp_path: Path) -> None:
+    assert boards(write_run(tmp_path / "a")) == []
+
+
+def test_a_board_without_quality_has_no_drawing_and_others_show_their_front(table: Board) -> None:
+    drawn = plane(table, lambda row: row.who.label)
+    assert drawn is not None
+    lead, quality = table.columns[0], table.quality
+    assert quality is not None
+    shown = {point.row.who: point for point in drawn.points}
+    for who, point in shown.items():
+        x, y = point.row.numbers[quality].number.value, point.row.numbers[lead].number.value
+        others = [(o.row.numbers[quality].number.value, o.row.numbers[lead].number.value) for o in drawn.points]
+        beaten = any(a >= x and b >= y and (a, b) != (x, y) for a, b in others)  # type: ignore[operator]
+        assert point.front == (not beaten and not point.row.control), who
+        assert who.label.startswith(point.name.partition("…")[0]) and who.label.endswith(point.name.rpartition("…")[2])
+        assert point.across[0] <= point.x <= point.across[1] and point.up[0] >= point.y >= point.up[1]
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.permutations(("dose-response-part2", "dose-response-part2-ag", "strength-local")))
+def test_the_order_of_runs_changes_nothing(order: list[str]) -> None:
+    def told(names: list[str]) -> list[object]:
+        return [(one.title, [(row.who, row.ranks) for row in one.rows]) for one in boards(*map(reference.run, names))]
+
+    assert told(order) == told(sorted(order))
+
+
+def test_seconds_under_whatever_load_are_in_no_table(table: Board) -> None:
+    assert not [column.title for column in table.columns if column.title.startswith("Seconds")]
