@@ -57,9 +57,14 @@ def where(axes: Axes) -> tuple[str, str]:
     return task, attack
 
 
+def lost(asr: float, aua: float) -> float:
+    """Clean accuracy less accuracy under attack, of AUA = clean accuracy x (1 - ASR)."""
+    return aua * asr / (1 - asr)
+
+
 def test_points_of_each_task_are_the_tables_numbers(make_run: MakeRun) -> None:
     store = make_run()
-    clean, after, asked = (table(store, metric) for metric in ("clean", "aua", "queries"))
+    fell, after, asked = (table(store, metric) for metric in ("asr", "aua", "queries"))
     panels = draw(store, panels="task")
     assert [where(axes) for axes in panels] == [(task, attack) for task in TASKS for attack in ATTACKS]
     for axes in panels:
@@ -68,16 +73,16 @@ def test_points_of_each_task_are_the_tables_numbers(make_run: MakeRun) -> None:
         assert list(found) == ["minilm", "bert_b"]
         for encoder, drawn in found.items():
             key = (encoder, attack, task)
-            assert drawn == [(pytest.approx(100 * (clean[key] - after[key])), asked[key])]
+            assert drawn == [(pytest.approx(100 * lost(fell[key], after[key])), asked[key])]
 
 
 def test_the_mean_counts_each_task_the_same(make_run: MakeRun) -> None:
     store = make_run()
-    clean, after, asked = (table(store, metric) for metric in ("clean", "aua", "queries"))
+    fell, after, asked = (table(store, metric) for metric in ("asr", "aua", "queries"))
     for axes, attack in zip(draw(store), ATTACKS, strict=True):
         for encoder, [(x, y)] in points(axes).items():
             keys = [(encoder, attack, task) for task in TASKS]
-            assert x == pytest.approx(100 * np.mean([clean[key] - after[key] for key in keys]))
+            assert x == pytest.approx(100 * np.mean([lost(fell[key], after[key]) for key in keys]))
             assert y == pytest.approx(np.mean([asked[key] for key in keys]))
 
 
