@@ -102,8 +102,11 @@ def build_adversarial_from(
     record = store.record(job)
     if record is None or record.status != "complete":
         raise StoreError(_unfinished(store, plan, job, failed=record is not None))
-    outcomes = store.outcomes(job)
-    made = Made(job, record, plan.job(job.needs["victim"]), outcomes, only)
+    if (victim := job.needs.get("victim")) is None:
+        raise PlanError(
+            f"{job.name} attacks no classifier: sets are made of texts that have classes. Name another attack."
+        )
+    made = Made(job, record, plan.job(victim), store.outcomes(job), only)
     return BuiltSet(folder, run, write(made, folder, overwrite=overwrite))
 
 

@@ -127,6 +127,7 @@ REASONS = {
     "schema/entries.py": "columns that attacks protect; users write them by kind",
     "train/finetune/_options.py": "the same of a strategy that attacks its training texts",
     # The table of STS evaluations is called `sts`, as the kind is.
+    "measures/sts.py": "the measure, and the name of its number",
     "schema/suite.py": "tables and what they need",
     "tables/aggregate.py": "tables and what they need",
     "config/consistency.py": "tables and what they need",
