@@ -17,7 +17,7 @@ seconds by the wall:
 Efficiency is T1 / (n Tn): the seconds of one process by n times those of n. T1 is the median of `inline`, of all rows.
 
 `expected` plays the jobs and chunks of the first inline run, as they were measured, on more processes, each of which
-takes what comes first in the plan (`rbench.plan.work.play`). So its row for two processes can be held against what was
+takes what comes first in the plan (`benchmarks/schedule.py`). So its row for two processes can be held against what was
 measured. With --plan it also plays the jobs of table1, as the cost model sees them, which were not run: with the
 profile `local`, and with the 1,000 examples and five seeds of the paper. That needs the data and models of the profile
 (RBENCH_DATA, RBENCH_MODELS, NLTK_DATA). A process is then the machine of the cost model: two cores.
@@ -47,8 +47,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from machine import cores, processor
-
-from rbench.plan.work import Part, play
+from schedule import Part, play
 
 RESULTS = Path(__file__).parent / "results" / "efficiency.json"
 PACKAGES = ("rbench", "torch", "transformers", "textattack", "ray")
@@ -173,21 +172,19 @@ def expected(parts: Sequence[Part], counts: Sequence[int] = COUNTS) -> dict[str,
 
 
 def planned_parts(settings: Sequence[str]) -> list[Part]:
-    """Return the jobs of table1 with the seconds that the cost model gives them, on the machine of the model."""
+    """Return the jobs of table1 with the seconds that they are estimated to take on this machine."""
     from rbench.api import plan
     from rbench.execution.cluster.scheduler import chunks
-    from rbench.plan.cost_model import OPEN, costs, here
-    from rbench.plan.work import Estimator
+    from rbench.execution.forecast import this_machine
+    from rbench.plan.work import Timing
     from rbench.schema import AttackJob
 
     found = plan("table1", profile="local", overrides=tuple(settings))
     assert found.prepared is not None
-    estimator, parts = Estimator(found.prepared, costs()), []
-    machine = here(costs(), costs().gflops, cores=2, workers=2)
+    timing, parts = Timing(found.prepared, this_machine(workers=1)), []
     for job in found.jobs:
-        attack = isinstance(job.spec, AttackJob)
         n = chunks(job.spec.num_examples) if isinstance(job.spec, AttackJob) else 1
-        seconds = machine.seconds(estimator.of(job).seconds, 1, attack=attack) / n + OPEN
+        seconds = timing.seconds(job) / n
         names = tuple(found.plan.job(key).name for key in job.needs.values())
         parts.append(Part(job.name, names, seconds, n))
     return parts

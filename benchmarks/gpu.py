@@ -1,4 +1,4 @@
-"""Measures rbench on a GPU: equal outcomes, speed of attacks and trainings, precisions, and the hours of `table1`.
+"""Measures rbench on a GPU: equal outcomes, speed of attacks and trainings, and precisions.
 
     python benchmarks/gpu.py --models DIR --data DIR --work DIR        # NLTK_DATA names the NLTK data
 
@@ -14,7 +14,6 @@ attacks    the five recipes on MR and IMDB, on the trained victims and on random
            the same GPU, and on the CPU of the machine
 stock      stock TextAttack on the GPU, beside rbench in one process, on the same few texts of MR
 precision  the trained victims in other number formats than fp32, on changed texts that TextFooler asked (`precisions`)
-hours      hours of the suite `table1` as printed, from what the stages before measured. It needs no GPU
 
 No pretrained BERT base is at hand. The trained networks of its shape begin as the masked LM of the profile `local`,
 widened (`benchmarks/widened.py`) without a change of what it computes, and are fine-tuned whole. They know what a
@@ -52,7 +51,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 from equality import RECIPES, StockAttack, versions
 from machine import cores, processor
-from papers_hours import on_gpu
 from papers_scale import Networks, counted, summary
 from precisions import precisions, rate, synchronized
 from stock import build_stock, stock
@@ -572,18 +570,6 @@ def on_changed_texts(bench: Bench, folder: Path) -> dict[str, Any]:
     return precisions(classifier, texts, device)
 
 
-# -------------------------------------------------------------------------------------------------------------- hours
-
-
-def hours(bench: Bench) -> None:
-    """Compute the hours of `table1` on one GPU."""
-    document = bench.document
-    gpu = "H200" if "H200" in document["machine"][bench.args.device].get("gpu", "") else "H100"
-    document["hours"] = on_gpu(document, gpu, bench.args.data[0], bench.args.processes[:2])
-    print(json.dumps(document["hours"], indent=1))
-    write(bench.args.out, document)
-
-
 MEASURES: dict[str, Callable[[Bench], None]] = {
     "machine": machine,
     "tune": tune,
@@ -592,7 +578,6 @@ MEASURES: dict[str, Callable[[Bench], None]] = {
     "attacks": attacks,
     "stock": beside_stock,
     "precision": precision,
-    "hours": hours,
 }
 
 if __name__ == "__main__":

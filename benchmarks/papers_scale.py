@@ -9,9 +9,8 @@ The sentence encoder is all-MiniLM-L6-v2, as in the profile `standard`.
 
 Each of the ten cells (five recipes on MR and on IMDB) ends after --texts texts, or when its share of --minutes is
 spent, in one process with --threads threads. A text on which the time ends counts for the rates alone. Networks are
-loaded before the clock starts. --out FILE gets each cell when it ends; cells in it are not measured again. At the end
-the file gets the hours and the memory of the suite `table1`, by `rbench plan --estimate`'s model as it is, and with the
-seconds of a query that were measured here. With --device cuda networks run on the GPU, and 64 texts are under way.
+loaded before the clock starts. --out FILE gets each cell when it ends; cells in it are not measured again. With
+--device cuda networks run on the GPU, and 64 texts are under way.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 from equality import RECIPES, versions
 from machine import cores, processor
-from papers_hours import ratio, table1
 from throughput import measured
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from widened import widened
@@ -45,12 +43,9 @@ from rbench.config.registry import Registry, search_path
 from rbench.encoders import random_weights
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.inference import Network
-from rbench.plan import cost_model
-from rbench.plan.cost_model import costs
 from rbench.recipes.engine import Engine
-from rbench.recipes.workers import sensible
 from rbench.schema import Choice, Outcome, ResourceChoice, TaskSpec
-from rbench.system import digests, speed
+from rbench.system import digests
 from rbench.tasks import Example, open_task
 from rbench.words.resources import locate
 
@@ -87,18 +82,6 @@ def main() -> None:
             document["cells"][f"{task}, {name}"] = found
             print(task, name, json.dumps(found), flush=True)
             write(args, document)
-    if len(document["cells"]) < len(TASKS) * len(RECIPES):
-        return
-    rate = speed.gflops(Path(tempfile.gettempdir()) / "rbench-speed.json", processor())
-    on = cost_model.here(costs(), rate, cores(), sensible("cpu"))
-    on = on if args.gpu is None else cost_model.gpus(costs(), 1, args.gpu)
-    for key, found in document["cells"].items():
-        tokens = found["tokens_per_second"] / found["forward_passes_per_second"]
-        found["over_model"] = round(ratio(costs(), key.partition(", ")[2], tokens, found["seconds_per_query"]), 3)
-    document["table1"] = table1(costs(), on, args.data[0], document["cells"])
-    document["table1"]["peak_mb_of_a_process"] = max(one["peak_mb"] for one in document["cells"].values())
-    print(json.dumps(document["table1"], indent=1))
-    write(args, document)
 
 
 def parse() -> argparse.Namespace:
@@ -110,13 +93,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--calibrate", type=int, default=32, help="texts by which the victim's head is centred")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--gpu", choices=list(cost_model.PEAK), help="what the GPU is, for the estimate of trainings")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and of the drawn texts")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "papers_scale.json")
     args = parser.parse_args()
-    if args.device != "cpu" and args.gpu is None:
-        parser.error("--device cuda needs --gpu, the GPU's name, such as --gpu H100")
     args.models, args.data = search_path(args.models, "RBENCH_MODELS"), search_path(args.data, "RBENCH_DATA")
     return args
 
@@ -244,7 +224,7 @@ def write(args: argparse.Namespace, document: dict[str, Any]) -> None:
         "what": WHAT,
         "command": f"python benchmarks/papers_scale.py --texts {args.texts} --minutes {args.minutes:g}"
         f" --calibrate {args.calibrate} --threads {args.threads} --seed {args.seed}",
-        "machine": {"processor": processor(), "cores": cores(), "device": args.device, "gpu": args.gpu},
+        "machine": {"processor": processor(), "cores": cores(), "device": args.device},
         "threads": args.threads,
         "versions": versions() | {"python": platform.python_version()},
         **document,

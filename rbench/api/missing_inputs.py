@@ -79,7 +79,7 @@ def _hours(prepared: Prepared) -> str:
 
     plan = prepared.plan
     planned = forecast.Planned(plan, plan.jobs, prepared.run, frozenset(), {}, [], prepared=prepared)
-    return duration(3600 * forecast.forecast(planned).rows[0].hours)
+    return duration(3600 * forecast.forecast(planned).hours)
 
 
 def _remedy(suite: str | Path, options: Options) -> str:

@@ -26,7 +26,7 @@ from rbench.store.runs.files import make_folder_of
 if TYPE_CHECKING:
     from rbench.api import Options
     from rbench.api.watching import Failure, State, Status, Working
-    from rbench.execution.forecast import Forecast, Row
+    from rbench.execution.forecast import Forecast
 
 
 ESTIMATE = "How long it will take"
@@ -42,14 +42,7 @@ def plan(
     *,
     suite: str = a.SUITE,
     options: Options,
-    estimate: bool = a.option(
-        "--estimate", "Say how long it will take, here and on 1, 8 and 64 GPUs.", False, panel=ESTIMATE
-    ),
-    gpus: list[str] | None = a.option(
-        "--machines NxGPU",
-        "Estimate for these GPUs, such as 8xH100. May be repeated. (default: 1, 8 and 64 A100)",
-        panel=ESTIMATE,
-    ),
+    estimate: bool = a.option("--estimate", "Say how long it will take on this machine.", False, panel=ESTIMATE),
     fmt: str | None = a.option(
         "--format json",
         "Print the estimate as JSON, and nothing else.",
@@ -62,15 +55,13 @@ def plan(
     Shows which jobs are done, which remain, how many examples they attack and about how many model queries they need.
     A job whose weights are in the cache is marked, because it costs next to nothing. Trains and attacks nothing.
 
-    With --estimate it says how many hours and how much disk space the remaining jobs take. The estimate stands on
-    measurements of earlier runs and of this machine (two seconds, once). Its error is printed with it.
+    With --estimate it says about how many hours the remaining jobs take on this machine, whose speed is measured for
+    two seconds, once.
     """
     from rbench.execution import forecast
 
-    forecast.check(gpus or ())
     planned = rbench.api.plan(suite, options)
-    wanted = estimate or gpus or fmt
-    found = forecast.forecast(planned, gpus or ()) if wanted else None
+    found = forecast.forecast(planned) if estimate or fmt else None
     if found is not None and fmt:
         say(json.dumps(dataclasses.asdict(found), indent=1))
         return
@@ -80,35 +71,19 @@ def plan(
 
 
 def _show_forecast(found: Forecast) -> None:
-    """Print a table of machines with their hours, then disk space, the largest parts, and what the numbers rest on."""
+    """Print the hours, the kinds of jobs that take most of them, and what the numbers rest on."""
     say()
     if not found.jobs:
         say("nothing is left to do, so there is nothing to estimate")
         return
-    say(f"Estimated time of the {found.jobs} jobs that are left and not in the cache:")
-    say()
-    print_table(
-        ["machines", "time (about)", "range", "in use", "limited by"], [_forecast_row(one) for one in found.rows]
-    )
-    say()
-    for one in found.rows:
-        if one.chain:
-            say(f"{one.machines}: {' > '.join(one.chain)} cannot be shared")
+    low, middle, high = map(duration, (found.low, found.hours, found.high))
+    about = f"about {middle} ({low} to {high})"
+    say(f"the {found.jobs} jobs that are left and not in the cache take {about} on this machine")
+    say("most of it: " + ", ".join(f"{kind} {100 * share:.0f}%" for kind, share in found.largest))
     say(
-        f"disk: about {size(found.cache_bytes)} of weights in the cache, {size(found.run_bytes)} of outcomes in the run"
+        f"note: a core of this machine does {found.gflops:.0f} GFLOPS in products of matrices, measured here; worker "
+        f"processes that share the attacks: {found.workers}. The estimate is for CPUs"
     )
-    if found.largest:
-        said = ", ".join(f"{kind} {100 * share:.0f}%" for kind, share in found.largest)
-        say(f"most of the time here: {said}")
-    for note in found.notes:
-        say(f"note: {note}")
-
-
-def _forecast_row(one: Row) -> list[str]:
-    name = f"{one.machines} (assumed)" if one.assumed else one.machines
-    low, high = duration(one.low), duration(one.high)
-    span = f"{low} to {high}" if low != high else low
-    return [name, duration(one.hours), span, f"{100 * one.busy:.0f}%", one.limit]
 
 
 def duration(hours: float) -> str:
@@ -118,15 +93,6 @@ def duration(hours: float) -> str:
     if hours < 1.5:
         return f"{_two(60 * hours)} min"
     return f"{_two(hours)} h" if hours < 72 else f"{_two(hours / 24)} days"
-
-
-def size(n: float) -> str:
-    """Format a number of bytes with two digits."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if n < 1000:
-            return f"{_two(n)} {unit}"
-        n /= 1000
-    return f"{_two(n)} TB"
 
 
 def _two(x: float) -> str:

@@ -1,174 +1,237 @@
-"""What each job of a plan costs, before anything runs.
+"""What jobs cost, before anything runs: examples, model queries, and about how many seconds on this machine.
 
-`estimate` counts examples and queries. `Estimator` has the time on the reference machine and the disk space, by the
-model (`cost_model`).
+Seconds are the operations of the networks over what this machine does in a second, and a constant for each query and
+each job that no network takes. The constants are rounded medians of the records in `results/reference`, with which
+`benchmarks/cost_model.py` compares the estimates.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import RbenchError
-from rbench.plan.cost_model import MINILM, REFERENCE, Costs, Network, Seconds, attack_seconds, reading, training_seconds
-from rbench.schema import CLEAN, AttackJob, FinetuneJob, Job, PretrainJob, ResourceKind, TaskSpec, VictimJob, bases
+from rbench.schema import AttackJob, AttackSpec, FinetuneJob, Job, PretrainJob, ResourceKind, TaskSpec, VictimJob, bases
 
 if TYPE_CHECKING:
     from rbench.plan.prepare import Prepared
+    from rbench.schema.training_spec import TrainSpec
     from rbench.tasks import TaskData
 
 SAMPLE = 200
 """Examples of a task whose words are counted."""
+TOKENS_PER_WORD = 1.35
+"""Word pieces of an English word, about. Two more are the special tokens of a text."""
+USUAL, GROWTH = 20, 0.8
+"""An attack asks `queries_per_word` for each word of a text of 20. Queries grow with the words to the power 0.8."""
+ATTACKED = 0.8
+"""Share of examples that victims classify correctly. The others cost one query."""
 NETWORKS: tuple[ResourceKind, ...] = ("masked_lm", "sentence_encoder")
-"""Resources that are networks."""
+"""Resources of attacks that are networks."""
+ASIDE = 0.3
+"""Texts that each of these reads for a query, whose other words are remembered or were not offered."""
+SHARE = 0.65
+"""Share of the speed in products of matrices that networks reach."""
+FILTERED, PLAIN, PER_JOB = 1e-3, 1e-4, 5.0
+"""Seconds outside of networks: of a query if a tagger or a sentence encoder filters words, of another, and of a job."""
+MEASURE = 30.0
+"""Seconds of a measure whose file does not say how many examples it reads."""
+MOST_CORES = 8
+"""Cores that a training makes use of, and the worker processes that share an attack by default, at most."""
+STRATEGIES = {"cosine": 0.06, "probe": 0.3, "clean": 2, "freelb": 4, "pregenerated": 4, "random_substitutions": 9}
+STRATEGIES |= {"adversarial": 20}
+OTHER_STRATEGY = 4
+"""How much longer a fine-tuning takes than reading its texts forwards and backwards at the speed of evaluations: it
+holds the optimizer, and whatever else a strategy does in its steps, such as attacks."""
+OBJECTIVES = {"simcse": 3, "cline": 6, "uscal": 6, "distillation": 7, "vadvcse": 7, "robustembed": 10}
+OBJECTIVES |= {"robustsentembed": 12, "adcl": 14}
+OTHER_OBJECTIVE = 7
+"""The same for the objectives of encoders."""
+STEPLESS = {"forget": 10.0, "retrofit": 80.0, "whitening": 10.0}
+"""Seconds of objectives that take no steps."""
 _SIZES = {
     "layers": ("num_hidden_layers", "n_layers", "num_layers", "n_layer"),
     "hidden": ("hidden_size", "dim", "d_model", "n_embd"),
     "inner": ("intermediate_size", "hidden_dim", "d_ff", "n_inner"),
-    "vocabulary": ("vocab_size",),
 }
 """Keys of config.json, by the field of `Network`. The names differ between kinds of networks."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a job costs."""
+class Estimate:
+    """The cost of a job: examples to attack and, roughly, model queries. Evaluations count texts as examples."""
 
-    job: Job
-    seconds: Seconds
-    """On the reference machine; of an attack, in one process for all examples."""
-    run_bytes: float = 0.0
-    cache_bytes: float = 0.0
-    unknown: str | None = None
-    """What of it was not measured, so that the estimate says little; None: nothing."""
+    examples: int
+    queries: int = 0
+    told: str = ""
+    """Of a measure whose file says it: a sentence with a place for the number of examples."""
 
 
-class Estimator:
-    """Estimates the jobs of a prepared suite."""
+def estimate(job: Job, prepared: Prepared) -> Estimate | None:
+    """Estimate a job's cost; None for jobs that are neither attacks nor evaluations."""
+    if (examples := measured_examples(job, prepared)) is not None:
+        return Estimate(examples, told=_measure(job, prepared).workload)
+    if job.measuring is not None and job.untuned:
+        return Estimate(sum(prepared.data[job.measuring.task.name].sizes.values()))
+    if (spec := job.attacking) is None:
+        return None
+    words = mean_words(prepared.data[spec.task.name], "test", spec.attack.protect.get(spec.task.kind, ()))[0]
+    return Estimate(spec.num_examples, round(spec.num_examples * queries(spec.attack, words)))
 
-    def __init__(self, prepared: Prepared, model: Costs) -> None:
-        self._prepared, self._model = prepared, model
+
+def measured_examples(job: Job, prepared: Prepared) -> int | None:
+    """Return how many texts, pairs or rows the job of a measure reads; None where the measure's file does not say."""
+    if job.what is None:
+        return None
+    examples: int | None = _measure(job, prepared).examples(prepared, job)
+    return examples
+
+
+def _measure(job: Job, prepared: Prepared) -> Any:
+    return prepared.loaded.modules["measures", job.what or ""].open()
+
+
+def queries(attack: AttackSpec, words: float) -> float:
+    """Return about how often an attack asks the victim for a text in which so many words may change."""
+    return float(attack.queries_per_word * USUAL * (max(words, 1.0) / USUAL) ** GROWTH)
+
+
+@dataclass(frozen=True)
+class Network:
+    """The size of a transformer."""
+
+    layers: int
+    hidden: int
+    inner: int
+    """Width of the feed-forward layers."""
+
+    def reading(self, texts: float, words: float, longest: int = 512) -> float:
+        """Return the billions of operations of reading so many texts of so many words, cut to `longest` tokens."""
+        # A multiplication with an addition counts as two operations; the scores of attention, and the weighted sums of
+        # n tokens, are two products of n x n x hidden.
+        n, weights = min(words * TOKENS_PER_WORD + 2, longest), 4 * self.hidden**2 + 2 * self.hidden * self.inner
+        return texts * self.layers * (2 * n * weights + 4 * n**2 * self.hidden) / 1e9
+
+
+MINILM = Network(6, 384, 1536)
+"""Stands for a network of unknown size."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine that works: billions of operations a second of one core in products of matrices, and its cores."""
+
+    gflops: float
+    cores: int
+    workers: int
+    """Processes that share the examples of an attack, a core each."""
+
+    def reads(self, gflop: float) -> float:
+        """Return the seconds of reading on all cores, from billions of operations."""
+        return gflop / (SHARE * self.gflops * min(self.cores, MOST_CORES))
+
+    def attacks(self, spec: AttackJob, words: tuple[float, float], gflop: float) -> float:
+        """Return the seconds of an attack.
+
+        Args:
+            words: those of an example that may change, and all.
+            gflop: of a query, in billions of operations of the victim and of the networks that choose words.
+        """
+        filtered = {"pos_tagger", "sentence_encoder"}.intersection(spec.attack.needs)
+        query = gflop / (SHARE * self.gflops) + (FILTERED if filtered else PLAIN)
+        asked = ATTACKED * queries(spec.attack, words[0]) + 1 - ATTACKED
+        return spec.num_examples * asked * query / min(self.workers, spec.num_examples)
+
+    def tunes(self, spec: FinetuneJob, rows: float, scored: float, words: float, network: Network) -> float:
+        """Return the seconds of a fine-tuning on so many rows, which scores so many others after each epoch."""
+        texts = spec.training.epochs * (3 * rows + scored)  # a step backwards takes twice as long as one forwards
+        clean, factor = STRATEGIES["clean"], STRATEGIES.get(spec.strategy.name, OTHER_STRATEGY)
+        some = spec.strategy.options.get("num_texts")  # in a strategy of a user's it may be anything
+        if isinstance(some, int) and 0 < some < rows:
+            factor = clean + (factor - clean) * some / rows
+        return factor * self.reads(network.reading(texts, words, spec.training.max_length))
+
+    def trains(self, how: TrainSpec, texts: float, words: float, network: Network) -> float:
+        """Return the seconds of a training on so many texts, those of all steps together."""
+        if how.objective in STEPLESS:
+            return STEPLESS[how.objective]
+        factor = OBJECTIVES.get(how.objective, OTHER_OBJECTIVE)
+        return factor * self.reads(network.reading(3 * texts, words, how.max_length))
+
+
+class Timing:
+    """Estimates how long the jobs of a prepared suite take on a machine."""
+
+    def __init__(self, prepared: Prepared, machine: Machine) -> None:
+        self._prepared, self._machine = prepared, machine
         self._words: dict[tuple[str, str], tuple[float, float]] = {}
-        self._networks: dict[str, Network | None] = {}
+        self._networks: dict[str, Network] = {}
 
-    def of(self, job: Job) -> Work:
-        """Return what a job costs."""
-        ways: dict[type, Callable[[Job, Any], Work]] = {
-            PretrainJob: self._pretraining,
-            FinetuneJob: self._tuning,
-            AttackJob: self._attack,
-            VictimJob: self._opening,
-        }
-        return ways.get(type(job.spec), self._measuring)(job, job.spec)
+    def seconds(self, job: Job) -> float:
+        """Return about how many seconds a job takes where nothing else runs."""
+        return PER_JOB + self._work(job)
 
-    def _attack(self, job: Job, spec: AttackJob) -> Work:
-        network, longest, why = self._victim(job)
-        words = self._lengths(spec.task, "test", spec.attack.protect.get(spec.task.kind, ()))
-        each = attack_seconds(self._model, spec.attack.name, network, words, longest, self._beside(spec))
-        if spec.attack.name not in self._model.attacks:
-            why = f"attack {spec.attack.name}"
-        size = self._model.bytes_of_outcome + 12 * words[1]  # both texts, six letters a word
-        return Work(job, each * spec.num_examples, run_bytes=spec.num_examples * size, unknown=why)
-
-    def _beside(self, spec: AttackJob) -> float:
-        """Return how much larger the networks of an attack's resources are than MiniLM; 1.0 where nothing says it."""
-        places = self._prepared.places.resources
-        kinds = [kind for kind in NETWORKS if kind in spec.attack.needs and kind in places]
-        if kinds and not any(_is_model(places[kind].where) for kind in kinds):
-            return 0.0  # the embedded world's, which ask no network
-        sizes = [size.gflop(30) / REFERENCE for kind in kinds if (size := self._config(places[kind])) is not None]
-        return sum(sizes) / len(sizes) if sizes else 1.0
-
-    def _tuning(self, job: Job, spec: FinetuneJob) -> Work:
-        network, how = self._network(spec.encoder.name, job), spec.training
-        sizes = self._prepared.data[spec.task.name].sizes
-        rows = how.train_rows(sizes.get("train", 0))
-        scored = min(how.max_validation or sizes.get("validation", 0), sizes.get("validation", 0))
-        words = self._lengths(spec.task, "train")[1]
-        gflop = reading(network or MINILM, how.epochs * (3 * rows + scored), words, how.max_length)
-        strategy, rates = spec.strategy.name, self._model.tuning
-        why = None if strategy in rates else f"strategy {strategy}"
-        rate = rates.get(strategy, self._model.other_tuning)
-        texts = spec.strategy.options.get("num_texts")  # in a strategy of a user's it may be anything
-        if isinstance(texts, int) and 0 < texts < rows:
-            # What a strategy costs beyond clean fine-tuning is its search, here in some of the texts.
-            rate = rates[CLEAN] + (rate - rates[CLEAN]) * texts / rows
-        steps = how.epochs * (rows + scored / 4) / how.batch_size
-        return self._made(job, network, training_seconds(rate, gflop, steps), why)
-
-    def _pretraining(self, job: Job, spec: PretrainJob) -> Work:
-        network, how = self._network(spec.encoder.name, job), spec.encoder.train
-        if how is None:  # a plan has no such job
-            return Work(job, Seconds())
-        corpus = self._prepared.data.get(how.data)
-        if how.objective in self._model.fitted:
-            return self._made(job, network, Seconds(python=self._model.fitted[how.objective]), None)
-        texts = (how.steps or 0) * how.batch_size * how.gradient_accumulation
-        if not texts and corpus is not None:
-            texts = round((how.epochs or 1) * corpus.sizes.get("train", 0))
-        rate = self._model.training.get(how.objective, self._model.other_training)
-        gflop = reading(network or MINILM, 3 * texts, how.max_length / 2, how.max_length)
-        why = None if how.objective in self._model.training else f"objective {how.objective}"
-        why = why if texts else f"the number of texts that train {spec.encoder.name}"
-        return self._made(job, network, training_seconds(rate, gflop, texts / how.batch_size), why)
-
-    def _opening(self, job: Job, spec: VictimJob) -> Work:
-        network = self._config(self._prepared.places.victims.get((spec.victim.name, spec.task.name)))
-        texts = sum(self._prepared.data[spec.task.name].sizes.get(split, 0) for split in ("validation", "test"))
-        gflop = reading(network or MINILM, texts, self._lengths(spec.task, "test")[1], 512)
-        return Work(job, Seconds(gflop * self._model.evaluation), unknown=None if network else _unsized(job))
-
-    def _measuring(self, job: Job, spec: Any) -> Work:
-        examples = measured_examples(job, self._prepared)
-        if examples is None:
-            return Work(job, Seconds(), unknown=f"{job.stage} {'/'.join(job.parts[1:2])}")
+    def _work(self, job: Job) -> float:
+        spec, on = job.spec, self._machine
+        if isinstance(spec, AttackJob):
+            network, longest = self._victim(job)
+            words = self._lengths(spec.task, "test", spec.attack.protect.get(spec.task.kind, ()))
+            return on.attacks(spec, words, network.reading(1, words[1], longest) + self._aside(spec, words[1]))
+        if isinstance(spec, FinetuneJob):
+            sizes, how = self._prepared.data[spec.task.name].sizes, spec.training
+            scored = min(how.max_validation or sizes.get("validation", 0), sizes.get("validation", 0))
+            words = self._lengths(spec.task, "train")
+            return on.tunes(spec, how.train_rows(sizes.get("train", 0)), scored, words[1], self.network(job))
+        if isinstance(spec, PretrainJob):
+            if (train := spec.encoder.train) is None:  # a plan has no such job
+                return 0.0
+            texts = (train.steps or 0) * train.batch_size * train.gradient_accumulation
+            if not texts and (corpus := self._prepared.data.get(train.data)) is not None:
+                texts = round((train.epochs or 1) * corpus.sizes.get("train", 0))
+            return on.trains(train, texts, train.max_length / 2, self.network(job))
+        if isinstance(spec, VictimJob):
+            texts = sum(self._prepared.data[spec.task.name].sizes.get(split, 0) for split in ("validation", "test"))
+            return on.reads(self.network(job).reading(texts, self._lengths(spec.task, "test")[1]))
+        if (examples := measured_examples(job, self._prepared)) is None:
+            return MEASURE
         alone = len(spec.task.columns) if job.untuned else 1  # an encoder reads each column as a text
-        network = (self._network(spec.encoder.name, job) or MINILM) if job.untuned else self._victim(job)[0]
-        texts, words = alone * examples, self._lengths(spec.task, spec.split or "test")[1] / alone
-        gflop = reading(network, texts, words, 512)
-        return Work(job, Seconds(gflop * self._model.evaluation))
+        network = self.network(job) if job.untuned else self._victim(job)[0]
+        return on.reads(network.reading(alone * examples, self._lengths(spec.task, spec.split or "test")[1] / alone))
 
-    def _made(self, job: Job, network: Network | None, seconds: Seconds, why: str | None) -> Work:
-        weights = 4.0 * (network or MINILM).weights
-        return Work(job, seconds, cache_bytes=weights, unknown=why or (None if network else _unsized(job)))
-
-    def _victim(self, job: Job) -> tuple[Network, int, str | None]:
-        """Return the network of a job's victim, the tokens that it reads, and why they are not known."""
-        made = self._prepared.plan.job(job.needs["victim"])
-        if made.opening is not None:
-            place = self._prepared.places.victims.get((made.opening.victim.name, made.opening.task.name))
-            network, longest = self._config(place), 512
-        else:
-            network, longest = self._network(made.parts[0], made), 512
-            if made.tuning is not None:
-                longest = made.tuning.training.max_length
-        return network or MINILM, longest, None if network else _unsized(made)
-
-    def _network(self, name: str, job: Job) -> Network | None:
-        """Return the size of an encoder's network; None if nothing says it. Names of trained draws are labels."""
-        label = job.parts[0] if job.parts[0] in self._prepared.loaded.encoders else name
+    def network(self, job: Job) -> Network:
+        """Return the size of the network that a job makes, opens or evaluates; MiniLM's where nothing says it."""
+        places = self._prepared.places
+        if (opened := job.opening) is not None:
+            return self._config(places.victims.get((opened.victim.name, opened.task.name))) or MINILM
+        label = job.parts[0]
         if label not in self._networks:
-            self._networks[label] = self._sized(label)
+            self._networks[label] = self._sized(label) or MINILM
         return self._networks[label]
+
+    def _victim(self, job: Job) -> tuple[Network, int]:
+        """Return the network of a job's victim, and the tokens that it reads."""
+        made = self._prepared.plan.job(job.needs["victim"])
+        return self.network(made), made.tuning.training.max_length if made.tuning is not None else 512
+
+    def _aside(self, spec: AttackJob, words: float) -> float:
+        """Return the billions of operations of an attack's own networks for a query; the embedded world's are none."""
+        places = self._prepared.places.resources
+        found = [places[kind] for kind in NETWORKS if kind in spec.attack.needs and kind in places]
+        sizes = [self._config(place) or MINILM for place in found if _is_model(place.where)]
+        return ASIDE * sum(network.reading(1, words) for network in sizes)
 
     def _sized(self, label: str) -> Network | None:
         encoders = self._prepared.loaded.encoders
-        if label not in encoders:
-            return None
-        specs = list(bases(encoders[label], encoders))
+        specs = list(bases(encoders[label], encoders)) if label in encoders else []
         layers = min((spec.layers for spec in specs if spec.layers is not None), default=None)
         for spec in specs:
             if spec.architecture is not None:
                 return _network(dict(spec.architecture), layers)
-        for spec in specs:
-            if (found := self._config(self._prepared.places.weights.get(spec.name), layers)) is not None:
-                return found
-        return None
+        located = (self._config(self._prepared.places.weights.get(spec.name), layers) for spec in specs)
+        return next((network for network in located if network is not None), None)
 
     def _config(self, place: Any, layers: int | None = None) -> Network | None:
         from rbench.encoders.locate import transformer_folder
@@ -183,14 +246,13 @@ class Estimator:
         return None
 
     def _lengths(self, task: TaskSpec, split: str, protected: Collection[str] = ()) -> tuple[float, float]:
-        """Return `_words` of a task, which it remembers."""
-        left = ",".join(sorted(protected))
-        if (task.name, split + left) not in self._words:
-            self._words[task.name, split + left] = _words(self._prepared.data[task.name], split, protected)
-        return self._words[task.name, split + left]
+        key = task.name, ",".join((split, *sorted(protected)))
+        if key not in self._words:
+            self._words[key] = mean_words(self._prepared.data[task.name], split, protected)
+        return self._words[key]
 
 
-def _words(data: TaskData, split: str, protected: Collection[str] = ()) -> tuple[float, float]:
+def mean_words(data: TaskData, split: str, protected: Collection[str] = ()) -> tuple[float, float]:
     """Return the mean words of an example of a split, or of another where it is empty: those in columns that are not
     protected, and all."""
     there = next((one for one in (split, "test", "train", "validation") if data.sizes.get(one)), None)
@@ -210,131 +272,9 @@ def _network(config: Mapping[str, Any], layers: int | None = None) -> Network | 
     if hidden is None or count is None:
         return None
     count = count if layers is None else min(count, layers)
-    return Network(count, hidden, said["inner"] or 4 * hidden, said["vocabulary"] or MINILM.vocabulary)
+    return Network(count, hidden, said["inner"] or 4 * hidden)
 
 
 def _is_model(where: str) -> bool:
     """Whether a place is a folder or a snapshot on the hub, and not a description in words."""
     return Path(where).exists() or ("@" in where and " " not in where)
-
-
-def _unsized(job: Job) -> str:
-    return f"the size of {job.parts[0]}"
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The cost of a job: examples to attack and, roughly, model queries. Evaluations count texts as examples."""
-
-    examples: int
-    queries: int = 0
-    told: str = ""
-    """Of a measure whose file says it: a sentence with a place for the number of examples."""
-
-
-def estimate(job: Job, prepared: Prepared) -> Estimate | None:
-    """Estimate a job's cost; None for jobs that are neither attacks nor evaluations.
-
-    Queries are examples times mean words times the attack's `queries_per_word`, a rule of thumb in the attack's file.
-    """
-    if (examples := measured_examples(job, prepared)) is not None:
-        return Estimate(examples, told=_measure(job, prepared).workload)
-    if job.measuring is not None and job.untuned:
-        return Estimate(sum(prepared.data[job.measuring.task.name].sizes.values()))
-    if job.attacking is None:
-        return None
-    spec = job.attacking
-    words = _words(prepared.data[spec.task.name], "test", spec.attack.protect.get(spec.task.kind, ()))[0]
-    # The estimate assumes that training texts are as long as test texts.
-    return Estimate(spec.num_examples, round(spec.num_examples * words * spec.attack.queries_per_word))
-
-
-def measured_examples(job: Job, prepared: Prepared) -> int | None:
-    """Return how many texts, pairs or rows the job of a measure reads; None where the measure's file does not say."""
-    if job.what is None:
-        return None
-    examples: int | None = _measure(job, prepared).examples(prepared, job)
-    return examples
-
-
-def _measure(job: Job, prepared: Prepared) -> Any:
-    return prepared.loaded.modules["measures", job.what or ""].open()
-
-
-@dataclass(frozen=True)
-class Part:
-    """Something that one process does at a time: a job, or all chunks of an attack."""
-
-    name: str
-    needs: tuple[str, ...]
-    """Names of the parts that must have ended before. Those that are not in the schedule have ended."""
-    seconds: float
-    """Of each chunk."""
-    chunks: int = 1
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How long a plan takes."""
-
-    seconds: float
-    work: float
-    """The sum of all parts, in seconds of one process."""
-    chain: tuple[str, ...]
-    """The parts of the longest chain in which each needs the one before: no number of processes is faster."""
-    chain_seconds: float
-
-
-def play(parts: Sequence[Part], processes: int) -> Schedule:
-    """Return how long so many equal processes take.
-
-    Args:
-        parts: in the order in which processes take them; each comes after all that it needs.
-    """
-    index = {part.name: i for i, part in enumerate(parts)}
-    needs = [[index[name] for name in part.needs if name in index] for part in parts]
-    ends = _run(parts, needs, processes)
-    chains: list[tuple[float, int | None]] = []  # of each part the longest chain that ends with it, and the part before
-    for part, before in zip(parts, needs, strict=True):
-        longest = max(before, key=lambda i: chains[i][0], default=None)
-        chains.append((part.seconds + (0.0 if longest is None else chains[longest][0]), longest))
-    last = max(range(len(parts)), key=lambda i: chains[i][0], default=None)
-    chain: deque[str] = deque()
-    at = last
-    while at is not None:
-        chain.appendleft(parts[at].name)
-        at = chains[at][1]
-    return Schedule(
-        seconds=ends,
-        work=sum(part.seconds * part.chunks for part in parts),
-        chain=tuple(chain),
-        chain_seconds=0.0 if last is None else chains[last][0],
-    )
-
-
-def _run(parts: Sequence[Part], needs: Sequence[Sequence[int]], processes: int) -> float:
-    """Return when the last process ends."""
-    waiting = [len(before) for before in needs]
-    after: list[list[int]] = [[] for _ in parts]
-    for i, before in enumerate(needs):
-        for j in before:
-            after[j].append(i)
-    ready = [i for i, n in enumerate(waiting) if n == 0]  # a heap: the first in the plan's order comes first
-    to_take, to_end = [part.chunks for part in parts], [part.chunks for part in parts]
-    free, now = processes, 0.0
-    busy: list[tuple[float, int]] = []
-    while ready or busy:
-        while free and ready:
-            i = ready[0]
-            heapq.heappush(busy, (now + parts[i].seconds, i))
-            free, to_take[i] = free - 1, to_take[i] - 1
-            if not to_take[i]:
-                heapq.heappop(ready)
-        now, i = heapq.heappop(busy)
-        free, to_end[i] = free + 1, to_end[i] - 1
-        if not to_end[i]:
-            for j in after[i]:
-                waiting[j] -= 1
-                if not waiting[j]:
-                    heapq.heappush(ready, j)
-    return now

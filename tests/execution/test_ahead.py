@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from rbench import api
 from rbench.cli import app
 from rbench.execution import forecast
-from rbench.plan.cost_model import costs
+from rbench.plan import work
 from rbench.store.weights import WeightCache
 from rbench.system import speed
 from tests.store.weights.entries import fill
@@ -26,7 +26,7 @@ SMALL = ("--encoder", "mini-bert-packaged", "--set", "training={epochs: 1, max_t
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of this test's own, and a machine as fast as that of the cost model."""
     monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(speed, "gflops", lambda file, about: costs().gflops)
+    monkeypatch.setattr(speed, "gflops", lambda file, about: 101.8)
     monkeypatch.setattr(forecast, "cores", lambda: 2)
 
 
@@ -87,8 +87,9 @@ def test_where_a_probe_is_not_quick_either_fewer_rows_are_offered(
     offer = "With --finetune probe (frozen encoder, logistic head) fine-tuning takes about "
     fewer = "--set training.max_train=1000 (a sample of the training rows)"
     assert offer in said() and fewer not in said(), "seconds"
-    for name, value in {"LONG": 0.01, "FEW": 100, "OPEN": 0.0}.items():
+    for name, value in {"LONG": 0.01, "FEW": 100}.items():
         monkeypatch.setattr(forecast, name, value)
+    monkeypatch.setattr(work, "PER_JOB", 0.0)
     fewer = fewer.replace("1000", "100")
     assert re.search(rf"{re.escape(offer)}.+ s, and with {re.escape(fewer)} as well about .+ s$", said())
     assert re.fullmatch(rf"\. With {re.escape(fewer)} fine-tuning takes about .+ s", said(finetune=["probe"]))

@@ -1,9 +1,8 @@
-"""Tests estimates of a suite of the embedded world: what they count, and what they follow."""
+"""Tests estimates of a suite of the embedded world: that they are sums over the jobs that are left."""
 
 from __future__ import annotations
 
 import dataclasses
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from rbench import api
 from rbench.errors import PlanError
 from rbench.execution import forecast as forecasts
-from rbench.plan.cost_model import costs
+from rbench.plan.work import Machine, Timing
 from rbench.system import speed
 
 SUITE: dict[str, Any] = {
@@ -32,47 +31,38 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> api.Planned:
 
 @pytest.fixture(autouse=True)
 def this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "gflops", lambda file, about: costs().gflops)
+    monkeypatch.setattr(speed, "gflops", lambda file, about: 80.0)
     monkeypatch.setattr(forecasts, "cores", lambda: 2)
 
 
-def test_all_machines_have_a_range_and_say_what_limits_them(planned: api.Planned) -> None:
-    found = forecasts.forecast(planned, ["3xH100"])
-    assert [row.machines for row in found.rows] == ["this machine", *(f"{n} x H100" for n in (1, 3, 8, 64))]
-    assert [row.assumed for row in found.rows] == [False, True, True, True, True]
-    for row in found.rows:
-        assert 0 < row.low < row.hours < row.high and 0 < row.busy <= 1 + 1e-9 and row.limit
-    gpus = found.rows[1:]
-    assert all(a.hours >= b.hours for a, b in pairwise(gpus)), "more GPUs are no slower"
-    assert gpus[-1].busy < 0.5
-    assert [name.partition("/")[0] for name in gpus[-1].chain] == ["pretrain", "attack"]
-    assert found.jobs == 5 and found.run_bytes > 200 * 500 and found.cache_bytes > 0
-    assert any("attack bertattack-paper (1 job)" in note for note in found.notes), "what was not measured is named"
-    assert any("assumed, not measured" in note for note in found.notes)
-    shares = [share for _, share in found.largest]
-    assert shares == sorted(shares, reverse=True) and 0.9 < sum(shares) < 1.0, "the largest of four kinds"
+def test_the_hours_are_the_sum_of_the_jobs_that_are_left(planned: api.Planned) -> None:
+    assert planned.prepared is not None
+    timing = Timing(planned.prepared, Machine(80.0, cores=2, workers=2))
+    found = forecasts.forecast(planned)
+    assert (found.jobs, found.gflops, found.workers) == (len(planned.jobs), 80.0, 2)
+    assert 3600 * found.hours == pytest.approx(sum(map(timing.seconds, planned.jobs)))
+    assert (found.low, found.high) == (found.hours / 2, found.hours * 2)
+    (pwws,) = (job for job in planned.jobs if job.attacking is not None and job.attacking.attack.name == "pwws")
+    shares = dict(found.largest)
+    if "attack pwws" in shares:
+        assert shares["attack pwws"] == pytest.approx(timing.seconds(pwws) / 3600 / found.hours)
+    assert [*shares.values()] == sorted(shares.values(), reverse=True) and 0 < sum(shares.values()) <= 1 + 1e-9
+    done, cached = (frozenset({job.key}) for job in planned.jobs[:2])
+    rest = forecasts.forecast(dataclasses.replace(planned, done=done, cached=cached))
+    assert rest.jobs == found.jobs - 2
+    assert 3600 * rest.hours == pytest.approx(sum(map(timing.seconds, planned.jobs[2:])))
 
 
-def test_half_the_speed_takes_longer_and_less_to_do_takes_less(
-    planned: api.Planned, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = forecasts.forecast(planned).rows[0].hours
-    one = forecasts.forecast(planned, workers=1).rows[0].hours
-    monkeypatch.setattr(speed, "gflops", lambda file, about: costs().gflops / 2)
-    slow = forecasts.forecast(planned).rows[0].hours
-    assert whole < slow < 2 * whole, "Python is as fast as before"
-    assert one > whole
-    finetune = planned.plan.jobs[0]
-    assert finetune.stage == "finetune"
-    rest = forecasts.forecast(dataclasses.replace(planned, done=frozenset({finetune.key})))
-    cached = forecasts.forecast(dataclasses.replace(planned, cached=frozenset({finetune.key})))
-    assert rest.jobs == cached.jobs == 4 and rest.rows[0].hours == cached.rows[0].hours < slow
-    assert rest.cache_bytes < forecasts.forecast(planned).cache_bytes
+def test_fewer_workers_and_a_slower_machine_take_longer(planned: api.Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = forecasts.forecast(planned).hours
+    assert forecasts.forecast(planned, workers=1).hours > whole
+    monkeypatch.setattr(speed, "gflops", lambda file, about: 40.0)
+    assert whole < forecasts.forecast(planned).hours < 2 * whole, "constants are as before"
 
 
 def test_nothing_left_is_no_time(planned: api.Planned) -> None:
     found = forecasts.forecast(dataclasses.replace(planned, done=frozenset(job.key for job in planned.jobs)))
-    assert found.jobs == 0 and all(row.hours == 0 for row in found.rows)
+    assert (found.jobs, found.hours, found.largest) == (0, 0, ())
 
 
 def test_a_plan_without_its_inputs_is_refused(planned: api.Planned, tmp_path: Path) -> None:

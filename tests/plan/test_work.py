@@ -1,4 +1,4 @@
-"""Tests what the model gives jobs: by strategy, by objective, and what it says of those that were never measured."""
+"""Tests estimates of time against sums by hand, and a network's operations against its own layers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from rbench import api
-from rbench.plan.cost_model import costs
-from rbench.plan.work import Estimator, Part, Work, play
+from rbench import api, config
+from rbench.config.registry import Registry
+from rbench.plan import work
+from rbench.plan.work import MINILM, Machine, Network, Timing, mean_words, queries
 
 SUITE: dict[str, Any] = {
     "name": "worked-out",
     "encoders": ["mini-bert", {"simcse-mini": {"steps": 100}}, {"simcse-mini": {"steps": 200}}, "forget-mini"],
     "tasks": ["mini-sentiment"],
     "finetune": ["probe", "clean", "freelb", "adversarial"],
-    "attacks": ["pwws"],
+    "attacks": ["pwws", "textfooler"],
     "num_examples": 100,
     "resources": "mini",
 }
+ALONE = Machine(gflops=100.0, cores=1, workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -29,23 +29,66 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> api.Planned:
     return api.plan(SUITE, out=tmp_path_factory.mktemp("run"))
 
 
-def worked(planned: api.Planned, **changes: Any) -> dict[str, Work]:
+def seconds(planned: api.Planned, machine: Machine = ALONE) -> dict[str, float]:
+    """Of each job, without the constant."""
     assert planned.prepared is not None
-    estimator = Estimator(planned.prepared, costs().model_copy(update=changes))
-    return {job.name: estimator.of(job) for job in planned.plan.jobs}
+    timing = Timing(planned.prepared, machine)
+    return {job.name: timing.seconds(job) - work.PER_JOB for job in planned.plan.jobs}
 
 
-def seconds(work: Work) -> float:
-    return work.seconds.network + work.seconds.python
+def mini(planned: api.Planned) -> Network:
+    assert planned.prepared is not None
+    found = planned.prepared.loaded.encoders["mini-bert"].architecture
+    assert found is not None
+    size = dict(found)
+    return Network(size["num_hidden_layers"], size["hidden_size"], size["intermediate_size"])
 
 
-def test_strategies_cost_what_was_measured_of_each(planned: api.Planned) -> None:
-    found = worked(planned)
-    probe, clean, freelb, adversarial = (
-        seconds(found[f"finetune/mini-bert/mini-sentiment/{name}/seed0"]) for name in SUITE["finetune"]
-    )
-    assert 0 < probe < clean < freelb < adversarial
-    assert clean / probe == pytest.approx(costs().tuning["clean"] / costs().tuning["probe"])
+def test_operations_are_those_of_the_layers() -> None:
+    import torch
+    from transformers import BertConfig, BertModel
+
+    shape = BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, vocab_size=100)
+    bert = BertModel(shape, add_pooling_layer=False)
+    linear = sum(one.weight.numel() for one in bert.encoder.modules() if isinstance(one, torch.nn.Linear))
+    # Of T tokens, attention takes T x T products of 32 numbers for the scores, and as many for the mean of the values.
+    # A thousand words are more than 10 tokens.
+    found = Network(2, 32, 48).reading(3, 1000, longest=10)
+    assert found * 1e9 == pytest.approx(3 * (2 * linear * 10 + 2 * (2 * 2 * 10 * 10 * 32)))
+
+
+def test_queries_of_a_text_of_twenty_words_are_those_of_its_file() -> None:
+    pwws = config.load_attack("pwws", Registry())
+    assert queries(pwws, 20) == pytest.approx(20 * pwws.queries_per_word)
+    assert queries(pwws, 320) == pytest.approx(20 * pwws.queries_per_word * 16**0.8)
+
+
+def test_an_attack_takes_its_queries_times_operations_over_the_rate(planned: api.Planned) -> None:
+    assert planned.prepared is not None
+    words = mean_words(planned.prepared.data["mini-sentiment"], "test")[1]
+    longest = next(job.tuning for job in planned.plan.jobs if job.tuning is not None).training.max_length
+    for name, constant in (("pwws", 0.0001), ("textfooler", 0.001)):  # TextFooler has a tagger
+        asked = 100 * (0.8 * queries(config.load_attack(name, Registry()), words) + 0.2)
+        each = mini(planned).reading(1, words, longest) / (0.65 * 100) + constant  # of the mini world's own, no network
+        job = f"attack/mini-bert/mini-sentiment/clean/{name}/seed0"
+        assert seconds(planned)[job] == pytest.approx(asked * each)
+        shared = seconds(planned, Machine(100.0, cores=8, workers=4))[job]
+        assert shared == pytest.approx(asked * each / 4), "workers share it, a core each"
+
+
+def test_a_fine_tuning_reads_its_rows_forwards_and_backwards_in_each_epoch(planned: api.Planned) -> None:
+    assert planned.prepared is not None
+    job = next(job for job in planned.plan.jobs if job.name == "finetune/mini-bert/mini-sentiment/clean/seed0")
+    assert job.tuning is not None
+    how, data = job.tuning.training, planned.prepared.data["mini-sentiment"]
+    texts = how.epochs * (3 * data.sizes["train"] + min(data.sizes["validation"], how.max_validation or 10**9))
+    gflop = mini(planned).reading(texts, mean_words(data, "train")[1], how.max_length)
+    found = seconds(planned)
+    assert found[job.name] == pytest.approx(2 * gflop / (0.65 * 100))
+    for name, factor in (("probe", 0.3), ("freelb", 4), ("adversarial", 20)):
+        of = found[job.name.replace("/clean/", f"/{name}/")]
+        assert of == pytest.approx(found[job.name] * factor / 2)
+    assert seconds(planned, Machine(100.0, cores=4, workers=1))[job.name] == pytest.approx(found[job.name] / 4)
 
 
 def test_a_search_in_some_texts_costs_its_share_beyond_clean_fine_tuning(tmp_path: Path) -> None:
@@ -56,7 +99,7 @@ def test_a_search_in_some_texts_costs_its_share_beyond_clean_fine_tuning(tmp_pat
         planned = api.plan(SUITE | {"encoders": ["mini-bert"], "finetune": [*finetune]}, out=tmp_path / "run")
         assert planned.prepared is not None
         texts = planned.prepared.data["mini-sentiment"].sizes["train"]
-        return [seconds(work) for name, work in worked(planned).items() if name.startswith("finetune/")]
+        return [one for name, one in seconds(planned).items() if name.startswith("finetune/")]
 
     clean, whole = cost("clean", "adversarial")
     half, many = cost({"adversarial": {"num_texts": texts // 2}}, {"adversarial": {"num_texts": 2 * texts}})
@@ -64,53 +107,21 @@ def test_a_search_in_some_texts_costs_its_share_beyond_clean_fine_tuning(tmp_pat
     assert many == pytest.approx(whole)
 
 
-def test_a_strategy_that_was_not_measured_is_named_and_has_the_median(planned: api.Planned) -> None:
-    without = {name: rate for name, rate in costs().tuning.items() if name != "adversarial"}
-    job = "finetune/mini-bert/mini-sentiment/adversarial/seed0"
-    work = worked(planned, tuning=without, other_tuning=2 * costs().tuning["clean"])[job]
-    assert work.unknown == "strategy adversarial" and worked(planned)[job].unknown is None
-    clean = worked(planned)["finetune/mini-bert/mini-sentiment/clean/seed0"]
-    assert seconds(work) == pytest.approx(2 * seconds(clean))
+def test_trainings_cost_by_their_steps_and_an_objective_without_steps_a_constant(planned: api.Planned) -> None:
+    found = seconds(planned)
+    short, long = (found[f"pretrain/simcse-mini[steps={n}]/seed0"] for n in (100, 200))
+    assert planned.prepared is not None
+    job = next(job for job in planned.plan.jobs if job.name == "pretrain/simcse-mini[steps=100]/seed0")
+    how = planned.prepared.loaded.encoders[job.parts[0]].train
+    assert how is not None and how.objective == "simcse"
+    gflop = mini(planned).reading(3 * 100 * how.batch_size, how.max_length / 2, how.max_length)
+    assert short == pytest.approx(3 * gflop / (0.65 * 100)) and long == pytest.approx(2 * short)
+    assert found["pretrain/forget-mini/seed0"] == pytest.approx(10.0), "it reads a few texts and no corpus"
 
 
-def test_trainings_cost_by_their_steps_and_an_objective_without_steps_what_it_took(planned: api.Planned) -> None:
-    found = worked(planned)
-    short, long = (seconds(found[f"pretrain/simcse-mini[steps={n}]/seed0"]) for n in (100, 200))
-    assert long == pytest.approx(2 * short)
-    forgotten = found["pretrain/forget-mini/seed0"]
-    assert seconds(forgotten) == costs().fitted["forget"] < 60, "it reads a few texts and no corpus"
-    assert forgotten.unknown is None and forgotten.cache_bytes > 0
-
-
-@st.composite
-def plans(draw: st.DrawFn) -> list[Part]:
-    parts: list[Part] = []
-    for i in range(draw(st.integers(0, 12))):
-        needs = draw(st.sets(st.integers(0, i - 1), max_size=3)) if i else set()
-        seconds, chunks = draw(st.integers(0, 20)), draw(st.integers(1, 4))
-        parts.append(Part(str(i), tuple(map(str, sorted(needs))), float(seconds), chunks))
-    return parts
-
-
-@given(plans(), st.integers(1, 6))
-def test_no_schedule_is_faster_and_none_that_is_greedy_much_slower(parts: list[Part], processes: int) -> None:
-    found = play(parts, processes)
-    work = sum(part.seconds * part.chunks for part in parts)
-    longest: dict[str, float] = {}
-    for part in parts:
-        longest[part.name] = part.seconds + max((longest[name] for name in part.needs), default=0.0)
-    chain = max(longest.values(), default=0.0)
-    assert found.work == pytest.approx(work) and found.chain_seconds == pytest.approx(chain)
-    assert max(work / processes, chain) <= found.seconds + 1e-6
-    assert found.seconds <= work / processes + chain + 1e-6, "Graham's bound"
-    if processes == 1:
-        assert found.seconds == pytest.approx(work)
-    by_name = {part.name: part for part in parts}
-    assert sum(by_name[name].seconds for name in found.chain) == pytest.approx(chain)
-    assert all(a in by_name[b].needs for a, b in zip(found.chain, found.chain[1:], strict=False))
-
-
-def test_chunks_are_shared_and_jobs_are_not() -> None:
-    parts = [Part("train", (), 10.0), Part("attack", ("train", "made before"), 2.0, 8)]
-    assert [play(parts, n).seconds for n in (1, 2, 4, 8, 64)] == [26.0, 18.0, 14.0, 12.0, 12.0]
-    assert play(parts, 64).chain == ("train", "attack")
+def test_a_network_of_unknown_size_counts_as_minilm(planned: api.Planned) -> None:
+    assert planned.prepared is not None
+    job = next(job for job in planned.plan.jobs if job.tuning is not None)
+    timing = Timing(planned.prepared, ALONE)
+    assert timing.network(job) == mini(planned)
+    assert timing.network(job.model_copy(update={"parts": ("never heard of", *job.parts[1:])})) == MINILM
