@@ -29,7 +29,7 @@ LONG = ("all-MiniLM-L6-v2 [pooling=mean,max_length=128]", "a-second-encoder-with
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_figures_of_attacks_are_read_at_their_width(width: str, make_run: MakeRun) -> None:
-    results = Results.of(make_run(make_suite(encoders=LONG)))
+    results = Results.of(make_run(make_suite(encoders=LONG), sealed=True))
     drawn, sheet = print_figure(lambda: queries.draw(queries.Options(panels="task"), results), width)
     assert len(drawn.axes) == 4 and "95% intervals" in " ".join(sheet.caption)
     print_figure(lambda: queries.draw(queries.Options(scale="log"), results), width)

@@ -74,6 +74,8 @@ SETTINGS: dict[str, Any] = {
 """matplotlib's settings for all figures. Settings that are not named here have matplotlib's defaults."""
 _ROWS = 4
 """The most rows of a legend in a figure that is as wide as a column."""
+_BELOW = 0.42
+"""Inches below a panel of a sheet that its numbers and its label have; a legend may begin there."""
 _METADATA: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     "svg": {"Date": None, "Creator": None},
@@ -298,12 +300,16 @@ def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], *, 
 
 def legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> Legend:
     """Put a legend in one column below a panel, for series that only this panel, or the panels above it, have."""
+    from matplotlib.transforms import ScaledTranslation
+
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.35), "borderaxespad": 0.0}
     labels, subplot = [*map(named, labels)], axes.get_subplotspec()
     if (sheet := printing.sheet()) is not None and subplot is not None:
         room = sheet.inches / subplot.get_gridspec().ncols - 0.4
         labels = [printing.wrapped(label, room) for label in labels]
-        place["handlelength"] = 1.5
+        # A distance that grows with the panel would grow with the room that the layout finds, and the legend leave it.
+        below = ScaledTranslation(0, -_BELOW, axes.get_figure().dpi_scale_trans)  # type: ignore[union-attr]
+        place |= {"handlelength": 1.5, "bbox_to_anchor": (0.5, 0.0), "bbox_transform": axes.transAxes + below}
     return axes.legend(list(handles), labels, **place)
 
 
