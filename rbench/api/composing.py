@@ -24,6 +24,8 @@ from rbench.schema import Choice
 WHOLE = "exhaustive"
 """The attack that asks for every text with one word replaced, as `--attacks` names it."""
 EXACT: Mapping[str, Any] = {WHOLE: {"space": {"max_words": 1}}}
+FRONT: Mapping[str, Any] = {"quality": "clean", "robustness": "aua"}
+"""What the figure of a ranking has on its axes."""
 NOISE: Mapping[str, Any] = {"kinds": ["typos"], "degrees": [0.1]}
 SIMILARITY = {True: ("mini-sts",), False: ("stsb",)}
 RANKINGS = {True: ("mini-ranking",), False: ("perspectrum_ranking", "nano_quora")}
@@ -172,7 +174,7 @@ class Composed:
         main["tables"] = [
             {"metric": name} for name in (*(["ranks"] if several else []), "aua", "asr", "clean", "noise")
         ]
-        main["figures"] = [{"front": {"quality": "clean", "robustness": "aua"}}] if several else ["queries"]
+        main["figures"] = [{"front": FRONT}] if several else ["queries"]
         main |= {"minutes": self.minutes} if self.minutes is not None else {}
         made = {"main": main}
         found, by = None if self.hurried else self._first("ndcg", RANKINGS[self.embedded]), self.ranked_by

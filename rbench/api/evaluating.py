@@ -21,7 +21,7 @@ from typing import Any
 from rbench.api import call_options, choosing
 from rbench.api.card import Card, Part, card_of
 from rbench.api.choosing import FIRST, Chosen
-from rbench.api.composing import EXACT, WHOLE, Composed
+from rbench.api.composing import EXACT, FRONT, WHOLE, Composed
 from rbench.api.contestants import Model, TaskGiven, model_of, name_of, named_in, tasks_of
 from rbench.api.filling import Filling
 from rbench.api.results import RunResult, run_prepared
@@ -52,6 +52,8 @@ class Evaluated:
     """The command that does the same anywhere."""
     more: str
     """The command that does more."""
+    figures: tuple[Path, ...] = ()
+    """A figure for the column of a paper, as PDF, and its caption; none where it cannot be drawn."""
 
     @property
     def card(self) -> Card:
@@ -80,13 +82,9 @@ class Evaluated:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What was written for a paper: LaTeX, and figures as PDF."""
-        main = self.runs[0]
-        tables = (main.run / "tables" / f"{name}.tex" for name in ("ranks", "aua"))
-        return (
-            *[path for path in tables if path.is_file()][:1],
-            *(one for one in main.figures if one.suffix == ".pdf"),
-        )
+        """What was written for a paper: a table in LaTeX, a figure and its caption."""
+        tables = (self.runs[0].run / "tables" / f"{name}.tex" for name in ("ranks", "aua"))
+        return (*[path for path in tables if path.is_file()][:1], *self.figures)
 
     def rendered(self, fmt: str) -> str:
         """Return the card of one model, or the ranking of several, as markdown; or as JSON, with all cards."""
@@ -165,7 +163,19 @@ def evaluate(
     chosen = dataclasses.replace(chosen, n=max(plan.sizes.values()), attacks=plan.available)
     cards = _cards(plan, ran, apart=compare_to is None or len(several) > 2)
     command = _Command(texts, given, compare_to, plan, label_map)
-    return Evaluated(cards, tuple(ran.values()), chosen, command.again(chosen), command.more(chosen))
+    figures = _figures_for_paper(ran["main"], several=len(several) > 1)
+    return Evaluated(cards, tuple(ran.values()), chosen, command.again(chosen), command.more(chosen), figures)
+
+
+def _figures_for_paper(result: RunResult, *, several: bool) -> tuple[Path, ...]:
+    """Draw the figure of the suite once more, for the column of a paper; return it and its caption."""
+    from rbench.api.reporting import write_figure
+
+    kind, options = ("front", FRONT) if several else ("queries", {})
+    try:
+        return tuple(write_figure(result.run, kind, options, formats=("pdf",), width="column"))
+    except StoreError:  # too few texts, or jobs that failed: what is there is shown without it
+        return ()
 
 
 def _cards(plan: Composed, ran: Mapping[str, RunResult], *, apart: bool) -> tuple[Card, ...]:

@@ -169,7 +169,8 @@ def test_a_small_table_gives_as_many_texts_as_it_has(told: dict[str, Any]) -> No
 def test_what_a_paper_needs_is_written_beside_the_run(told: dict[str, Any]) -> None:
     latex = (MAIN / "tables" / "ranks.tex").read_text()
     assert "\\begin{table" in latex and "careful" in latex
-    assert list((MAIN / "figures").glob("front*.pdf"))
+    (figure,) = (MAIN / "figures").glob("front*-column.pdf")
+    assert figure.with_name(f"{figure.stem}-caption.tex").is_file()
     table = json.loads(rbench.table(MAIN, metric="ranks", fmt="json"))
     assert [one["value"] for one in table["cells"]] == pytest.approx([one["value"] for one in told["ranking"]])
 
