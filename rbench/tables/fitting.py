@@ -252,6 +252,9 @@ def _headed(grid: Grid) -> Shown:
     texts = {title.text for title in titles.values()}
     if not grid.grouped or grid.names < 2 or not 0 < len(titles) == len(texts):
         return _plain(grid)
+    firsts = [{row[0].text for row in grid.rows[start:end]} for start, end in _spans(grid)]
+    if any(len(names) > 1 for names in firsts):  # such as the encoders of a table of victims, which has no groups
+        return _plain(grid)
     return replace(_plain(replace(grid.of_columns(range(1, len(grid.header))), grouped=False)), titles=titles)
 
 

@@ -217,3 +217,9 @@ def test_texts_with_marks_compile_and_keep_to_their_column(tmp_path: Path) -> No
     text = layout(replace(body(of), caption=["Positives."]), Look())
     assert r"\textcolor{red}{\textbf{one that changes}}" in text
     assert "Overfull" not in compiled("\\documentclass{article}", text, tmp_path)
+
+
+def test_each_row_of_a_table_of_victims_names_its_encoder() -> None:
+    """It has no attacks, so the first column names no groups and cannot stand above the rows."""
+    latex = api.table(reference.run("table1-side-by-side"), metric="clean", fmt="latex")
+    assert "Random MiniLM & Clean & 76.0" in latex and "\\emph{all-MiniLM" not in latex
