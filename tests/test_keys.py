@@ -191,7 +191,7 @@ name is pooled as its own files say, and what starts from minilm or is its contr
 is. Results of today's encoders are others, so their keys are too. An entry goes when its RUNs are made again."""
 
 
-MADE_AGAIN = {"strength-local", "vadvcse-table2-local"}
+MADE_AGAIN = {"noise-attacked", "noise-local", "strength-local", "vadvcse-table2-local"}
 """The RUNs that were run again where encoders or VERSIONs had changed."""
 
 
