@@ -25,7 +25,7 @@ def said(run: Path) -> list[str]:
 
 def test_a_committed_run_may_stand_on_a_leaderboard() -> None:
     found = api.verify_strictly(reference.run(SOUND))
-    assert found.findings == () and not found.damaged and found.counts["verified"] == 8
+    assert found.findings == () and not found.damaged and found.counts["verified"] == 12
 
 
 def test_the_check_of_a_pull_request_runs_the_command_of_the_page() -> None:
@@ -74,7 +74,7 @@ def test_texts_and_jobs_that_are_not_done_are_refused(tmp_path: Path) -> None:
     assert "it keeps texts" in line and "rbench pack RUN --no-texts" in line
     root = reference.unpacked(SOUND, tmp_path / "run")
     shutil.rmtree(next((root / "attack").iterdir()))
-    assert any("1 of 8 jobs are not done. The same rbench run makes them." in one for one in said(root))
+    assert any("1 of 12 jobs are not done. The same rbench run makes them." in one for one in said(root))
 
 
 def test_other_versions_few_examples_and_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,15 @@ from tests import reference
 OLD = "minilm: texts are cut at 512 tokens and vectors are not normalised; the model's own files say 256 tokens"
 
 
-@pytest.mark.parametrize("name", ["board-local", "noise-local"])
+@pytest.mark.parametrize("name", ["board-local", "ranking-poison-local"])
 def test_an_older_run_tells_that_it_holds_the_form_before(name: str) -> None:
     said = [note for note in as_read(reference.plan(name)) if note.startswith("minilm: ")]
     assert len(said) == 1 and said[0].startswith(OLD)
 
 
-@pytest.mark.parametrize(("own", "told"), [({"max_length": 256, "normalize": True}, 0), ({"max_length": 256}, 1)])
+@pytest.mark.parametrize(
+    ("own", "told"), [({"max_length": 256, "normalize": True}, 0), ({"max_length": 256, "normalize": False}, 1)]
+)
 def test_a_run_that_reads_an_encoder_as_its_own_files_say_needs_no_note(own: dict[str, Any], told: int) -> None:
     plan = reference.plan("noise-local")
 
